@@ -1,0 +1,1 @@
+"""The shared vocabulary: ids, batches, metadata, errors, limits. Pure; imports nothing of ours."""

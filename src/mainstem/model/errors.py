@@ -1,0 +1,148 @@
+"""Every refusal of the house: a code, a cause, the object it concerns and what helps.
+
+Four families: *invalid request* (change the request), *fenced* (somebody newer took over),
+*unavailable* (try again), *corrupt* (damaged bytes). Rooms raise these; each protocol owns one
+table ``ErrorCode -> wire code`` that a test keeps complete.
+"""
+
+from enum import Enum, auto
+
+
+class ErrorCode(Enum):
+    """What went wrong, in the house's own words."""
+
+    # invalid request
+    INVALID_REQUEST = auto()
+    UNSUPPORTED_VERSION = auto()
+    INVALID_TOPIC_NAME = auto()
+    UNKNOWN_TOPIC = auto()
+    UNKNOWN_TOPIC_ID = auto()
+    INCONSISTENT_TOPIC_ID = auto()
+    TOPIC_EXISTS = auto()
+    INVALID_PARTITIONS = auto()
+    INVALID_REPLICATION_FACTOR = auto()
+    INVALID_REPLICA_ASSIGNMENT = auto()
+    INVALID_CONFIG = auto()
+    POLICY_VIOLATION = auto()
+    OFFSET_OUT_OF_RANGE = auto()
+    INVALID_RECORD = auto()
+    RECORD_TOO_LARGE = auto()
+    UNSUPPORTED_COMPRESSION = auto()
+    UNSUPPORTED_RECORD_FORMAT = auto()
+    INVALID_TIMESTAMP = auto()
+    INVALID_ACKS = auto()
+    OFFSET_METADATA_TOO_LARGE = auto()
+    INVALID_GROUP = auto()
+    UNKNOWN_GROUP = auto()
+    GROUP_NOT_EMPTY = auto()
+    GROUP_SUBSCRIBED = auto()
+    GROUP_FULL = auto()
+    INCONSISTENT_PROTOCOL = auto()
+    INVALID_SESSION_TIMEOUT = auto()
+    UNKNOWN_FETCH_SESSION = auto()
+    INVALID_FETCH_EPOCH = auto()
+    OUT_OF_ORDER_SEQUENCE = auto()
+    DUPLICATE_SEQUENCE = auto()
+    UNKNOWN_PRODUCER = auto()
+    NOT_AUTHORIZED = auto()
+    UNKNOWN_RESOURCE = auto()
+    INVALID_DIRECTORY = auto()
+    # fenced
+    FENCED_EPOCH = auto()
+    UNKNOWN_EPOCH = auto()
+    FENCED_PRODUCER = auto()
+    FENCED_MEMBER = auto()
+    UNKNOWN_MEMBER = auto()
+    ILLEGAL_GENERATION = auto()
+    MEMBER_ID_REQUIRED = auto()
+    RANGE_SEALED = auto()
+    # unavailable: a retry helps
+    NOT_WRITER = auto()
+    WRITER_UNAVAILABLE = auto()
+    NOT_COORDINATOR = auto()
+    COORDINATOR_LOADING = auto()
+    COORDINATOR_UNAVAILABLE = auto()
+    REBALANCE_IN_PROGRESS = auto()
+    TIMED_OUT = auto()
+    THROTTLED = auto()
+    DISK_FULL = auto()
+    STORAGE_FAILED = auto()
+    SHUTTING_DOWN = auto()
+    OVERLOADED = auto()
+    # corrupt
+    CORRUPT = auto()
+    INTERNAL = auto()
+
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_WRITER,
+        ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOADING,
+        ErrorCode.COORDINATOR_UNAVAILABLE,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.TIMED_OUT,
+        ErrorCode.THROTTLED,
+        ErrorCode.DISK_FULL,
+        ErrorCode.STORAGE_FAILED,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.OVERLOADED,
+    }
+)
+
+
+class MainstemError(Exception):
+    """An answer that is not the one hoped for.
+
+    Args:
+        code: what happened.
+        cause: one sentence that names the values involved.
+        subject: the object concerned (a topic, a group, a file).
+        remedy: what the caller can do about it.
+    """
+
+    def __init__(
+        self, code: ErrorCode, cause: str = "", *, subject: str = "", remedy: str = ""
+    ) -> None:
+        super().__init__(code, cause, subject, remedy)
+        self.code = code
+        self.cause = cause
+        self.subject = subject
+        self.remedy = remedy
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code in RETRIABLE
+
+    def __str__(self) -> str:
+        text = self.code.name
+        if self.subject:
+            text += f" [{self.subject}]"
+        if self.cause:
+            text += f": {self.cause}"
+        if self.remedy:
+            text += f" ({self.remedy})"
+        return text
+
+
+class InvalidRequest(MainstemError):
+    """The request cannot succeed as it stands."""
+
+
+class Fenced(MainstemError):
+    """Somebody newer has taken over."""
+
+
+class Unavailable(MainstemError):
+    """Not now; a retry may succeed."""
+
+
+class Corrupt(MainstemError):
+    """Damaged bytes from disk or network."""
+
+    def __init__(self, cause: str, *, subject: str = "", remedy: str = "") -> None:
+        super().__init__(ErrorCode.CORRUPT, cause, subject=subject, remedy=remedy)
