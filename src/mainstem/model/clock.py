@@ -1,4 +1,4 @@
-"""The only way to know the time: rooms receive a ``Clock``, the simulator hands a virtual one out."""
+"""The only way to know the time: rooms are handed a ``Clock``, in simulations a virtual one."""
 
 from typing import Protocol
 

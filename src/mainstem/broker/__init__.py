@@ -1,0 +1,1 @@
+"""The counter: the one set of verbs every protocol is served from."""

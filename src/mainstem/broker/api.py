@@ -1,0 +1,139 @@
+"""The counter's face: all that a wire protocol may see of the house.
+
+    broker.streams   append to and read from the streams this node writes
+    broker.topics    topics, their configuration, the cluster (``topics_api``)
+    broker.groups    consumer groups and their offsets (``groups_api``)
+    broker.producers producer ids
+
+Appending takes two steps, because one read burst of a connection brings many batches and the disk
+wants them in one write: ``stage`` decides (offset, sequence) and ``flush`` writes everything staged
+since the last flush. What was staged is borrowed until that flush, no longer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mainstem.broker.groups_api import Groups
+from mainstem.broker.topics_api import Topics
+from mainstem.model.errors import MainstemError
+from mainstem.model.ids import Offset, ProducerId, StreamId, TopicId
+from mainstem.model.metadata import Node
+
+Settled = Callable[[MainstemError | None], None]
+
+
+class Slice(Protocol):
+    """Whole batches in a file: sent by ``sendfile`` when ``verified``, read otherwise."""
+
+    @property
+    def fd(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def until_offset(self) -> int: ...
+    def read(self) -> bytes:
+        """The bytes of the slice."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class StreamDoor(Protocol):
+    """One stream that this node writes. The attributes are plain and cheap to read."""
+
+    id: StreamId
+    epoch: int
+    start_offset: int
+    next_offset: int
+    committed: int
+    last_stable: int
+
+    def stage(self, buf: memoryview, start: int, until: int) -> Offset:
+        """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
+
+        A batch that was stored before (same producer and sequence) answers with its first offset
+        and queues nothing.
+        """
+        ...
+
+    def failure(self, base: Offset) -> MainstemError | None:
+        """Why the flush after ``stage`` could not write that batch, if it could not."""
+        ...
+
+    def when_written(self, base: Offset, settled: Settled) -> bool:
+        """Whether the batch at ``base`` is committed; if not, ``settled`` is called once it is."""
+        ...
+
+    def read(
+        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
+    ) -> Slice | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        ...
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
+        ...
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """The (offset, timestamp, epoch) of the largest timestamp."""
+        ...
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to ``epoch`` and the offset where it ended; (-1, -1) unknown."""
+        ...
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever committed moves, until it is removed."""
+        ...
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        """Forget ``wake``."""
+        ...
+
+
+class Streams(Protocol):
+    """The streams of this node by name and by id."""
+
+    def door(self, topic: str, partition: int) -> StreamDoor:
+        """The stream, or an error: unknown topic, not the writer."""
+        ...
+
+    def door_by_id(self, topic: TopicId, partition: int) -> StreamDoor:
+        """The same by topic id."""
+        ...
+
+    def flush(self) -> None:
+        """Write all that is staged, one vectored write per stream."""
+        ...
+
+    async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
+        """Stage, flush and wait until committed: for protocols that bring one message at a time."""
+        ...
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> Offset:
+        """Move the start of the stream to ``before`` (-1: to the end); the new start."""
+        ...
+
+    def sizes(self) -> Sequence[tuple[str, int, int]]:
+        """(topic, partition, bytes on disk) of every stream held here."""
+        ...
+
+
+class Producers(Protocol):
+    """Producer identities."""
+
+    async def new_producer_id(self) -> tuple[ProducerId, int]:
+        """A fresh producer id and its epoch."""
+        ...
+
+
+class Broker(Protocol):
+    """What a protocol session is handed."""
+
+    streams: Streams
+    topics: Topics
+    groups: Groups
+    producers: Producers
+    node: Node

@@ -1,0 +1,1 @@
+"""One folder per wire protocol; they know the counter and nothing behind it."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol: what unmodified Kafka clients speak."""

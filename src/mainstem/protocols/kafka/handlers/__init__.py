@@ -1,0 +1,1 @@
+"""One module per family of Kafka requests. Each exports ``SERVED``: api key to handler."""
