@@ -1,0 +1,56 @@
+# Two commands are enough to begin with: `make run` and `make test`.
+
+PYTHON_IN_VENV := .venv/bin/python
+BIN := .venv/bin
+ARGS ?=
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format pin clients chaos fuzz bench clean
+
+help:  ## Say what can be made.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1|/' | column -t -s '|'
+
+.venv/.ready-run: pyproject.toml constraints.txt
+	@scripts/setup run
+
+.venv/.ready-test: pyproject.toml constraints.txt
+	@scripts/setup test
+
+run: .venv/.ready-run  ## Set up and start a node in the foreground.
+	@exec $(BIN)/mainstem dev $(ARGS)
+
+test: .venv/.ready-test  ## Set up, then run every gate and every test.
+	@scripts/system-packages
+	@$(MAKE) --no-print-directory check
+	$(PYTHON_IN_VENV) -m pytest $(PYTEST_ARGS)
+
+check: .venv/.ready-test  ## Format, lint, types, import direction, house rules.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTHON_IN_VENV) -m pytest -q tests/tidy
+
+format: .venv/.ready-test  ## Bring every file into the house's format.
+	$(BIN)/ruff check --fix --select I .
+	$(BIN)/ruff format .
+
+pin:  ## Resolve all dependencies afresh into constraints.txt.
+	scripts/pin
+
+clients: .venv/.ready-test  ## Every real Kafka client, full volume.
+	@scripts/system-packages
+	scripts/clients $(ARGS)
+
+chaos: .venv/.ready-test  ## Kill and power-loss rounds.
+	scripts/chaos $(ARGS)
+
+fuzz: .venv/.ready-test  ## A million malformed inputs.
+	scripts/fuzz $(ARGS)
+
+bench: .venv/.ready-test  ## Speed and memory, beside Apache Kafka.
+	scripts/bench $(ARGS)
+
+clean:  ## Remove the virtual environment and every cache.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build

@@ -1,0 +1,147 @@
+"""What every test may lean on: tools outside PyPI are asked for by name.
+
+``@pytest.mark.needs("java", "maven")`` skips a test, with the reason, where a tool is missing or
+its registry cannot be reached. ``MAINSTEM_REQUIRE=java,npm`` (or ``all``) turns such a skip into a
+failure, so that a machine which should be able to run a suite cannot quietly stop doing so.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+PROBE_TIMEOUT_S = 20
+
+
+def _missing(*commands: str) -> str | None:
+    absent = [name for name in commands if shutil.which(name, path=SYSTEM_PATH) is None]
+    return f"{', '.join(absent)} not installed" if absent else None
+
+
+def _unreachable(url: str) -> str | None:
+    try:
+        request = urllib.request.Request(url, method="HEAD")
+        with urllib.request.urlopen(request, timeout=PROBE_TIMEOUT_S):
+            return None
+    except urllib.error.HTTPError as error:
+        # Any answer below 500 means that the registry is there.
+        return None if error.code < 500 else f"registry answers {error.code}"
+    except OSError as error:
+        return f"registry not reachable ({error})"
+
+
+def _maven_repository() -> str:
+    """The mirror that the user's Maven settings name, or Maven's default repository."""
+    settings = Path.home() / ".m2" / "settings.xml"
+    if settings.exists():
+        for element in ET.parse(settings).iter():
+            if element.tag.endswith("}url") or element.tag == "url":
+                return (element.text or "").strip()
+    return "https://repo.maven.apache.org/maven2"
+
+
+def _java() -> str | None:
+    return _missing("java")
+
+
+def _maven() -> str | None:
+    return _missing("java", "mvn") or _unreachable(_maven_repository())
+
+
+def _npm() -> str | None:
+    if reason := _missing("node", "npm"):
+        return reason
+    command = ["npm", "config", "get", "registry"]
+    asked = subprocess.run(
+        command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+    )
+    return _unreachable(asked.stdout.strip() or "https://registry.npmjs.org/")
+
+
+def _go() -> str | None:
+    return _missing("go")
+
+
+def _kcat() -> str | None:
+    return _missing("kcat")
+
+
+def _root() -> str | None:
+    """Root that may really mount: containers often have the user id without the right."""
+    if os.geteuid() != 0:
+        return "not root"
+    if reason := _missing("losetup", "mkfs.ext4", "mount", "umount"):
+        return reason
+    environment = os.environ | {"PATH": SYSTEM_PATH}
+    with tempfile.TemporaryDirectory() as scratch:
+        image = Path(scratch) / "image"
+        with image.open("wb") as file:
+            file.truncate(8 << 20)
+        mounted = Path(scratch) / "mounted"
+        mounted.mkdir()
+        for command in (
+            ["mkfs.ext4", "-q", "-F", str(image)],
+            ["mount", "-o", "loop", str(image), str(mounted)],
+        ):
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                return f"{command[0]} refused: {done.stderr.strip()[:120]}"
+        subprocess.run(["umount", str(mounted)], env=environment, check=True)
+    return None
+
+
+PROBES: dict[str, Callable[[], str | None]] = {
+    "java": _java,
+    "maven": _maven,
+    "npm": _npm,
+    "go": _go,
+    "kcat": _kcat,
+    "root": _root,
+}
+
+
+@functools.cache
+def missing(name: str) -> str | None:
+    """Why the tool called ``name`` cannot be used here; None when it can. Probed once."""
+    if name not in PROBES:
+        raise pytest.UsageError(f"needs({name!r}): known names are {', '.join(sorted(PROBES))}")
+    return PROBES[name]()
+
+
+def required() -> set[str]:
+    """The names that MAINSTEM_REQUIRE makes mandatory."""
+    names = {name for name in re.split(r"[,\s]+", os.environ.get("MAINSTEM_REQUIRE", "")) if name}
+    return set(PROBES) if "all" in names else names
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, or fail where the tool is required, before any fixture is built."""
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            reason = missing(name)
+            if reason is None:
+                continue
+            if name in required():
+                pytest.fail(f"{name} is required here but {reason}", pytrace=False)
+            pytest.skip(f"needs {name}: {reason}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a misspelt requirement: it would silently require nothing."""
+    if unknown := required() - set(PROBES):
+        raise pytest.UsageError(
+            f"MAINSTEM_REQUIRE names {', '.join(sorted(unknown))}; "
+            f"known names are {', '.join(sorted(PROBES))}, all"
+        )
