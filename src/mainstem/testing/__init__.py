@@ -1,0 +1,1 @@
+"""Public test kit: a real node in its own process, for tests and benchmarks."""
