@@ -14,7 +14,7 @@ class Listener(msgspec.Struct, gc=False):
 class AddRaftVoterRequest(msgspec.Struct, gc=False):
     """AddRaftVoterRequest, versions 0 to 1."""
 
-    cluster_id: str | None = ""
+    cluster_id: str | None = None
     timeout_ms: int = 0
     voter_id: int = 0
     voter_directory_id: bytes = bytes(16)
@@ -27,4 +27,4 @@ class AddRaftVoterResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None

@@ -7,7 +7,7 @@ class RequestEntityData(msgspec.Struct, gc=False):
     """Part of AlterClientQuotasRequest."""
 
     entity_type: str = ""
-    entity_name: str | None = ""
+    entity_name: str | None = None
 
 
 class OpData(msgspec.Struct, gc=False):
@@ -36,14 +36,14 @@ class ResponseEntityData(msgspec.Struct, gc=False):
     """Part of AlterClientQuotasResponse."""
 
     entity_type: str = ""
-    entity_name: str | None = ""
+    entity_name: str | None = None
 
 
 class ResponseEntryData(msgspec.Struct, gc=False):
     """Part of AlterClientQuotasResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     entity: list[ResponseEntityData] = []
 
 

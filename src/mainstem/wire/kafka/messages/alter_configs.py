@@ -7,7 +7,7 @@ class AlterableConfig(msgspec.Struct, gc=False):
     """Part of AlterConfigsRequest."""
 
     name: str = ""
-    value: str | None = ""
+    value: str | None = None
 
 
 class AlterConfigsResource(msgspec.Struct, gc=False):
@@ -29,7 +29,7 @@ class AlterConfigsResourceResponse(msgspec.Struct, gc=False):
     """Part of AlterConfigsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
 

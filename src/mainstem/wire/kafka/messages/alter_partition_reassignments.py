@@ -30,7 +30,7 @@ class ReassignablePartitionResponse(msgspec.Struct, gc=False):
 
     partition_index: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
 
 
 class ReassignableTopicResponse(msgspec.Struct, gc=False):
@@ -46,5 +46,5 @@ class AlterPartitionReassignmentsResponse(msgspec.Struct, gc=False):
     throttle_time_ms: int = 0
     allow_replication_factor_change: bool = True  # since version 1
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     responses: list[ReassignableTopicResponse] = []

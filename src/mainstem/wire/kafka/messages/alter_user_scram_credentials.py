@@ -32,7 +32,7 @@ class AlterUserScramCredentialsResult(msgspec.Struct, gc=False):
 
     user: str = ""
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
 
 
 class AlterUserScramCredentialsResponse(msgspec.Struct, gc=False):

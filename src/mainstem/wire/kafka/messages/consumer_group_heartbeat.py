@@ -22,7 +22,7 @@ class ConsumerGroupHeartbeatRequest(msgspec.Struct, gc=False):
     subscribed_topic_names: list[str] | None = None
     subscribed_topic_regex: str | None = None  # since version 1
     server_assignor: str | None = None
-    topic_partitions: list[RequestTopicPartitions] | None = []
+    topic_partitions: list[RequestTopicPartitions] | None = None
 
 
 class ResponseTopicPartitions(msgspec.Struct, gc=False):

@@ -25,7 +25,7 @@ class AclCreationResult(msgspec.Struct, gc=False):
     """Part of CreateAclsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
 
 
 class CreateAclsResponse(msgspec.Struct, gc=False):

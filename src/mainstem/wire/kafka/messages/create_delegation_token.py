@@ -13,8 +13,8 @@ class CreatableRenewers(msgspec.Struct, gc=False):
 class CreateDelegationTokenRequest(msgspec.Struct, gc=False):
     """CreateDelegationTokenRequest, versions 1 to 3."""
 
-    owner_principal_type: str | None = ""  # since version 3
-    owner_principal_name: str | None = ""  # since version 3
+    owner_principal_type: str | None = None  # since version 3
+    owner_principal_name: str | None = None  # since version 3
     renewers: list[CreatableRenewers] = []
     max_lifetime_ms: int = 0
 

@@ -14,7 +14,7 @@ class CreatePartitionsTopic(msgspec.Struct, gc=False):
 
     name: str = ""
     count: int = 0
-    assignments: list[CreatePartitionsAssignment] | None = []
+    assignments: list[CreatePartitionsAssignment] | None = None
 
 
 class CreatePartitionsRequest(msgspec.Struct, gc=False):

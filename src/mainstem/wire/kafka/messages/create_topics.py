@@ -14,7 +14,7 @@ class CreatableTopicConfig(msgspec.Struct, gc=False):
     """Part of CreateTopicsRequest."""
 
     name: str = ""
-    value: str | None = ""
+    value: str | None = None
 
 
 class CreatableTopic(msgspec.Struct, gc=False):
@@ -39,7 +39,7 @@ class CreatableTopicConfigs(msgspec.Struct, gc=False):
     """Part of CreateTopicsResponse."""
 
     name: str = ""  # since version 5
-    value: str | None = ""  # since version 5
+    value: str | None = None  # since version 5
     read_only: bool = False  # since version 5
     config_source: int = -1  # since version 5
     is_sensitive: bool = False  # since version 5
@@ -51,11 +51,11 @@ class CreatableTopicResult(msgspec.Struct, gc=False):
     name: str = ""
     topic_id: bytes = bytes(16)  # since version 7
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     topic_config_error_code: int = 0  # since version 5, tag 0
     num_partitions: int = -1  # since version 5
     replication_factor: int = -1  # since version 5
-    configs: list[CreatableTopicConfigs] | None = []  # since version 5
+    configs: list[CreatableTopicConfigs] | None = None  # since version 5
 
 
 class CreateTopicsResponse(msgspec.Struct, gc=False):

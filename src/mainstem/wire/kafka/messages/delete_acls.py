@@ -7,10 +7,10 @@ class DeleteAclsFilter(msgspec.Struct, gc=False):
     """Part of DeleteAclsRequest."""
 
     resource_type_filter: int = 0
-    resource_name_filter: str | None = ""
+    resource_name_filter: str | None = None
     pattern_type_filter: int = 3
-    principal_filter: str | None = ""
-    host_filter: str | None = ""
+    principal_filter: str | None = None
+    host_filter: str | None = None
     operation: int = 0
     permission_type: int = 0
 
@@ -25,7 +25,7 @@ class DeleteAclsMatchingAcl(msgspec.Struct, gc=False):
     """Part of DeleteAclsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
     pattern_type: int = 3
@@ -39,7 +39,7 @@ class DeleteAclsFilterResult(msgspec.Struct, gc=False):
     """Part of DeleteAclsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     matching_acls: list[DeleteAclsMatchingAcl] = []
 
 

@@ -7,10 +7,10 @@ class DescribeAclsRequest(msgspec.Struct, gc=False):
     """DescribeAclsRequest, versions 1 to 3."""
 
     resource_type_filter: int = 0
-    resource_name_filter: str | None = ""
+    resource_name_filter: str | None = None
     pattern_type_filter: int = 3
-    principal_filter: str | None = ""
-    host_filter: str | None = ""
+    principal_filter: str | None = None
+    host_filter: str | None = None
     operation: int = 0
     permission_type: int = 0
 
@@ -38,5 +38,5 @@ class DescribeAclsResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     resources: list[DescribeAclsResource] = []

@@ -8,7 +8,7 @@ class ComponentData(msgspec.Struct, gc=False):
 
     entity_type: str = ""
     match_type: int = 0
-    match: str | None = ""
+    match: str | None = None
 
 
 class DescribeClientQuotasRequest(msgspec.Struct, gc=False):
@@ -22,7 +22,7 @@ class EntityData(msgspec.Struct, gc=False):
     """Part of DescribeClientQuotasResponse."""
 
     entity_type: str = ""
-    entity_name: str | None = ""
+    entity_name: str | None = None
 
 
 class ValueData(msgspec.Struct, gc=False):
@@ -44,5 +44,5 @@ class DescribeClientQuotasResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
-    entries: list[EntryData] | None = []
+    error_message: str | None = None
+    entries: list[EntryData] | None = None

@@ -23,7 +23,7 @@ class DescribeConfigsSynonym(msgspec.Struct, gc=False):
     """Part of DescribeConfigsResponse."""
 
     name: str = ""
-    value: str | None = ""
+    value: str | None = None
     source: int = 0
 
 
@@ -31,20 +31,20 @@ class DescribeConfigsResourceResult(msgspec.Struct, gc=False):
     """Part of DescribeConfigsResponse."""
 
     name: str = ""
-    value: str | None = ""
+    value: str | None = None
     read_only: bool = False
     config_source: int = -1
     is_sensitive: bool = False
     synonyms: list[DescribeConfigsSynonym] = []
     config_type: int = 0  # since version 3
-    documentation: str | None = ""  # since version 3
+    documentation: str | None = None  # since version 3
 
 
 class DescribeConfigsResult(msgspec.Struct, gc=False):
     """Part of DescribeConfigsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
     configs: list[DescribeConfigsResourceResult] = []

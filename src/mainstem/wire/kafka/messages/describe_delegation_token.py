@@ -13,7 +13,7 @@ class DescribeDelegationTokenOwner(msgspec.Struct, gc=False):
 class DescribeDelegationTokenRequest(msgspec.Struct, gc=False):
     """DescribeDelegationTokenRequest, versions 1 to 3."""
 
-    owners: list[DescribeDelegationTokenOwner] | None = []
+    owners: list[DescribeDelegationTokenOwner] | None = None
 
 
 class DescribedDelegationTokenRenewer(msgspec.Struct, gc=False):

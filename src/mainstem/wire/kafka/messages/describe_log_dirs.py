@@ -13,7 +13,7 @@ class DescribableLogDirTopic(msgspec.Struct, gc=False):
 class DescribeLogDirsRequest(msgspec.Struct, gc=False):
     """DescribeLogDirsRequest, versions 1 to 5."""
 
-    topics: list[DescribableLogDirTopic] | None = []
+    topics: list[DescribableLogDirTopic] | None = None
 
 
 class DescribeLogDirsPartition(msgspec.Struct, gc=False):

@@ -37,7 +37,7 @@ class ResponsePartitionData(msgspec.Struct, gc=False):
 
     partition_index: int = 0
     error_code: int = 0
-    error_message: str | None = ""  # since version 2
+    error_message: str | None = None  # since version 2
     leader_id: int = 0
     leader_epoch: int = 0
     high_watermark: int = 0
@@ -71,6 +71,6 @@ class DescribeQuorumResponse(msgspec.Struct, gc=False):
     """DescribeQuorumResponse, versions 0 to 2."""
 
     error_code: int = 0
-    error_message: str | None = ""  # since version 2
+    error_message: str | None = None  # since version 2
     topics: list[ResponseTopicData] = []
     nodes: list[Node] = []  # since version 2

@@ -14,7 +14,7 @@ class DescribeShareGroupOffsetsRequestGroup(msgspec.Struct, gc=False):
     """Part of DescribeShareGroupOffsetsRequest."""
 
     group_id: str = ""
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = []
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = None
 
 
 class DescribeShareGroupOffsetsRequest(msgspec.Struct, gc=False):

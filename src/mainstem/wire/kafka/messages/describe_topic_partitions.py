@@ -42,7 +42,7 @@ class DescribeTopicPartitionsResponseTopic(msgspec.Struct, gc=False):
     """Part of DescribeTopicPartitionsResponse."""
 
     error_code: int = 0
-    name: str | None = ""
+    name: str | None = None
     topic_id: bytes = bytes(16)
     is_internal: bool = False
     partitions: list[DescribeTopicPartitionsResponsePartition] = []

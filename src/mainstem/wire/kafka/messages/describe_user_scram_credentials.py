@@ -12,7 +12,7 @@ class UserName(msgspec.Struct, gc=False):
 class DescribeUserScramCredentialsRequest(msgspec.Struct, gc=False):
     """DescribeUserScramCredentialsRequest, versions 0 to 0."""
 
-    users: list[UserName] | None = []
+    users: list[UserName] | None = None
 
 
 class CredentialInfo(msgspec.Struct, gc=False):
@@ -27,7 +27,7 @@ class DescribeUserScramCredentialsResult(msgspec.Struct, gc=False):
 
     user: str = ""
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     credential_infos: list[CredentialInfo] = []
 
 
@@ -36,5 +36,5 @@ class DescribeUserScramCredentialsResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     results: list[DescribeUserScramCredentialsResult] = []

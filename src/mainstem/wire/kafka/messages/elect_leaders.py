@@ -14,7 +14,7 @@ class ElectLeadersRequest(msgspec.Struct, gc=False):
     """ElectLeadersRequest, versions 0 to 2."""
 
     election_type: int = 0  # since version 1
-    topic_partitions: list[TopicPartitions] | None = []
+    topic_partitions: list[TopicPartitions] | None = None
     timeout_ms: int = 60000
 
 
@@ -23,7 +23,7 @@ class PartitionResult(msgspec.Struct, gc=False):
 
     partition_id: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
 
 
 class ReplicaElectionResult(msgspec.Struct, gc=False):

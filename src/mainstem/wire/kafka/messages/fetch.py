@@ -97,7 +97,7 @@ class PartitionData(msgspec.Struct, gc=False):
     diverging_epoch: EpochEndOffset = msgspec.field(default_factory=EpochEndOffset)
     current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = msgspec.field(default_factory=SnapshotId)  # since version 12, tag 2
-    aborted_transactions: list[AbortedTransaction] | None = []
+    aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: int = -1  # since version 11
     records: Any = None
 

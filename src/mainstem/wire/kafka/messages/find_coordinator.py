@@ -19,7 +19,7 @@ class Coordinator(msgspec.Struct, gc=False):
     host: str = ""  # since version 4
     port: int = 0  # since version 4
     error_code: int = 0  # since version 4
-    error_message: str | None = ""  # since version 4
+    error_message: str | None = None  # since version 4
 
 
 class FindCoordinatorResponse(msgspec.Struct, gc=False):
@@ -28,7 +28,7 @@ class FindCoordinatorResponse(msgspec.Struct, gc=False):
     throttle_time_ms: int = 0  # since version 1
     coordinators: list[Coordinator] = []  # since version 4
     error_code: int = 0  # versions 0 to 3
-    error_message: str | None = ""  # versions 1 to 3
+    error_message: str | None = None  # versions 1 to 3
     node_id: int = 0  # versions 0 to 3
     host: str = ""  # versions 0 to 3
     port: int = 0  # versions 0 to 3

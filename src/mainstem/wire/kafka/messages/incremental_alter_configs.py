@@ -8,7 +8,7 @@ class AlterableConfig(msgspec.Struct, gc=False):
 
     name: str = ""
     config_operation: int = 0
-    value: str | None = ""
+    value: str | None = None
 
 
 class AlterConfigsResource(msgspec.Struct, gc=False):
@@ -30,7 +30,7 @@ class AlterConfigsResourceResponse(msgspec.Struct, gc=False):
     """Part of IncrementalAlterConfigsResponse."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
 

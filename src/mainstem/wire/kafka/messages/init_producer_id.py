@@ -6,7 +6,7 @@ import msgspec
 class InitProducerIdRequest(msgspec.Struct, gc=False):
     """InitProducerIdRequest, versions 0 to 6."""
 
-    transactional_id: str | None = ""
+    transactional_id: str | None = None
     transaction_timeout_ms: int = 0
     producer_id: int = -1  # since version 3
     producer_epoch: int = -1  # since version 3

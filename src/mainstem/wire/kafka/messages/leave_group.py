@@ -23,7 +23,7 @@ class MemberResponse(msgspec.Struct, gc=False):
     """Part of LeaveGroupResponse."""
 
     member_id: str = ""  # since version 3
-    group_instance_id: str | None = ""  # since version 3
+    group_instance_id: str | None = None  # since version 3
     error_code: int = 0  # since version 3
 
 

@@ -14,7 +14,7 @@ class ListPartitionReassignmentsRequest(msgspec.Struct, gc=False):
     """ListPartitionReassignmentsRequest, versions 0 to 0."""
 
     timeout_ms: int = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = []
+    topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
 class OngoingPartitionReassignment(msgspec.Struct, gc=False):
@@ -38,5 +38,5 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     topics: list[OngoingTopicReassignment] = []

@@ -9,7 +9,7 @@ class OffsetCommitRequestPartition(msgspec.Struct, gc=False):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1  # since version 6
-    committed_metadata: str | None = ""
+    committed_metadata: str | None = None
 
 
 class OffsetCommitRequestTopic(msgspec.Struct, gc=False):

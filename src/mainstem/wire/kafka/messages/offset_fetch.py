@@ -17,7 +17,7 @@ class OffsetFetchRequestGroup(msgspec.Struct, gc=False):
     group_id: str = ""  # since version 8
     member_id: str | None = None  # since version 9
     member_epoch: int = -1  # since version 9
-    topics: list[OffsetFetchRequestTopics] | None = []  # since version 8
+    topics: list[OffsetFetchRequestTopics] | None = None  # since version 8
 
 
 class OffsetFetchRequestTopic(msgspec.Struct, gc=False):
@@ -42,7 +42,7 @@ class OffsetFetchResponsePartitions(msgspec.Struct, gc=False):
     partition_index: int = 0  # since version 8
     committed_offset: int = 0  # since version 8
     committed_leader_epoch: int = -1  # since version 8
-    metadata: str | None = ""  # since version 8
+    metadata: str | None = None  # since version 8
     error_code: int = 0  # since version 8
 
 
@@ -68,7 +68,7 @@ class OffsetFetchResponsePartition(msgspec.Struct, gc=False):
     partition_index: int = 0  # versions 1 to 7
     committed_offset: int = 0  # versions 1 to 7
     committed_leader_epoch: int = -1  # versions 5 to 7
-    metadata: str | None = ""  # versions 1 to 7
+    metadata: str | None = None  # versions 1 to 7
     error_code: int = 0  # versions 1 to 7
 
 

@@ -6,7 +6,7 @@ import msgspec
 class RemoveRaftVoterRequest(msgspec.Struct, gc=False):
     """RemoveRaftVoterRequest, versions 0 to 0."""
 
-    cluster_id: str | None = ""
+    cluster_id: str | None = None
     voter_id: int = 0
     voter_directory_id: bytes = bytes(16)
 
@@ -16,4 +16,4 @@ class RemoveRaftVoterResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None

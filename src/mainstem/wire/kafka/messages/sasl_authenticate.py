@@ -13,6 +13,6 @@ class SaslAuthenticateResponse(msgspec.Struct, gc=False):
     """SaslAuthenticateResponse, versions 0 to 2."""
 
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     auth_bytes: bytes = b''
     session_lifetime_ms: int = 0  # since version 1

@@ -29,7 +29,7 @@ class ShareAcknowledgeRequest(msgspec.Struct, gc=False):
     """ShareAcknowledgeRequest, versions 1 to 2."""
 
     group_id: str | None = None
-    member_id: str | None = ""
+    member_id: str | None = None
     share_session_epoch: int = 0
     is_renew_ack: bool = False  # since version 2
     topics: list[AcknowledgeTopic] = []

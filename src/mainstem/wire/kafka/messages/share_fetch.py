@@ -38,7 +38,7 @@ class ShareFetchRequest(msgspec.Struct, gc=False):
     """ShareFetchRequest, versions 1 to 2."""
 
     group_id: str | None = None
-    member_id: str | None = ""
+    member_id: str | None = None
     share_session_epoch: int = 0
     max_wait_ms: int = 0
     min_bytes: int = 0

@@ -40,7 +40,7 @@ class Topology(msgspec.Struct, gc=False):
     """Part of StreamsGroupDescribeResponse."""
 
     epoch: int = 0
-    subtopologies: list[Subtopology] | None = []
+    subtopologies: list[Subtopology] | None = None
 
 
 class Endpoint(msgspec.Struct, gc=False):

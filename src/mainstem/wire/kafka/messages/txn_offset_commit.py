@@ -9,7 +9,7 @@ class TxnOffsetCommitRequestPartition(msgspec.Struct, gc=False):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1  # since version 2
-    committed_metadata: str | None = ""
+    committed_metadata: str | None = None
 
 
 class TxnOffsetCommitRequestTopic(msgspec.Struct, gc=False):

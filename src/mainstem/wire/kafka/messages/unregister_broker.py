@@ -14,4 +14,4 @@ class UnregisterBrokerResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None

@@ -25,7 +25,7 @@ class UpdatableFeatureResult(msgspec.Struct, gc=False):
 
     feature: str = ""  # versions 0 to 1
     error_code: int = 0  # versions 0 to 1
-    error_message: str | None = ""  # versions 0 to 1
+    error_message: str | None = None  # versions 0 to 1
 
 
 class UpdateFeaturesResponse(msgspec.Struct, gc=False):
@@ -33,5 +33,5 @@ class UpdateFeaturesResponse(msgspec.Struct, gc=False):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     results: list[UpdatableFeatureResult] = []  # versions 0 to 1

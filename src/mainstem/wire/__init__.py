@@ -1,0 +1,1 @@
+"""Pure codecs shared by servers and clients: Kafka messages."""
