@@ -1,6 +1,8 @@
 """The documentation is one connected whole and says nothing about files that are not there."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,17 @@ def test_decisions_bear_different_numbers_and_tell_why() -> None:
     assert numbers == sorted(set(numbers))
     for path in decisions:
         text = path.read_text()
-        assert re.search(r"^# \d{4}[ .:–-]", text), f"{path.name} has no numbered title"
+        assert re.search(r"^# \d{4}[ .:-]", text), f"{path.name} has no numbered title"
         missing = [h for h in ("## Context", "## Decision", "## Consequences") if h not in text]
         assert not missing, f"{path.name} lacks {missing}"
+
+
+def test_the_page_of_settings_is_what_the_settings_say() -> None:
+    """After a change of a setting: ``.venv/bin/python scripts/settings-page``."""
+    written = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "settings-page", "--print"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (DOCS / "configuration.md").read_text() == written.stdout

@@ -1,0 +1,1 @@
+"""The composition root: turns configuration into a running node."""

@@ -1,0 +1,372 @@
+"""The whole configuration of a node as one frozen tree.
+
+    defaults < preset < file (TOML or YAML) < MAINSTEM_* environment < flags
+
+``config_source`` reads the layers; this module only says which settings exist, what they are by
+default and when to change them. Each room is handed the few values it needs; none reads this tree,
+the environment or a file by itself.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from mainstem.model import limits
+
+KIB, MIB, GIB = limits.KIB, limits.MIB, limits.GIB
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+INT64_MAX = 2**63 - 1
+
+FlushPolicy = Literal["fsync", "written"]
+
+
+class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who this node is and where its files live."""
+
+    id: Annotated[
+        int,
+        Meta(
+            ge=0, le=2**31 - 1, description="Number of this node in its cluster. Keep it for life."
+        ),
+    ] = 1
+    data_dir: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Folder of all data. Put it on the disk whose durability you trust.",
+        ),
+    ] = "data"
+    cluster_id: Annotated[
+        str | None,
+        Meta(
+            description="Name of the cluster, told to clients. Set it before the first start to "
+            "choose it yourself; otherwise one is drawn and kept."
+        ),
+    ] = None
+    machine: Annotated[
+        str | None,
+        Meta(
+            description="Label of the machine, so that copies are spread over machines. Set it "
+            "when several nodes of one machine should count as separate ones."
+        ),
+    ] = None
+    rack: Annotated[
+        str | None,
+        Meta(description="Rack or zone of the machine. Set it where clients read from their own."),
+    ] = None
+    insecure: Annotated[
+        bool,
+        Meta(
+            description="Allow listeners that other machines can reach although nobody logs in. "
+            "Only for networks you trust entirely."
+        ),
+    ] = False
+
+
+class KafkaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Kafka listener."""
+
+    host: Annotated[
+        str,
+        Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 9092
+    advertised_host: Annotated[
+        str | None,
+        Meta(
+            description="Host that clients are told to dial. Set it behind address translation; "
+            "otherwise each client is told the address it dialled."
+        ),
+    ] = None
+    advertised_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        Meta(description="Port that clients are told to dial, if not the real one."),
+    ] = None
+    max_connections: Annotated[
+        int,
+        Meta(ge=1, description="Connections served at once; more are closed. Bound by open files."),
+    ] = limits.CONNECTIONS_MAX
+    frame_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            le=2**31 - 1,
+            description="Largest request. Raise it together with max.message.bytes.",
+        ),
+    ] = limits.FRAME_BYTES_MAX
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP listener: REST, health, metrics."""
+
+    enabled: Annotated[
+        bool, Meta(description="Serve HTTP at all. Switch it off where nothing asks for it.")
+    ] = True
+    host: Annotated[
+        str,
+        Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 8080
+    body_bytes_max: Annotated[
+        int, Meta(ge=KIB, description="Largest request body; more is answered with 413.")
+    ] = limits.HTTP_BODY_BYTES_MAX
+
+
+class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How records are kept on disk. Topics may override what bears the name of a topic setting."""
+
+    segment_bytes: Annotated[
+        int,
+        Meta(
+            ge=14,
+            le=2**31 - 1,
+            description="Size at which a file is closed and the next begun. "
+            "Smaller files free space sooner under retention.",
+        ),
+    ] = GIB
+    segment_ms: Annotated[
+        int, Meta(ge=1, description="Age at which a file is closed even if small.")
+    ] = 7 * DAY_MS
+    index_interval_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Bytes of records per index entry. Smaller seeks faster, costs memory.",
+        ),
+    ] = 4 * KIB
+    preallocate_first_bytes: Annotated[
+        int,
+        Meta(
+            ge=4 * KIB,
+            description="First step in which disk space is reserved. Lower it for "
+            "very many small topics.",
+        ),
+    ] = MIB
+    preallocate_max_bytes: Annotated[
+        int, Meta(ge=4 * KIB, description="Largest step: steps double from the first up to this.")
+    ] = 64 * MIB
+    flush_policy: Annotated[
+        FlushPolicy,
+        Meta(
+            description="When a record counts as stored: fsync, on disk; written, in the page "
+            "cache as Kafka does. Choose written where other copies protect you."
+        ),
+    ] = "fsync"
+    storage_threads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Disk flushes that may run side by side. Raise it on fast disks.",
+        ),
+    ] = 4
+    retention_check_interval_ms: Annotated[
+        int, Meta(ge=10, description="How often expired records are looked for.")
+    ] = 5 * MINUTE_MS
+    cleaner_enabled: Annotated[
+        bool, Meta(description="Run compaction. Switch it off only to look into a problem.")
+    ] = True
+    cleaner_interval_ms: Annotated[
+        int, Meta(ge=10, description="How often compaction looks for work.")
+    ] = 15 * SECOND_MS
+    cleaner_keys_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            description="Memory for the keys of one compaction. Raise it for "
+            "compacted topics with very many keys.",
+        ),
+    ] = 128 * MIB
+    scrub_interval_ms: Annotated[
+        int,
+        Meta(
+            ge=0, description="How often all closed files are verified in the background; 0: never."
+        ),
+    ] = 7 * DAY_MS
+
+
+class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Topics: creation, and the values of topic settings that a topic does not set itself."""
+
+    auto_create: Annotated[
+        bool,
+        Meta(
+            description="Create a topic when a client first asks for it. Switch it off where a "
+            "misspelt name should be an error."
+        ),
+    ] = True
+    default_partitions: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.PARTITIONS_PER_TOPIC_MAX,
+            description="Partitions of a topic created "
+            "without a number. Raise it when groups should share the work by default.",
+        ),
+    ] = 1
+    retention_ms: Annotated[
+        int, Meta(ge=-1, description="How long records are kept; -1: for ever.")
+    ] = 7 * DAY_MS
+    retention_bytes: Annotated[
+        int, Meta(ge=-1, description="Bytes kept per partition; -1: no limit.")
+    ] = -1
+    cleanup_policy: Annotated[
+        Literal["delete", "compact", "compact,delete", "delete,compact"],
+        Meta(
+            description="What happens to old records: deleted, or only the last of each key kept."
+        ),
+    ] = "delete"
+    max_message_bytes: Annotated[
+        int, Meta(ge=0, le=2**31 - 1, description="Largest batch of records.")
+    ] = limits.BATCH_BYTES_DEFAULT_MAX
+    compression_type: Annotated[
+        Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"],
+        Meta(
+            description="Codec on disk. Anything but producer costs CPU: batches are packed anew."
+        ),
+    ] = "producer"
+    message_timestamp_type: Annotated[
+        Literal["CreateTime", "LogAppendTime"],
+        Meta(
+            description="Whose clock dates a record. LogAppendTime costs a rewrite of each batch."
+        ),
+    ] = "CreateTime"
+    delete_retention_ms: Annotated[
+        int, Meta(ge=0, description="How long compaction keeps the record that deleted a key.")
+    ] = DAY_MS
+    min_cleanable_dirty_ratio: Annotated[
+        float, Meta(ge=0, le=1, description="Share of new bytes at which compaction starts.")
+    ] = 0.5
+    min_compaction_lag_ms: Annotated[
+        int, Meta(ge=0, description="Age below which compaction leaves a record alone.")
+    ] = 0
+    max_compaction_lag_ms: Annotated[
+        int, Meta(ge=1, description="Age at which a record must be compacted.")
+    ] = INT64_MAX
+    min_insync_replicas: Annotated[
+        int, Meta(ge=1, description="Copies that must exist before acks=all is answered.")
+    ] = 1
+
+
+class GroupSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Consumer groups."""
+
+    initial_rebalance_delay_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How long an empty group waits for more members before it starts. 0 "
+            "starts at once, at the price of more rebalances when many start together.",
+        ),
+    ] = 3 * SECOND_MS
+    min_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Smallest session time-out that a member may ask for.")
+    ] = 6 * SECOND_MS
+    max_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Largest session time-out that a member may ask for.")
+    ] = 30 * MINUTE_MS
+    max_size: Annotated[int, Meta(ge=1, description="Members of one group; more are refused.")] = (
+        limits.GROUP_MEMBERS_MAX
+    )
+    offsets_retention_ms: Annotated[
+        int, Meta(ge=1, description="How long the positions of an empty group are remembered.")
+    ] = 7 * DAY_MS
+    offsets_check_interval_ms: Annotated[
+        int, Meta(ge=10, description="How often forgotten positions are looked for.")
+    ] = 10 * MINUTE_MS
+    offsets_partitions: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000,
+            description="Partitions of __consumer_offsets. Fixed at the first start.",
+        ),
+    ] = 50
+
+
+class MemorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds on memory shared by all connections."""
+
+    large_frames_bytes_max: Annotated[
+        int,
+        Meta(ge=MIB, description="Memory for all large requests together; more wait their turn."),
+    ] = limits.LARGE_FRAMES_BYTES_MAX
+    connection_write_bytes_high: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB, description="Unsent answers of one connection at which its requests wait."
+        ),
+    ] = limits.CONNECTION_WRITE_BYTES_HIGH
+
+
+class LogLineSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node's own log lines."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="What is worth a line. debug is for looking into a problem."),
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "text", "json"],
+        Meta(description="auto writes text to a terminal and JSON lines elsewhere."),
+    ] = "auto"
+
+
+class ShutdownSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The orderly end."""
+
+    grace_ms: Annotated[
+        int,
+        Meta(
+            ge=0, description="How long requests in flight may take to finish after a stop signal."
+        ),
+    ] = 30 * SECOND_MS
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting of a node."""
+
+    node: NodeSettings = field(default_factory=NodeSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    logs: LogLineSettings = field(default_factory=LogLineSettings)
+    shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
+
+    def topic_defaults(self) -> dict[str, str]:
+        """What a topic gets for each setting it does not set, under Kafka's names."""
+        log, topics = self.log, self.topics
+        return {
+            "cleanup.policy": topics.cleanup_policy,
+            "compression.type": topics.compression_type,
+            "delete.retention.ms": str(topics.delete_retention_ms),
+            "flush.policy": log.flush_policy,
+            "index.interval.bytes": str(log.index_interval_bytes),
+            "max.compaction.lag.ms": str(topics.max_compaction_lag_ms),
+            "max.message.bytes": str(topics.max_message_bytes),
+            "message.timestamp.type": topics.message_timestamp_type,
+            "min.cleanable.dirty.ratio": str(topics.min_cleanable_dirty_ratio),
+            "min.compaction.lag.ms": str(topics.min_compaction_lag_ms),
+            "min.insync.replicas": str(topics.min_insync_replicas),
+            "retention.bytes": str(topics.retention_bytes),
+            "retention.ms": str(topics.retention_ms),
+            "segment.bytes": str(log.segment_bytes),
+            "segment.ms": str(log.segment_ms),
+        }
+
+
+Preset = Literal["local", "single"]
+
+# Presets change defaults for a purpose; whatever a file, the environment or a flag says still wins.
+PRESETS: dict[str, dict[str, dict[str, object]]] = {
+    # A developer's machine: nobody wants to wait for members that will not come.
+    "local": {"groups": {"initial_rebalance_delay_ms": 0}},
+    # One node that serves for real: the defaults.
+    "single": {},
+}
