@@ -1,0 +1,300 @@
+"""Build and iterate the single records of v2 batches: for readers, coordinators and compaction.
+
+The produce and fetch paths never come here; the batch is their unit. A record inside a batch is
+
+    length  attributes  timestamp delta  offset delta  key  value  headers
+
+with every number a zigzag varint and -1 for an absent key or value. Promises: whatever the bytes,
+``records_of`` yields sound records or raises ``Corrupt``, within ``limit_bytes`` of memory; gaps
+between offsets, which compaction leaves behind, are kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from mainstem.model import compression
+from mainstem.model.batch import (
+    COMPRESSION_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Buffer,
+    check_stored,
+    read_header,
+)
+from mainstem.model.errors import Corrupt, InvalidRequest
+from mainstem.model.limits import DECOMPRESSED_BYTES_MAX, HEADERS_PER_RECORD_MAX
+
+Header = tuple[str, bytes | None]
+
+_CRC_START = 21
+_RECORD_BYTES_MIN = 7  # seven fields of at least one byte each
+_ABSENT = 1  # -1 in zigzag
+_ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+
+
+class Record(NamedTuple):
+    """One record; ``timestamp`` is in milliseconds since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class ProducerStamp(NamedTuple):
+    """Who wrote a batch, for duplicate detection; the defaults mean nobody in particular."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER = ProducerStamp()
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    codec: int = compression.NONE,
+    level: int | None = None,
+    flags: int = 0,
+    producer: ProducerStamp = NO_PRODUCER,
+    base_timestamp: int | None = None,
+) -> bytearray:
+    """One batch at base offset 0, ready to be stamped.
+
+    Records are numbered by their place in the list; their ``offset`` is not looked at. ``flags``
+    are attribute bits beside the codec (transactional, control, append time).
+    """
+    assert records, "a batch holds at least one record"
+    first = records[0].timestamp if base_timestamp is None else base_timestamp
+    body = bytearray()
+    latest = first
+    for delta, record in enumerate(records):
+        timestamp = record.timestamp
+        latest = max(latest, timestamp)
+        encode_record(body, delta, timestamp - first, record)
+    plain = body if codec == compression.NONE else compression.compress(codec, body, level=level)
+    batch = bytearray(HEADER_BYTES)
+    batch += plain
+    header = BatchHeader(
+        base_offset=0,
+        length=len(batch) - LENGTH_OVERHEAD,
+        leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=flags | codec,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=first,
+        max_timestamp=latest,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
+        record_count=len(records),
+    )
+    write_header(batch, header)
+    return batch
+
+
+def write_header(batch: bytearray, header: BatchHeader) -> None:
+    """Pack the header over the first bytes and set the checksum of what follows it."""
+    HEADER.pack_into(batch, 0, *header)
+    with memoryview(batch) as view:
+        crc = crc32c(view[_CRC_START:])
+    HEADER.pack_into(batch, 0, *header._replace(crc=crc))
+
+
+def batches_of(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The whole batches in a fetch answer; a last one that was cut is left out, as clients do."""
+    view = memoryview(data)
+    at = 0
+    while len(view) - at >= HEADER_BYTES:
+        header = read_header(view, at)
+        size = header.size
+        if size < HEADER_BYTES:
+            raise Corrupt(f"batch length {header.length} is too small")
+        if at + size > len(view):
+            return
+        yield header, view[at : at + size]
+        at += size
+
+
+def records_of(batch: Buffer, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """The records of one batch, checked against its checksum first.
+
+    Raises:
+        Corrupt: the batch, its compressed part or a record does not fit together.
+    """
+    view = memoryview(batch)
+    header = read_header(view)
+    check_stored(view, 0, header)
+    body = plain_body(view, header, limit_bytes=limit_bytes)
+    base_timestamp = header.base_timestamp
+    fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
+    last_offset = header.base_offset - 1
+    until_offset = header.until_offset
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            record, at = _decode_record(body, at, header.base_offset, base_timestamp)
+            if not last_offset < record.offset < until_offset:
+                raise Corrupt(f"record at offset {record.offset} after {last_offset}")
+            last_offset = record.offset
+            yield record if fixed_timestamp is None else record._replace(timestamp=fixed_timestamp)
+    except IndexError:
+        raise Corrupt("a record ends inside a number") from None
+    if at != len(body):
+        raise Corrupt(f"{len(body) - at} bytes after the last record")
+
+
+def plain_body(view: memoryview, header: BatchHeader, *, limit_bytes: int) -> bytes:
+    """The records part of a batch, uncompressed and large enough for the count it claims."""
+    codec = header.attributes & COMPRESSION_MASK
+    try:
+        body = compression.decompress(
+            codec, view[HEADER_BYTES : header.size], limit_bytes=limit_bytes
+        )
+    except InvalidRequest as error:
+        raise Corrupt(error.cause) from None
+    if not 0 <= header.record_count <= len(body) // _RECORD_BYTES_MIN:
+        raise Corrupt(f"{header.record_count} records do not fit {len(body)} bytes")
+    return body
+
+
+def record_bounds(body: bytes, at: int) -> tuple[int, int]:
+    """Where the record at ``at`` has its first byte after the length, and where it ends."""
+    try:
+        size, at = read_varint(body, at)
+    except IndexError:
+        raise Corrupt("the batch ends inside a record length") from None
+    if size < _RECORD_BYTES_MIN - 1 or at + size > len(body):
+        raise Corrupt(f"record of {size} bytes where {len(body) - at} are left")
+    return at, at + size
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag number and the place after it; ``IndexError`` when the bytes end inside it."""
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise Corrupt("a number has more than ten bytes")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a zigzag number."""
+    number = (value << 1) ^ (value >> 63)
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def encode_record(out: bytearray, offset_delta: int, timestamp_delta: int, record: Record) -> None:
+    """Append one record, its length in front."""
+    body = bytearray(1)  # attributes: none are defined
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_field(body, record.key)
+    _write_field(body, record.value)
+    headers = record.headers
+    write_varint(body, len(headers))
+    for name, value in headers:
+        _write_field(body, name.encode())
+        _write_field(body, value)
+    write_varint(out, len(body))
+    out += body
+
+
+def _write_field(out: bytearray, field: bytes | None) -> None:
+    if field is None:
+        out.append(_ABSENT)
+    else:
+        write_varint(out, len(field))
+        out += field
+
+
+def _decode_record(
+    body: bytes, at: int, base_offset: int, base_timestamp: int
+) -> tuple[Record, int]:
+    # Numbers of one byte are read in place: a call for each of them would double the cost.
+    at, until = record_bounds(body, at)
+    number = body[at + 1]
+    at += 2
+    if number < 0x80:
+        timestamp = base_timestamp + _ZIGZAG[number]
+    else:
+        number, at = read_varint(body, at - 1)
+        timestamp = base_timestamp + number
+    number = body[at]
+    at += 1
+    if number < 0x80:
+        offset = base_offset + _ZIGZAG[number]
+    else:
+        number, at = read_varint(body, at - 1)
+        offset = base_offset + number
+    if body[at] == _ABSENT:
+        key = None
+        at += 1
+    else:
+        key, at = _read_field(body, at, until)
+    value, at = _read_field(body, at, until)
+    headers: tuple[Header, ...] = ()
+    if body[at]:
+        headers, at = _read_headers(body, at, until)
+    else:
+        at += 1
+    if at != until:
+        raise Corrupt(f"a record is {until - at} bytes longer than its fields")
+    return Record(offset, timestamp, key, value, headers), until
+
+
+def _read_field(body: bytes, at: int, until: int) -> tuple[bytes | None, int]:
+    size = body[at]
+    if size < 0x80:
+        size = _ZIGZAG[size]
+        at += 1
+    else:
+        size, at = read_varint(body, at)
+    if size < 0:
+        if size != -1:
+            raise Corrupt(f"a field of {size} bytes")
+        return None, at
+    end = at + size
+    if end > until:
+        raise Corrupt(f"a field of {size} bytes where {until - at} are left")
+    return body[at:end], end
+
+
+def _read_headers(body: bytes, at: int, until: int) -> tuple[tuple[Header, ...], int]:
+    count, at = read_varint(body, at)
+    if not 0 <= count <= HEADERS_PER_RECORD_MAX:
+        raise Corrupt(f"{count} headers in one record")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, at = _read_field(body, at, until)
+        if name is None:
+            raise Corrupt("a header without a name")
+        value, at = _read_field(body, at, until)
+        # Names are text by agreement only; clients show what is not text in the same way.
+        headers.append((name.decode(errors="replace"), value))
+    return tuple(headers), at
