@@ -1,0 +1,116 @@
+"""The settings of a node by Kafka's names: what an administrator sees and may change at run time.
+
+Two kinds: node-level defaults of topic settings (``log.retention.ms``), which may be changed while
+the node runs, and settings fixed at start, which are shown. A node shows of the fixed ones only
+those it was started with, so that nothing is shown that it does not follow.
+"""
+
+from collections.abc import Mapping
+
+from mainstem.model.config_key import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    ConfigKey,
+    Value,
+    unknown_key,
+)
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.topic_config import TOPIC_KEYS
+
+
+def _fixed(
+    name: str, kind: str, default: str | None, documentation: str, **rest: object
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        documentation=documentation,
+        read_only=True,
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+_FIXED = (
+    _fixed("advertised.listeners", LIST, None, "Where clients reach this node."),
+    _fixed("auto.create.topics.enable", BOOLEAN, "true",
+           "Whether a topic that a client asks for is created on the spot."),
+    _fixed("broker.id", INT, None, "The number of this node."),
+    _fixed("broker.rack", STRING, None, "Where this node stands."),
+    _fixed("connections.max.idle.ms", LONG, None, "How long a silent connection is kept."),
+    _fixed("default.replication.factor", INT, "1", "Replicas of a topic that does not say.",
+           at_least=1),
+    _fixed("delete.topic.enable", BOOLEAN, "true", "Whether clients may delete topics."),
+    _fixed("group.initial.rebalance.delay.ms", INT, None,
+           "How long a new group waits for further members.", at_least=0),
+    _fixed("group.max.session.timeout.ms", INT, None, "The longest session of a group member.",
+           at_least=1),
+    _fixed("group.max.size", INT, None, "The largest number of members of a group.", at_least=1),
+    _fixed("group.min.session.timeout.ms", INT, None, "The shortest session of a group member.",
+           at_least=1),
+    _fixed("listeners", LIST, None, "The addresses that this node listens on."),
+    _fixed("log.dirs", LIST, None, "The folder that holds the node's data."),
+    _fixed("log.retention.check.interval.ms", LONG, None, "How often retention runs.", at_least=1),
+    _fixed("max.connections", INT, None, "How many connections the node takes.", at_least=0),
+    _fixed("node.id", INT, None, "The number of this node."),
+    _fixed("num.partitions", INT, "1", "Partitions of a topic that does not say.", at_least=1),
+    _fixed("offsets.retention.minutes", INT, None,
+           "How long the offsets of an empty group are kept.", at_least=1),
+    _fixed("offsets.topic.num.partitions", INT, None,
+           "Partitions of the internal topic of groups and offsets.", at_least=1),
+    _fixed("socket.request.max.bytes", INT, None, "The largest request.", at_least=1),
+)  # fmt: skip
+
+
+def _topic_defaults() -> dict[str, ConfigKey]:
+    keys = {}
+    for key in TOPIC_KEYS.values():
+        for position, synonym in enumerate(key.synonyms):
+            keys[synonym.name] = ConfigKey(
+                name=synonym.name,
+                type=key.type if synonym.factor == 1 else INT,
+                # Kafka gives only the first of several names the default.
+                default=key.default if position == 0 else None,
+                documentation=f"What topics get that do not set `{key.name}`. {key.documentation}",
+                at_least=key.at_least if synonym.factor == 1 else -1,
+                at_most=key.at_most,
+                also=key.also,
+                one_of=key.one_of,
+                read_only=synonym.factor != 1,
+            )
+    return keys
+
+
+NODE_KEYS: dict[str, ConfigKey] = {**_topic_defaults(), **{key.name: key for key in _FIXED}}
+"""Every node setting by name."""
+
+
+def parse_node_config(name: str, configs: Mapping[str, str]) -> Value:
+    """The typed value of a node setting that has a default."""
+    key = NODE_KEYS[name]
+    text = configs.get(name, key.default)
+    assert text is not None, f"{name} has no default"
+    return key.parse(text)
+
+
+def check_node_configs(configs: Mapping[str, str], *, dynamic: bool) -> None:
+    """Check names and values; ``dynamic`` ones must also be changeable while the node runs.
+
+    Raises:
+        InvalidRequest: an unknown name, a value out of bounds, a fixed setting.
+    """
+    for name, text in configs.items():
+        key = NODE_KEYS.get(name)
+        if key is None:
+            raise unknown_key(name, NODE_KEYS, "node")
+        if dynamic and key.read_only:
+            raise InvalidRequest(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} cannot be changed while the node runs",
+                subject=name,
+                remedy="set it in the node's configuration and restart",
+            )
+        key.parse(text)

@@ -1,0 +1,37 @@
+"""Which topic names are legal, and which two cannot live together.
+
+The rules are Kafka's: 1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``. Names that differ
+only in ``.`` and ``_`` collide, because metrics of many tools write one for the other.
+"""
+
+import re
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import TOPIC_NAME_LENGTH_MAX
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
+"""Names that only the house itself creates, writes and deletes."""
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ``InvalidRequest`` with INVALID_TOPIC_NAME unless ``name`` is legal."""
+    if not name:
+        cause = "a topic name may not be empty"
+    elif name in {".", ".."}:
+        cause = f"{name!r} is not allowed as a topic name"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        cause = f"a topic name has at most {TOPIC_NAME_LENGTH_MAX} characters, this one {len(name)}"
+    elif not _LEGAL.fullmatch(name):
+        cause = f"{name!r} holds characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise InvalidRequest(ErrorCode.INVALID_TOPIC_NAME, cause, subject=name[:TOPIC_NAME_LENGTH_MAX])
+
+
+def collision_key(name: str) -> str:
+    """Equal for names that may not live together."""
+    return name.replace(".", "_")
