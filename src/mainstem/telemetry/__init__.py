@@ -1,0 +1,1 @@
+"""What the house tells its operators: metrics, log lines, health."""

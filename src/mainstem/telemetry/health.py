@@ -1,0 +1,86 @@
+"""Liveness and readiness as a pure summary of what the parts of a node say about themselves.
+
+*Live*: the process should not be restarted. *Ready*: clients may be sent here. *Healthy*: both, and
+nothing needs an operator.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from msgspec import Struct
+
+from mainstem.telemetry.metrics import Metrics, Sample
+
+
+class State(Enum):
+    """What a part says about itself."""
+
+    STARTING = "starting"
+    OK = "ok"
+    DEGRADED = "degraded"  # serves, but somebody should look: a full disk, a damaged file
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class Component(Struct, frozen=True):
+    """One part of the node and how it is."""
+
+    name: str
+    state: State
+    detail: str = ""
+
+
+class Health(Struct, frozen=True):
+    """The summary."""
+
+    status: str
+    live: bool
+    ready: bool
+    components: tuple[Component, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing needs attention."""
+        return self.status == "healthy"
+
+
+def summarize(components: Iterable[Component]) -> Health:
+    """The worst state decides; without any part a node is still starting."""
+    parts = tuple(components)
+    states = {part.state for part in parts}
+    live = State.FAILED not in states
+    ready = bool(parts) and not states & {State.FAILED, State.STARTING, State.STOPPING}
+    if State.FAILED in states:
+        status = "failed"
+    elif State.STOPPING in states:
+        status = "stopping"
+    elif State.STARTING in states or not parts:
+        status = "starting"
+    elif State.DEGRADED in states:
+        status = "degraded"
+    else:
+        status = "healthy"
+    return Health(status=status, live=live, ready=ready, components=parts)
+
+
+def health_json(
+    health: Health, metrics: Metrics, sample: Sample, *, timestamp: str
+) -> dict[str, object]:
+    """The body of ``/health``."""
+    return {
+        "is_healthy": health.healthy,
+        "status": health.status,
+        "live": health.live,
+        "ready": health.ready,
+        "components": [
+            {"name": part.name, "state": part.state.value, "detail": part.detail}
+            for part in health.components
+        ],
+        "active_connections": metrics.connections_active,
+        "topic_count": sample.topics,
+        "in_flight_requests": metrics.requests_in_flight,
+        "total_messages_published": metrics.messages_in,
+        "total_messages_delivered": metrics.messages_out,
+        "memory_usage_mb": round(sample.memory_bytes / 2**20, 1),
+        "timestamp": timestamp,
+    }

@@ -1,0 +1,144 @@
+"""Every metric of a node, declared once, counted in plain integers.
+
+    metrics.messages_in += batch.record_count          on the path of a message
+    exposition.prometheus_text(metrics, sample())      when somebody asks
+
+Incrementing an attribute costs tens of nanoseconds and takes no lock, because one loop owns all
+state. What must be computed, such as consumer lag, arrives in a ``Sample`` that is taken when
+somebody asks. This module knows names and meanings; ``exposition`` knows formats.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+API_KEYS_MAX = 128  # Kafka's highest key is below 100; a fixed list is the cheapest table
+STATUS_CODES_MAX = 600
+
+
+class Metrics:
+    """The counts of one node since its start. Add to the attributes directly."""
+
+    __slots__ = (
+        "batches_in",
+        "batches_refused",
+        "bytes_in",
+        "bytes_out",
+        "connections_accepted",
+        "connections_active",
+        "connections_rejected",
+        "fetches_parked",
+        "group_rebalances",
+        "http_requests",
+        "log_bytes_written",
+        "log_corruptions",
+        "log_segments_deleted",
+        "log_sync_seconds",
+        "log_syncs",
+        "malformed_frames",
+        "messages_in",
+        "messages_out",
+        "offset_commits",
+        "request_errors",
+        "requests",
+        "requests_in_flight",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.batches_in = 0
+        self.batches_refused = 0
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.requests = [0] * API_KEYS_MAX
+        self.request_errors = [0] * API_KEYS_MAX
+        self.requests_in_flight = 0
+        self.malformed_frames = 0
+        self.fetches_parked = 0
+        self.connections_active = 0
+        self.connections_accepted = 0
+        self.connections_rejected = 0
+        self.http_requests = [0] * STATUS_CODES_MAX
+        self.group_rebalances = 0
+        self.offset_commits = 0
+        self.log_bytes_written = 0
+        self.log_syncs = 0
+        self.log_sync_seconds = 0.0
+        self.log_segments_deleted = 0
+        self.log_corruptions = 0
+
+
+class StreamSample(Struct, frozen=True):
+    """One stream at the moment of asking."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+class LagSample(Struct, frozen=True):
+    """How far one group is behind in one stream."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    lag_records: int
+    lag_seconds: float
+
+
+class Sample(Struct, frozen=True):
+    """What is computed only when somebody asks."""
+
+    streams: Sequence[StreamSample] = ()
+    lags: Sequence[LagSample] = ()
+    groups_by_state: dict[str, int] = {}
+    topics: int = 0
+    memory_bytes: int = 0
+    uptime_seconds: float = 0.0
+
+
+class Declared(Struct, frozen=True):
+    """Name and meaning of one metric that is a plain number."""
+
+    attribute: str
+    name: str
+    help: str
+    kind: str = "counter"
+
+
+# fmt: off
+PLAIN: tuple[Declared, ...] = (
+    Declared("messages_in", "mainstem_broker_messages_in", "Records accepted from producers."),
+    Declared("bytes_in", "mainstem_broker_bytes_in", "Bytes of accepted batches."),
+    Declared("batches_in", "mainstem_broker_batches_in", "Batches accepted from producers."),
+    Declared("batches_refused", "mainstem_broker_batches_refused",
+             "Batches answered with an error."),
+    Declared("messages_out", "mainstem_broker_messages_out", "Offsets handed to readers."),
+    Declared("bytes_out", "mainstem_broker_bytes_out", "Bytes of batches handed to readers."),
+    Declared("requests_in_flight", "mainstem_kafka_requests_in_flight",
+             "Requests received and not yet answered.", "gauge"),
+    Declared("malformed_frames", "mainstem_kafka_malformed_frames",
+             "Frames that ended their connection because they could not be understood."),
+    Declared("fetches_parked", "mainstem_broker_fetches_parked",
+             "Fetches waiting for new records.", "gauge"),
+    Declared("connections_active", "mainstem_listener_connections_active",
+             "Open client connections.", "gauge"),
+    Declared("connections_accepted", "mainstem_listener_connections_accepted",
+             "Connections accepted."),
+    Declared("connections_rejected", "mainstem_listener_connections_rejected",
+             "Connections closed at once because a limit was reached."),
+    Declared("group_rebalances", "mainstem_groups_rebalances",
+             "Generations that groups have formed."),
+    Declared("offset_commits", "mainstem_groups_offset_commits", "Positions committed by groups."),
+    Declared("log_bytes_written", "mainstem_log_written_bytes", "Bytes written to segments."),
+    Declared("log_syncs", "mainstem_log_syncs", "Flushes of data to disk."),
+    Declared("log_sync_seconds", "mainstem_log_sync_seconds", "Time spent in flushes to disk."),
+    Declared("log_segments_deleted", "mainstem_log_segments_deleted",
+             "Segments removed by retention or compaction."),
+    Declared("log_corruptions", "mainstem_log_corruptions", "Damaged places found in files."),
+)
+# fmt: on
