@@ -27,6 +27,7 @@ from mainstem.wire.kafka.table import APIS
 __all__ = [
     "FLEXIBLE_SINCE",
     "NAMES",
+    "REQUEST_ELEMENTS_MAX",
     "VERSIONS",
     "Buffer",
     "Chunk",

@@ -53,10 +53,10 @@ def _draw_one(field: FieldPlan, chance: Chance) -> Any:
     if field.kind in INTEGERS:
         low, high = INTEGERS[field.kind]
         return (low, high, 0, 1, chance.randint(low, high))[chance.randint(0, 4)]
-    drawers = {
-        "bool": lambda: chance.random() < 0.5,
-        "float64": lambda: chance.random() * 1e6,
-        "string": lambda: TEXTS[chance.randint(0, len(TEXTS) - 1)],
-        "uuid": lambda: chance.randbytes(16),
-    }
-    return drawers.get(field.kind, lambda: chance.randbytes(chance.randint(0, 200)))()
+    if field.kind == "bool":
+        return chance.random() < 0.5
+    if field.kind == "float64":
+        return chance.random() * 1e6
+    if field.kind == "string":
+        return TEXTS[chance.randint(0, len(TEXTS) - 1)]
+    return chance.randbytes(16 if field.kind == "uuid" else chance.randint(0, 200))
