@@ -12,15 +12,13 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from mainstem.model import limits
+from mainstem.model.topic_config import TOPIC_KEYS
 
-KIB, MIB, GIB = limits.KIB, limits.MIB, limits.GIB
+KIB, MIB = limits.KIB, limits.MIB
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-INT64_MAX = 2**63 - 1
-
-FlushPolicy = Literal["fsync", "written"]
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,45 +114,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How records are kept on disk. Topics may override what bears the name of a topic setting."""
+    """Work on the files of all topics. How one topic is kept is a topic setting: see ``topics``."""
 
-    segment_bytes: Annotated[
-        int,
-        Meta(
-            ge=14,
-            le=2**31 - 1,
-            description="Size at which a file is closed and the next begun. "
-            "Smaller files free space sooner under retention.",
-        ),
-    ] = GIB
-    segment_ms: Annotated[
-        int, Meta(ge=1, description="Age at which a file is closed even if small.")
-    ] = 7 * DAY_MS
-    index_interval_bytes: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Bytes of records per index entry. Smaller seeks faster, costs memory.",
-        ),
-    ] = 4 * KIB
-    preallocate_first_bytes: Annotated[
-        int,
-        Meta(
-            ge=4 * KIB,
-            description="First step in which disk space is reserved. Lower it for "
-            "very many small topics.",
-        ),
-    ] = MIB
-    preallocate_max_bytes: Annotated[
-        int, Meta(ge=4 * KIB, description="Largest step: steps double from the first up to this.")
-    ] = 64 * MIB
-    flush_policy: Annotated[
-        FlushPolicy,
-        Meta(
-            description="When a record counts as stored: fsync, on disk; written, in the page "
-            "cache as Kafka does. Choose written where other copies protect you."
-        ),
-    ] = "fsync"
     storage_threads: Annotated[
         int,
         Meta(
@@ -176,8 +137,8 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         int,
         Meta(
             ge=64 * KIB,
-            description="Memory for the keys of one compaction. Raise it for "
-            "compacted topics with very many keys.",
+            description="Memory for the keys of one compaction. Raise it for compacted topics with "
+            "very many keys.",
         ),
     ] = 128 * MIB
     scrub_interval_ms: Annotated[
@@ -188,8 +149,12 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = 7 * DAY_MS
 
 
-class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Topics: creation, and the values of topic settings that a topic does not set itself."""
+class TopicsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Creation of topics, and what a topic gets for each setting that it does not set itself.
+
+    ``defaults`` holds only what was configured, under Kafka's names. In a file it stands beside the
+    others: ``topics.retention_ms`` is the default of ``retention.ms``.
+    """
 
     auto_create: Annotated[
         bool,
@@ -203,56 +168,15 @@ class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1,
             le=limits.PARTITIONS_PER_TOPIC_MAX,
-            description="Partitions of a topic created "
-            "without a number. Raise it when groups should share the work by default.",
+            description="Partitions of a topic created without a number. Raise it when groups "
+            "should share the work by default.",
         ),
     ] = 1
-    retention_ms: Annotated[
-        int, Meta(ge=-1, description="How long records are kept; -1: for ever.")
-    ] = 7 * DAY_MS
-    retention_bytes: Annotated[
-        int, Meta(ge=-1, description="Bytes kept per partition; -1: no limit.")
-    ] = -1
-    cleanup_policy: Annotated[
-        Literal["delete", "compact", "compact,delete", "delete,compact"],
-        Meta(
-            description="What happens to old records: deleted, or only the last of each key kept."
-        ),
-    ] = "delete"
-    max_message_bytes: Annotated[
-        int, Meta(ge=0, le=2**31 - 1, description="Largest batch of records.")
-    ] = limits.BATCH_BYTES_DEFAULT_MAX
-    compression_type: Annotated[
-        Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"],
-        Meta(
-            description="Codec on disk. Anything but producer costs CPU: batches are packed anew."
-        ),
-    ] = "producer"
-    message_timestamp_type: Annotated[
-        Literal["CreateTime", "LogAppendTime"],
-        Meta(
-            description="Whose clock dates a record. LogAppendTime costs a rewrite of each batch."
-        ),
-    ] = "CreateTime"
-    delete_retention_ms: Annotated[
-        int, Meta(ge=0, description="How long compaction keeps the record that deleted a key.")
-    ] = DAY_MS
-    min_cleanable_dirty_ratio: Annotated[
-        float, Meta(ge=0, le=1, description="Share of new bytes at which compaction starts.")
-    ] = 0.5
-    min_compaction_lag_ms: Annotated[
-        int, Meta(ge=0, description="Age below which compaction leaves a record alone.")
-    ] = 0
-    max_compaction_lag_ms: Annotated[
-        int, Meta(ge=1, description="Age at which a record must be compacted.")
-    ] = INT64_MAX
-    min_insync_replicas: Annotated[
-        int, Meta(ge=1, description="Copies that must exist before acks=all is answered.")
-    ] = 1
+    defaults: dict[str, str] = {}
 
 
-class GroupSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Consumer groups."""
+class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Consumer groups; the fields are those of ``coordination.settings``."""
 
     initial_rebalance_delay_ms: Annotated[
         int,
@@ -262,19 +186,26 @@ class GroupSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "starts at once, at the price of more rebalances when many start together.",
         ),
     ] = 3 * SECOND_MS
-    min_session_timeout_ms: Annotated[
+    session_timeout_min_ms: Annotated[
         int, Meta(ge=1, description="Smallest session time-out that a member may ask for.")
     ] = 6 * SECOND_MS
-    max_session_timeout_ms: Annotated[
+    session_timeout_max_ms: Annotated[
         int, Meta(ge=1, description="Largest session time-out that a member may ask for.")
     ] = 30 * MINUTE_MS
-    max_size: Annotated[int, Meta(ge=1, description="Members of one group; more are refused.")] = (
-        limits.GROUP_MEMBERS_MAX
-    )
+    new_member_timeout_ms: Annotated[
+        int, Meta(ge=1, description="How long the first join of a member may stay unanswered.")
+    ] = 5 * MINUTE_MS
+    members_max: Annotated[
+        int, Meta(ge=1, description="Members of one group; more are refused.")
+    ] = limits.GROUP_MEMBERS_MAX
+    offset_metadata_bytes_max: Annotated[
+        int,
+        Meta(ge=0, description="Text beside an offset. Raise it for clients that keep much there."),
+    ] = limits.OFFSET_METADATA_BYTES_MAX
     offsets_retention_ms: Annotated[
         int, Meta(ge=1, description="How long the positions of an empty group are remembered.")
     ] = 7 * DAY_MS
-    offsets_check_interval_ms: Annotated[
+    offsets_retention_check_ms: Annotated[
         int, Meta(ge=10, description="How often forgotten positions are looked for.")
     ] = 10 * MINUTE_MS
     offsets_partitions: Annotated[
@@ -333,32 +264,39 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     log: LogSettings = field(default_factory=LogSettings)
-    topics: TopicSettings = field(default_factory=TopicSettings)
-    groups: GroupSettings = field(default_factory=GroupSettings)
+    topics: TopicsSettings = field(default_factory=TopicsSettings)
+    groups: GroupsSettings = field(default_factory=GroupsSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     logs: LogLineSettings = field(default_factory=LogLineSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
 
-    def topic_defaults(self) -> dict[str, str]:
-        """What a topic gets for each setting it does not set, under Kafka's names."""
-        log, topics = self.log, self.topics
-        return {
-            "cleanup.policy": topics.cleanup_policy,
-            "compression.type": topics.compression_type,
-            "delete.retention.ms": str(topics.delete_retention_ms),
-            "flush.policy": log.flush_policy,
-            "index.interval.bytes": str(log.index_interval_bytes),
-            "max.compaction.lag.ms": str(topics.max_compaction_lag_ms),
-            "max.message.bytes": str(topics.max_message_bytes),
-            "message.timestamp.type": topics.message_timestamp_type,
-            "min.cleanable.dirty.ratio": str(topics.min_cleanable_dirty_ratio),
-            "min.compaction.lag.ms": str(topics.min_compaction_lag_ms),
-            "min.insync.replicas": str(topics.min_insync_replicas),
-            "retention.bytes": str(topics.retention_bytes),
-            "retention.ms": str(topics.retention_ms),
-            "segment.bytes": str(log.segment_bytes),
-            "segment.ms": str(log.segment_ms),
+    def kafka_names(self) -> dict[str, str]:
+        """What is set, under the node-level names that Kafka's tools know.
+
+        Listeners are missing here: their ports are known only once the node listens.
+        """
+        groups, node = self.groups, self.node
+        names = {
+            "auto.create.topics.enable": "true" if self.topics.auto_create else "false",
+            "broker.id": str(node.id),
+            "group.initial.rebalance.delay.ms": str(groups.initial_rebalance_delay_ms),
+            "group.max.session.timeout.ms": str(groups.session_timeout_max_ms),
+            "group.max.size": str(groups.members_max),
+            "group.min.session.timeout.ms": str(groups.session_timeout_min_ms),
+            "log.dirs": node.data_dir,
+            "log.retention.check.interval.ms": str(self.log.retention_check_interval_ms),
+            "max.connections": str(self.kafka.max_connections),
+            "node.id": str(node.id),
+            "num.partitions": str(self.topics.default_partitions),
+            "offsets.retention.minutes": str(max(1, groups.offsets_retention_ms // MINUTE_MS)),
+            "offsets.topic.num.partitions": str(groups.offsets_partitions),
+            "socket.request.max.bytes": str(self.kafka.frame_bytes_max),
         }
+        if node.rack is not None:
+            names["broker.rack"] = node.rack
+        for name, text in self.topics.defaults.items():
+            names[TOPIC_KEYS[name].synonyms[0].name] = text
+        return names
 
 
 Preset = Literal["local", "single"]

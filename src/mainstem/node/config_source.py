@@ -2,50 +2,33 @@
 
     defaults < preset < file (TOML or YAML) < MAINSTEM_* environment < flags
 
-A key that does not exist is an error that names its origin and the nearest key that does. Sizes and
-times may be written with a unit wherever the name ends in it: ``64MiB`` for ``..._bytes``, ``7d``
-for ``..._ms``.
+A key that does not exist is an error that names its origin and the nearest key that does.
 """
 
-import difflib
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.node.config import DAY_MS, HOUR_MS, MINUTE_MS, PRESETS, SECOND_MS, Config
+from mainstem.model.node_config import check_node_configs
+from mainstem.model.topic_config import TOPIC_KEYS, check_topic_configs
+from mainstem.node.config import PRESETS, Config
+from mainstem.node.config_leaf import ENVIRONMENT_PREFIX, Leaf, leaves, nearest
 
-ENVIRONMENT_PREFIX = "MAINSTEM_"
 DEFAULT_ORIGIN = "default"
-
-_BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?i?b?)", re.IGNORECASE)
-_BYTES_FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-_TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|min|h|d)", re.IGNORECASE)
-_TIME_FACTORS = {
-    "ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS,
-}  # fmt: skip
 
 
 class Setting(Struct, frozen=True):
-    """One leaf of the tree, as it is shown to people."""
+    """One setting as it is shown to people."""
 
-    path: str
+    leaf: Leaf
     value: object
     origin: str
-    default: object
-    documentation: str
-    type: str
-
-    @property
-    def environment_name(self) -> str:
-        """The variable that sets it."""
-        return ENVIRONMENT_PREFIX + self.path.upper().replace(".", "__")
 
 
 class Loaded(Struct, frozen=True):
@@ -57,16 +40,9 @@ class Loaded(Struct, frozen=True):
 
     def settings(self) -> Iterator[Setting]:
         """Every setting in the order of the tree."""
-        for path, info in leaves():
-            section, name = path.split(".")
-            yield Setting(
-                path=path,
-                value=getattr(getattr(self.config, section), name),
-                origin=self.origins.get(path, DEFAULT_ORIGIN),
-                default=info.default,
-                documentation=_meta(info.type).description or "",
-                type=_type_text(info.type),
-            )
+        for path, leaf in leaves().items():
+            origin = self.origins.get(path, DEFAULT_ORIGIN)
+            yield Setting(leaf=leaf, value=leaf.value(self.config), origin=origin)
 
 
 def load(
@@ -98,29 +74,24 @@ def load(
     if chosen not in PRESETS:
         _refuse("preset", f"there is no preset {chosen!r}", f"choose from {', '.join(PRESETS)}")
 
-    tree: dict[str, dict[str, object]] = {}
+    values: dict[str, object] = {}
     origins: dict[str, str] = {}
     layers: list[tuple[str, Mapping[str, object]]] = [
         (f"preset {chosen}", _flatten(PRESETS[chosen], f"preset {chosen}")),
         (f"file {file}", _flatten(from_file, f"file {file}")),
-        *((f"environment {name}", {path: value}) for name, path, value in _from(environment)),
+        *((f"environment {name}", {path: text}) for name, path, text in _from(environment)),
         ("flag", {path: value for path, value in (flags or {}).items() if value is not None}),
     ]
-    for origin, values in layers:
-        for path, value in values.items():
-            section, name = _known(path, origin).split(".")
-            tree.setdefault(section, {})[name] = _coerce(path, value)
+    for origin, layer in layers:
+        for path, value in layer.items():
+            if path not in leaves():
+                _refuse(path, f"{origin} sets a key that does not exist", nearest(path))
+            values[path] = leaves()[path].coerce(value)
             origins[path] = origin
-    config = _convert(tree, origins)
+    config = _convert(values, origins)
+    _check_topic_defaults(config, origins)
     _check_together(config)
     return Loaded(config=config, preset=str(chosen), origins=origins)
-
-
-def leaves() -> Iterator[tuple[str, msgspec.structs.FieldInfo]]:
-    """Every setting's dotted path and field."""
-    for section in msgspec.structs.fields(Config):
-        for info in msgspec.structs.fields(section.type):
-            yield f"{section.name}.{info.name}", info
 
 
 def is_loopback(host: str) -> bool:
@@ -168,82 +139,61 @@ def _flatten(tree: Mapping[str, object], origin: str) -> dict[str, object]:
     flat: dict[str, object] = {}
     for section, values in tree.items():
         if not isinstance(values, Mapping):
-            _refuse(str(section), f"{origin} sets {section!r} outside a section", _nearest(section))
+            _refuse(str(section), f"{origin} sets {section!r} outside a section", nearest(section))
         flat |= {f"{section}.{name}": value for name, value in values.items()}
     return flat
 
 
 def _from(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(variable, path, value) of every variable that is a setting or looks like a misspelt one."""
-    paths = {path.replace(".", "_"): path for path, _ in leaves()}
-    for variable, value in sorted(environment.items()):
+    """(variable, path, text) of every variable that is a setting or looks like a misspelt one."""
+    joined = {path.replace(".", "_"): leaf for path, leaf in leaves().items()}
+    for variable, text in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
         if "__" in name:
-            yield variable, name.replace("__", ".", 1), value
-        elif name in paths:
-            right = ENVIRONMENT_PREFIX + paths[name].upper().replace(".", "__")
+            yield variable, name.replace("__", ".", 1), text
+        elif name in joined:
+            right = joined[name].environment_name
             _refuse(variable, "section and name are joined by two underscores", f"set {right}")
 
 
-def _known(path: str, origin: str) -> str:
-    if path not in dict(leaves()):
-        _refuse(path, f"{origin} sets a key that does not exist", _nearest(path))
-    return path
-
-
-def _nearest(path: str) -> str:
-    paths = [known for known, _ in leaves()]
-    close = difflib.get_close_matches(path, paths, n=1, cutoff=0.5)
-    if not close:
-        # A right name in a wrong section is the next most likely slip.
-        name = path.rsplit(".", 1)[-1]
-        by_name = {known.split(".")[1]: known for known in paths}
-        close = [by_name[match] for match in difflib.get_close_matches(name, by_name, n=1)]
-    return f"did you mean {close[0]}?" if close else "mainstem config show lists every key"
-
-
-def _coerce(path: str, value: object) -> object:
-    """Understand units and, for text from the environment or a flag, numbers and booleans."""
-    if not isinstance(value, str):
-        return value
-    kind = dict(leaves())[path].type
-    if "_bytes" in path and (match := _BYTES.fullmatch(value)):
-        factor = _BYTES_FACTORS[match["unit"].lower().rstrip("b").rstrip("i")]
-        return round(_number(match["number"]) * factor)
-    if path.endswith("_ms") and (match := _TIME.fullmatch(value)):
-        return round(_number(match["number"]) * _TIME_FACTORS[match["unit"].lower()])
-    if value == "" and type(None) in get_args(_bare(kind)):
-        return None
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError:
-        return value  # the check of the whole tree reports it with its origin
-
-
-def _number(digits: str) -> int | float:
-    return float(digits) if "." in digits else int(digits)
-
-
-def _convert(tree: dict[str, dict[str, object]], origins: Mapping[str, str]) -> Config:
+def _convert(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:
+    tree: dict[str, dict[str, object]] = {}
+    defaults: dict[str, object] = {}
+    for path, value in values.items():
+        section, name = path.split(".")
+        if (key := leaves()[path].topic_key) is not None:
+            defaults[key] = value
+        else:
+            tree.setdefault(section, {})[name] = value
+    if defaults:
+        tree.setdefault("topics", {})["defaults"] = defaults
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         cause, _, place = str(error).partition(" - at `$.")
         path = place.rstrip("`")
         origin = origins.get(path, "configuration")
-        section, _, name = path.partition(".")
-        value = tree.get(section, {}).get(name)
-        _refuse(path, f"{origin} sets {value!r}: {cause[:1].lower()}{cause[1:]}")
+        _refuse(path, f"{origin} sets {values.get(path)!r}: {cause[:1].lower()}{cause[1:]}")
+
+
+def _check_topic_defaults(config: Config, origins: Mapping[str, str]) -> None:
+    """Each default alone, to name its origin; then all together."""
+    for name, text in config.topics.defaults.items():
+        path = f"topics.{name.replace('.', '_')}"
+        try:
+            TOPIC_KEYS[name].parse(text)
+        except InvalidRequest as error:
+            _refuse(path, f"{origins[path]} sets {text!r}: {error.cause}", error.remedy)
+    check_topic_configs(config.topics.defaults)
+    check_node_configs(config.kafka_names(), dynamic=False)
 
 
 def _check_together(config: Config) -> None:
     """Rules that concern more than one value."""
-    if config.groups.min_session_timeout_ms > config.groups.max_session_timeout_ms:
-        _refuse("groups.min_session_timeout_ms", "it is larger than groups.max_session_timeout_ms")
-    if config.log.preallocate_first_bytes > config.log.preallocate_max_bytes:
-        _refuse("log.preallocate_first_bytes", "it is larger than log.preallocate_max_bytes")
+    if config.groups.session_timeout_min_ms > config.groups.session_timeout_max_ms:
+        _refuse("groups.session_timeout_min_ms", "it is larger than groups.session_timeout_max_ms")
     listeners = [("kafka.host", config.kafka.host)]
     if config.http.enabled:
         listeners.append(("http.host", config.http.host))
@@ -258,25 +208,3 @@ def _check_together(config: Config) -> None:
 
 def _refuse(subject: str, cause: str, remedy: str = "") -> NoReturn:
     raise InvalidRequest(ErrorCode.INVALID_CONFIG, cause, subject=subject, remedy=remedy)
-
-
-def _meta(annotated: Any) -> Meta:
-    return next((arg for arg in get_args(annotated) if isinstance(arg, Meta)), Meta())
-
-
-def _bare(annotated: Any) -> Any:
-    return annotated.__origin__ if hasattr(annotated, "__metadata__") else annotated
-
-
-def _type_text(annotated: Any) -> str:
-    """The type in words: ``int``, ``text or nothing``, ``fsync | written``."""
-    bare = _bare(annotated)
-    arguments = get_args(bare)
-    if not arguments:
-        name: str = bare.__name__
-        return {"str": "text", "bool": "true | false"}.get(name, name)
-    if type(None) in arguments:
-        return (
-            " | ".join(_type_text(arg) for arg in arguments if arg is not type(None)) + " | unset"
-        )
-    return " | ".join(str(argument) for argument in arguments)

@@ -3,13 +3,16 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.coordination.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.node.config import Config
-from mainstem.node.config_source import Loaded, is_loopback, leaves, load
+from mainstem.node.config_leaf import leaves
+from mainstem.node.config_source import Loaded, is_loopback, load
 
 
 def refused(**layers: object) -> InvalidRequest:
@@ -24,7 +27,7 @@ def test_defaults_alone_make_a_whole_configuration() -> None:
     assert loaded.config == Config()
     assert loaded.origins == {}
     assert loaded.config.kafka.port == 9092
-    assert loaded.config.log.flush_policy == "fsync"
+    assert loaded.config.kafka.host == "127.0.0.1"
 
 
 def test_each_layer_wins_over_the_ones_below_it(tmp_path: Path) -> None:
@@ -49,10 +52,10 @@ def test_each_layer_wins_over_the_ones_below_it(tmp_path: Path) -> None:
 
 def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
     toml, yaml = tmp_path / "a.toml", tmp_path / "a.yaml"
-    toml.write_text('preset = "local"\n[log]\nsegment_bytes = "64MiB"\n')
-    yaml.write_text("preset: local\nlog:\n  segment_bytes: 64MiB\n")
+    toml.write_text('preset = "local"\n[memory]\nlarge_frames_bytes_max = "64MiB"\n')
+    yaml.write_text("preset: local\nmemory:\n  large_frames_bytes_max: 64MiB\n")
     assert load(file=toml).config == load(file=yaml).config
-    assert load(file=yaml).config.log.segment_bytes == 64 * 1024 * 1024
+    assert load(file=yaml).config.memory.large_frames_bytes_max == 64 * 1024 * 1024
 
 
 def test_an_empty_yaml_file_changes_nothing(tmp_path: Path) -> None:
@@ -81,15 +84,15 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
 
 def test_an_unknown_key_names_its_origin_and_the_nearest_key(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    file.write_text("[log]\nsegmnt_bytes = 1\n")
+    file.write_text("[topics]\nsegmnt_bytes = 1\n")
     error = refused(file=file)
     assert str(file) in error.cause
-    assert error.subject == "log.segmnt_bytes"
-    assert "log.segment_bytes" in error.remedy
+    assert error.subject == "topics.segmnt_bytes"
+    assert "topics.segment_bytes" in error.remedy
 
 
 def test_a_right_name_in_a_wrong_section_is_found() -> None:
-    assert "log.flush_policy" in refused(flags={"x.flush_policy": "fsync"}).remedy
+    assert "log.storage_threads" in refused(flags={"x.storage_threads": 1}).remedy
 
 
 def test_an_unknown_variable_is_refused_and_foreign_ones_are_not() -> None:
@@ -114,7 +117,9 @@ def test_a_key_outside_a_section_is_refused(tmp_path: Path) -> None:
     [
         ("kafka.port", 70_000, "<= 65535"),
         ("kafka.port", "many", "expected `int`"),
-        ("log.flush_policy", "sometimes", "invalid enum value"),
+        ("logs.format", "sometimes", "invalid enum value"),
+        ("topics.flush_policy", "sometimes", "flush.policy"),
+        ("topics.retention_ms", "-2", "retention.ms"),
         ("topics.auto_create", "perhaps", "expected `bool`"),
     ],
 )
@@ -128,16 +133,14 @@ def test_a_bad_value_is_refused_with_its_origin(path: str, value: object, says: 
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
-        ("log.segment_bytes", "1048576", 1 << 20),
-        ("log.segment_bytes", "512k", 512 << 10),
-        ("log.segment_bytes", "1.5 MiB", 3 << 19),
-        ("topics.retention_bytes", "9223372036854775807", 2**63 - 1),
-        ("topics.retention_bytes", "-1", -1),
-        ("topics.retention_ms", "7d", 7 * 86_400_000),
-        ("topics.retention_ms", "1.5h", 5_400_000),
+        ("http.body_bytes_max", "1048576", 1 << 20),
+        ("http.body_bytes_max", "512k", 512 << 10),
+        ("http.body_bytes_max", "1.5 MiB", 3 << 19),
+        ("groups.offsets_retention_ms", "7d", 7 * 86_400_000),
+        ("groups.offsets_retention_ms", "1.5h", 5_400_000),
+        ("groups.offsets_retention_ms", "2min", 120_000),
         ("shutdown.grace_ms", "250ms", 250),
         ("topics.auto_create", "false", False),
-        ("topics.min_cleanable_dirty_ratio", "0.25", 0.25),
         ("node.rack", "", None),
         ("node.rack", "a", "a"),
     ],
@@ -178,46 +181,71 @@ def test_loopback_is_recognised(host: str) -> None:
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize(
-    ("smaller", "larger"),
-    [
-        ("groups.max_session_timeout_ms", "groups.min_session_timeout_ms"),
-        ("log.preallocate_max_bytes", "log.preallocate_first_bytes"),
-    ],
-)
-def test_bounds_that_cross_are_refused(smaller: str, larger: str) -> None:
-    assert refused(flags={smaller: 5000, larger: 6000}).subject == larger
+def test_bounds_that_cross_are_refused() -> None:
+    flags = {"groups.session_timeout_max_ms": 5, "groups.session_timeout_min_ms": 6}
+    assert refused(flags=flags).subject == "groups.session_timeout_min_ms"
+    error = refused(flags={"topics.min_compaction_lag_ms": 6, "topics.max_compaction_lag_ms": 5})
+    assert error.subject == "max.compaction.lag.ms"
 
 
 def test_every_setting_says_when_to_change_it() -> None:
-    settings = list(load().settings())
-    assert len(settings) == len(list(leaves()))
-    assert not [setting.path for setting in settings if len(setting.documentation) < 20]
-    assert not [s.path for s in settings if not re.fullmatch(r"[a-z]+\.[a-z_]+", s.path)]
+    settings = [setting.leaf for setting in load().settings()]
+    assert len(settings) == len(leaves())
+    assert not [leaf.path for leaf in settings if len(leaf.documentation) < 20]
+    assert not [
+        leaf.path for leaf in settings if not re.fullmatch(r"[a-z]+\.[a-z0-9_]+", leaf.path)
+    ]
 
 
 def test_settings_tell_value_default_and_origin() -> None:
     loaded: Loaded = load(environment={"MAINSTEM_KAFKA__PORT": "0"})
-    [port] = [setting for setting in loaded.settings() if setting.path == "kafka.port"]
-    assert (port.value, port.default, port.type) == (0, 9092, "int")
+    [port] = [setting for setting in loaded.settings() if setting.leaf.path == "kafka.port"]
+    assert (port.value, port.leaf.default, port.leaf.allowed) == (0, 9092, "int")
     assert port.origin == "environment MAINSTEM_KAFKA__PORT"
-    assert port.environment_name == "MAINSTEM_KAFKA__PORT"
+    assert port.leaf.environment_name == "MAINSTEM_KAFKA__PORT"
 
 
-def test_topic_defaults_follow_the_settings() -> None:
-    flags: dict[str, object] = {"topics.retention_ms": 5, "log.flush_policy": "written"}
-    defaults = load(flags=flags).config.topic_defaults()
-    assert defaults["retention.ms"] == "5"
-    assert defaults["flush.policy"] == "written"
-    assert all(isinstance(value, str) for value in defaults.values())
+@pytest.mark.parametrize(
+    ("path", "value", "kafka_name", "expected"),
+    [
+        ("topics.retention_ms", "3d", "log.retention.ms", "259200000"),
+        ("topics.retention_bytes", "9223372036854775807", "log.retention.bytes", str(2**63 - 1)),
+        ("topics.retention_bytes", "-1", "log.retention.bytes", "-1"),
+        ("topics.segment_bytes", "64MiB", "log.segment.bytes", "67108864"),
+        ("topics.flush_policy", "written", "log.flush.policy", "written"),
+        ("topics.cleanup_policy", ["compact", "delete"], "log.cleanup.policy", "compact,delete"),
+        ("topics.preallocate", True, "log.preallocate", "true"),
+        ("topics.min_cleanable_dirty_ratio", 0.25, "log.cleaner.min.cleanable.ratio", "0.25"),
+        ("topics.auto_create", False, "auto.create.topics.enable", "false"),
+        ("groups.offsets_retention_ms", "1d", "offsets.retention.minutes", "1440"),
+        ("node.rack", "a", "broker.rack", "a"),
+    ],
+)
+def test_kafka_tools_see_settings_under_kafkas_names(
+    path: str, value: object, kafka_name: str, expected: str
+) -> None:
+    assert load(flags={path: value}).config.kafka_names()[kafka_name] == expected
 
 
-@given(st.sampled_from([path for path, _ in leaves()]), st.text(max_size=20))
+def test_only_configured_topic_defaults_are_passed_on() -> None:
+    assert load().config.topics.defaults == {}
+    loaded = load(flags={"topics.retention_ms": 5})
+    assert loaded.config.topics.defaults == {"retention.ms": "5"}
+    shown = {setting.leaf.path: setting.value for setting in loaded.settings()}
+    assert shown["topics.retention_ms"] == "5"
+    assert shown["topics.segment_bytes"] == "1073741824"
+
+
+def test_the_settings_of_groups_are_those_of_the_room_and_its_defaults() -> None:
+    given_to_room = GroupSettings(**msgspec.structs.asdict(load().config.groups))
+    assert given_to_room == GroupSettings()
+
+
+@given(st.sampled_from(sorted(leaves())), st.text(max_size=20))
 def test_any_text_is_either_understood_or_refused_as_configuration(path: str, text: str) -> None:
-    section, name = path.split(".")
     answer: object
     try:
         answer = load(flags={path: text}).config
     except InvalidRequest as error:
         answer = error.code
-    assert answer is ErrorCode.INVALID_CONFIG or hasattr(getattr(answer, section), name)
+    assert answer is ErrorCode.INVALID_CONFIG or isinstance(answer, Config)
