@@ -204,7 +204,8 @@ def read_field(raw: dataclasses.Field[typing.Any]) -> tuple[Field, bool, type | 
         wire_type="[]" + element if is_array else element,
         default=None,
         tag=raw.metadata.get("tag", NEVER),
-        has_own_default=raw.default is not dataclasses.MISSING,
+        # kio gives every list of plain values the default (), whether Kafka names one or not.
+        has_own_default=raw.default is not dataclasses.MISSING and raw.default != (),
     )
     field.default = read_default(raw, field, is_time=kafka_type in TIMES)
     return field, is_nullable, nested
@@ -248,7 +249,7 @@ def check_ranges(fields: list[Field], message: str) -> None:
 def prefer_null(fields: list[Field]) -> None:
     """Null is the default of what may always be null and has no default of its own."""
     for field in fields:
-        if field.nullable == field.versions and not field.has_own_default:
+        if field.nullable == field.versions and field.tag == NEVER and not field.has_own_default:
             field.default = None
 
 

@@ -8,7 +8,7 @@ class DescribeConfigsResource(msgspec.Struct, gc=False):
 
     resource_type: int = 0
     resource_name: str = ""
-    configuration_keys: list[str] | None = []
+    configuration_keys: list[str] | None = None
 
 
 class DescribeConfigsRequest(msgspec.Struct, gc=False):
