@@ -1,4 +1,4 @@
-"""The flags of ``mainstemd``: short names for the settings that people change most, ``--set`` for all.
+"""The flags of ``mainstemd``: short names for what people change most, ``--set`` for all settings.
 
 Parsed with the standard library, because a node should be ready in a fraction of a second.
 """
@@ -11,7 +11,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.node.config import PRESETS
 from mainstem.node.config_source import Loaded, load
 
-# flag: (setting, help)
+# Each flag with its setting and its help.
 FLAGS: dict[str, tuple[str, str]] = {
     "--data-dir": ("node.data_dir", "folder of all data"),
     "--node-id": ("node.id", "number of this node"),

@@ -34,7 +34,7 @@ def test_a_preset_of_the_command_line_wins_over_that_of_the_program() -> None:
 
 
 def test_an_assignment_without_value_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="section.name=value"):
+    with pytest.raises(InvalidRequest, match=r"section\.name=value"):
         configuration(["--set", "kafka.port"], {})
 
 
