@@ -26,13 +26,25 @@ class Slice(Protocol):
     """Whole batches in a file: sent by ``sendfile`` when ``verified``, read otherwise."""
 
     @property
-    def fd(self) -> int: ...
+    def fd(self) -> int:
+        """The file."""
+        ...
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """Where in the file the slice starts."""
+        ...
+
     @property
-    def start_offset(self) -> int: ...
+    def start_offset(self) -> int:
+        """Offset of its first batch."""
+        ...
+
     @property
-    def until_offset(self) -> int: ...
+    def until_offset(self) -> int:
+        """The offset after its last batch."""
+        ...
+
     def read(self) -> bytes:
         """The bytes of the slice."""
         ...
@@ -44,11 +56,14 @@ class StreamDoor(Protocol):
     """One stream that this node writes. The attributes are plain and cheap to read."""
 
     id: StreamId
+    topic: str
+    closed: MainstemError | None  # why the stream takes and gives nothing any more
     epoch: int
     start_offset: int
     next_offset: int
     committed: int
     last_stable: int
+    append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 
     def stage(self, buf: memoryview, start: int, until: int) -> Offset:
         """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
@@ -78,6 +93,10 @@ class StreamDoor(Protocol):
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """The (offset, timestamp, epoch) of the largest timestamp."""
+        ...
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch under which ``offset`` was written; -1 unknown."""
         ...
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:

@@ -37,6 +37,7 @@ HEADER = Struct(">qiibIhiqqqhii")
 PREFIX = Struct(">qi")  # base offset, length: enough to step to the next batch
 STAMP = Struct(">q")
 STAMP_EPOCH = Struct(">i")
+STAMP_CRC = Struct(">I")
 _CRC_START = 21
 
 
@@ -147,3 +148,8 @@ def stamp(buf: bytearray | memoryview, at: int, base_offset: int, epoch: int) ->
     """Write base offset and leader epoch into the batch at ``at``; the checksum stays valid."""
     STAMP.pack_into(buf, at, base_offset)
     STAMP_EPOCH.pack_into(buf, at + 12, epoch)
+
+
+def reseal(batch: memoryview) -> None:
+    """Write the checksum anew, after a field that it covers was changed."""
+    STAMP_CRC.pack_into(batch, _CRC_START - 4, crc32c(batch[_CRC_START:]))

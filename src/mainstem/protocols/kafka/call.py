@@ -1,8 +1,8 @@
 """One request on its way through the house, and the shape of what serves it.
 
-A handler is a function ``(call, request) -> response``, or an ``async`` one. It receives and returns
-the version-independent messages of ``wire.kafka.messages`` and puts refusals into the response's own
-error fields. Each handler module exports ``SERVED: dict[int, Served]``.
+A handler is a function ``(call, request) -> response``, or an ``async`` one. It receives and
+returns the version-independent messages of ``wire.kafka.messages`` and puts refusals into the
+response's own error fields. Each handler module exports ``SERVED: dict[int, Served]``.
 """
 
 from collections.abc import Awaitable, Callable

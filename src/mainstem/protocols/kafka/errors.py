@@ -1,0 +1,77 @@
+"""The one table from the house's error codes to Kafka's error numbers; a test keeps it complete."""
+
+from mainstem.model.errors import ErrorCode, MainstemError
+
+NONE = 0
+UNKNOWN_SERVER_ERROR = -1
+
+KAFKA_CODES: dict[ErrorCode, int] = {
+    ErrorCode.INVALID_REQUEST: 42,
+    ErrorCode.UNSUPPORTED_VERSION: 35,
+    ErrorCode.INVALID_TOPIC_NAME: 17,
+    ErrorCode.UNKNOWN_TOPIC: 3,
+    ErrorCode.UNKNOWN_TOPIC_ID: 100,
+    ErrorCode.INCONSISTENT_TOPIC_ID: 103,
+    ErrorCode.TOPIC_EXISTS: 36,
+    ErrorCode.INVALID_PARTITIONS: 37,
+    ErrorCode.INVALID_REPLICATION_FACTOR: 38,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: 39,
+    ErrorCode.INVALID_CONFIG: 40,
+    ErrorCode.POLICY_VIOLATION: 44,
+    ErrorCode.OFFSET_OUT_OF_RANGE: 1,
+    ErrorCode.INVALID_RECORD: 87,
+    ErrorCode.RECORD_TOO_LARGE: 10,
+    ErrorCode.UNSUPPORTED_COMPRESSION: 76,
+    ErrorCode.UNSUPPORTED_RECORD_FORMAT: 43,
+    ErrorCode.INVALID_TIMESTAMP: 32,
+    ErrorCode.INVALID_ACKS: 21,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: 12,
+    ErrorCode.INVALID_GROUP: 24,
+    ErrorCode.UNKNOWN_GROUP: 69,
+    ErrorCode.GROUP_NOT_EMPTY: 68,
+    ErrorCode.GROUP_SUBSCRIBED: 86,
+    ErrorCode.GROUP_FULL: 81,
+    ErrorCode.INCONSISTENT_PROTOCOL: 23,
+    ErrorCode.INVALID_SESSION_TIMEOUT: 26,
+    ErrorCode.UNKNOWN_FETCH_SESSION: 70,
+    ErrorCode.INVALID_FETCH_EPOCH: 71,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE: 45,
+    ErrorCode.DUPLICATE_SEQUENCE: 46,
+    ErrorCode.UNKNOWN_PRODUCER: 59,
+    ErrorCode.NOT_AUTHORIZED: 29,
+    ErrorCode.UNKNOWN_RESOURCE: 91,
+    ErrorCode.INVALID_DIRECTORY: 57,
+    ErrorCode.FENCED_EPOCH: 74,
+    ErrorCode.UNKNOWN_EPOCH: 75,
+    # Clients that speak the older Produce versions know only this number for a fenced producer.
+    ErrorCode.FENCED_PRODUCER: 47,
+    ErrorCode.FENCED_MEMBER: 82,
+    ErrorCode.UNKNOWN_MEMBER: 25,
+    ErrorCode.ILLEGAL_GENERATION: 22,
+    ErrorCode.MEMBER_ID_REQUIRED: 79,
+    # A range that was sealed under a writer's hands means the writer moved.
+    ErrorCode.RANGE_SEALED: 6,
+    ErrorCode.NOT_WRITER: 6,
+    ErrorCode.WRITER_UNAVAILABLE: 5,
+    ErrorCode.NOT_COORDINATOR: 16,
+    ErrorCode.COORDINATOR_LOADING: 14,
+    ErrorCode.COORDINATOR_UNAVAILABLE: 15,
+    ErrorCode.REBALANCE_IN_PROGRESS: 27,
+    ErrorCode.TIMED_OUT: 7,
+    ErrorCode.THROTTLED: 89,
+    # Clients retry this one, which is right: space may be freed.
+    ErrorCode.DISK_FULL: 56,
+    ErrorCode.STORAGE_FAILED: 56,
+    ErrorCode.SHUTTING_DOWN: 6,
+    ErrorCode.OVERLOADED: 7,
+    ErrorCode.CORRUPT: 2,
+    ErrorCode.INTERNAL: UNKNOWN_SERVER_ERROR,
+}
+
+
+def kafka_code(error: MainstemError | ErrorCode | None) -> int:
+    """The number a Kafka client understands; 0 where there is no error."""
+    if error is None:
+        return NONE
+    code = error if isinstance(error, ErrorCode) else error.code
+    return KAFKA_CODES[code]

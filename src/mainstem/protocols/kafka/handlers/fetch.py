@@ -1,0 +1,202 @@
+"""Fetch: slices of files, answered at once or parked until there is enough.
+
+A request that finds less than it asks for waits on its streams and is woken when one of them moves;
+nothing polls. Records are never looked at: the answer carries slices of the log's files.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mainstem.broker.api import Slice, StreamDoor, Streams
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
+from mainstem.model.ids import TopicId
+from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Wanted
+from mainstem.protocols.session import Chunk
+from mainstem.wire.kafka import codec
+from mainstem.wire.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+API_KEY = 1
+READ_COMMITTED = 1
+
+Found = tuple[Wanted, Slice | None, MainstemError | None]
+
+
+class Fetch:
+    """One fetch request, from its arrival to its answer."""
+
+    __slots__ = (
+        "_answer",
+        "_correlation",
+        "_doors",
+        "_incremental",
+        "_request",
+        "_session",
+        "_streams",
+        "_timer",
+        "_version",
+        "bytes_out",
+    )
+
+    def __init__(
+        self,
+        streams: Streams,
+        version: int,
+        correlation: int,
+        request: FetchRequest,
+        answer: Callable[["Fetch", Sequence[Chunk]], None],
+    ) -> None:
+        self._streams = streams
+        self._version = version
+        self._correlation = correlation
+        self._request = request
+        self._answer = answer
+        self._doors: list[StreamDoor] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._incremental = False
+        self._session: FetchSession
+        self.bytes_out = 0
+
+    def start(self, sessions: FetchSessions, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer now, or park until enough has arrived or the wait is over."""
+        request = self._request
+        try:
+            if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_REQUEST, "replicas of this cluster do not use this call"
+                )
+            self._session, self._incremental = sessions.resolve(request)
+        except MainstemError as error:
+            self._send(FetchResponse(error_code=kafka_code(error), session_id=0, responses=[]))
+            return
+        found, enough = self._collect()
+        if enough or request.max_wait_ms <= 0:
+            self._respond(found)
+            return
+        self._doors = [w.door for w in self._session.wanted.values() if w.door is not None]
+        for door in self._doors:
+            door.add_waiter(self._woken)
+        wait_s = min(request.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
+        self._timer = loop.call_later(wait_s, self._waited)
+
+    def cancel(self) -> None:
+        """Forget the request; its connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for door in self._doors:
+            door.remove_waiter(self._woken)
+        self._doors = []
+
+    def _woken(self) -> None:
+        found, enough = self._collect()
+        if enough:
+            self.cancel()
+            self._respond(found)
+
+    def _waited(self) -> None:
+        self.cancel()
+        self._respond(self._collect()[0])
+
+    def _collect(self) -> tuple[list[Found], bool]:
+        """What there is for every partition, and whether that is worth an answer."""
+        request = self._request
+        budget = min(request.max_bytes, FETCH_RESPONSE_BYTES_MAX)
+        committed_only = request.isolation_level == READ_COMMITTED
+        total = 0
+        failed = False
+        found: list[Found] = []
+        for wanted in self._session.wanted.values():
+            try:
+                door = self._door(wanted)
+                part = door.read(
+                    wanted.offset,
+                    max_bytes=min(wanted.max_bytes, max(budget - total, 0)),
+                    committed_only=committed_only,
+                    min_one=total == 0,
+                )
+            except MainstemError as error:
+                failed = True
+                found.append((wanted, None, error))
+                continue
+            if part is not None:
+                total += len(part)
+            found.append((wanted, part, None))
+        self.bytes_out = total
+        return found, failed or total >= max(request.min_bytes, 0) or not found
+
+    def _door(self, wanted: Wanted) -> StreamDoor:
+        door = wanted.door
+        if door is None or door.closed is not None:
+            topic_id, name, partition = wanted.key
+            door = wanted.door = (
+                self._streams.door(name, partition)
+                if name
+                else self._streams.door_by_id(TopicId(topic_id), partition)
+            )
+        if wanted.epoch not in (-1, door.epoch):
+            older = wanted.epoch < door.epoch
+            raise Fenced(
+                ErrorCode.FENCED_EPOCH if older else ErrorCode.UNKNOWN_EPOCH,
+                f"epoch {wanted.epoch} where the writer is at {door.epoch}",
+            )
+        return door
+
+    def _respond(self, found: list[Found]) -> None:
+        topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
+        served = []
+        for wanted, part, error in found:
+            data = _partition_data(wanted, part, error)
+            told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+            if self._incremental and part is None and error is None and told == wanted.told:
+                continue
+            wanted.told = told if error is None else None
+            topic_id, name, _ = wanted.key
+            topic = topics.get((topic_id, name))
+            if topic is None:
+                topic = topics[topic_id, name] = FetchableTopicResponse(
+                    topic=name, topic_id=topic_id, partitions=[]
+                )
+            topic.partitions.append(data)
+            if part is not None:
+                served.append(wanted.key)
+        self._session.serve_last(served)
+        self._send(FetchResponse(session_id=self._session.id, responses=list(topics.values())))
+
+    def _send(self, response: FetchResponse) -> None:
+        self._answer(
+            self,
+            codec.encode_response_frame(API_KEY, self._version, self._correlation, response),
+        )
+
+
+def _partition_data(
+    wanted: Wanted, part: Slice | None, error: MainstemError | None
+) -> PartitionData:
+    records: Any = part if part is not None else b""
+    if error is not None or wanted.door is None:
+        return PartitionData(
+            partition_index=wanted.key[2],
+            error_code=kafka_code(error),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+    door = wanted.door
+    return PartitionData(
+        partition_index=wanted.key[2],
+        high_watermark=door.committed,
+        last_stable_offset=door.last_stable,
+        log_start_offset=door.start_offset,
+        aborted_transactions=None,
+        records=records,
+    )

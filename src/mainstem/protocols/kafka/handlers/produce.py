@@ -1,0 +1,327 @@
+"""Produce: batches go to their streams as they are, a read burst at a time.
+
+    take ─ take ─ take ──▶ finish: one write per stream, then all answers in one send
+
+Most requests of a connection look alike: one topic, one partition, only correlation id and records
+differ. Their *shape* is remembered with an answer ready to be filled in, so that such a request is
+neither decoded nor its answer encoded; the bytes in between are compared and that is all.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from mainstem.broker.api import Settled, StreamDoor, Streams
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import Offset, TopicId
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.replies import Replies
+from mainstem.protocols.session import Chunk, Sender
+from mainstem.wire.kafka import codec
+from mainstem.wire.kafka.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+API_KEY = 0
+TOPIC_IDS_SINCE = 13
+FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
+_TAIL = b"\0\0\0"  # no tagged fields after partition, topic and request
+_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
+
+_version_and_correlation = Struct(">hi").unpack_from
+_int32 = Struct(">i")
+_int64 = Struct(">q")
+_pack_correlation = Struct(">i").pack_into
+_pack_offset = Struct(">q").pack_into
+
+
+class Shape:
+    """What a request must look like to be served without decoding, and its answer to fill in."""
+
+    __slots__ = ("acks", "answer", "door", "flexible", "offset_at", "prefix", "start", "version")
+
+    def __init__(self, door: StreamDoor, version: int, acks: int, prefix: bytes) -> None:
+        self.door = door
+        self.version = version
+        self.acks = acks
+        self.prefix = prefix
+        self.flexible = version >= FLEXIBLE_SINCE
+        self.start = door.start_offset
+        self.answer = b""
+        self.offset_at = 0
+
+    def learn_answer(self, frame: bytes) -> None:
+        """Keep the encoded answer; its base offset is the mark."""
+        self.answer = frame
+        self.offset_at = frame.index(_int64.pack(_MARK))
+
+    def filled(self, correlation: int, base: int) -> bytearray:
+        """The answer to one request."""
+        frame = bytearray(self.answer)
+        _pack_correlation(frame, 4, correlation)
+        _pack_offset(frame, self.offset_at, base)
+        return frame
+
+
+class Wide:
+    """A request of any other shape: several partitions, or one that was refused."""
+
+    __slots__ = ("acks", "correlation", "parts", "response", "version", "waiting")
+
+    def __init__(self, correlation: int, version: int, acks: int) -> None:
+        self.correlation = correlation
+        self.version = version
+        self.acks = acks
+        self.response = ProduceResponse(responses=[])
+        self.parts: list[tuple[PartitionProduceResponse, StreamDoor, Offset]] = []
+        self.waiting = 0
+
+    def encoded(self) -> Sequence[Chunk]:
+        """The answer's bytes."""
+        return codec.encode_response_frame(API_KEY, self.version, self.correlation, self.response)
+
+
+class ProducePath:
+    """The produce requests of one connection."""
+
+    __slots__ = ("_burst", "_replies", "_sender", "_shape", "_streams", "bytes_in")
+
+    def __init__(self, streams: Streams, replies: Replies, sender: Sender) -> None:
+        self._streams = streams
+        self._replies = replies
+        self._sender = sender
+        self._shape: Shape | None = None
+        self._burst: list[tuple[int, Shape, Offset] | Wide] = []
+        self.bytes_in = 0
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether ``finish`` has something to do."""
+        return bool(self._burst)
+
+    def take(self, buf: Any, view: memoryview, start: int, until: int) -> None:
+        """One request frame without its length; staged now, answered by ``finish``."""
+        version, correlation = _version_and_correlation(buf, start + 2)
+        self.bytes_in += until - start
+        shape = self._shape
+        if shape is not None and version == shape.version:
+            at = start + 8 + len(shape.prefix)
+            if view[start + 8 : at] == shape.prefix:
+                records = _records_at(buf, at, until, flexible=shape.flexible)
+                if records is not None and shape.door.start_offset == shape.start:
+                    try:
+                        base = shape.door.stage(view, records[0], records[1])
+                    except MainstemError:
+                        self._shape = None  # refused below, with everything a client may know
+                    else:
+                        self._burst.append((correlation, shape, base))
+                        return
+        self._take_any(buf, view, start, until)
+
+    def finish(self) -> None:
+        """Write what the burst brought and answer it, in order."""
+        burst, self._burst = self._burst, []
+        self._streams.flush()
+        ready: list[Chunk] = []
+        for entry in burst:
+            if isinstance(entry, Wide):
+                self._settle_wide(entry, ready)
+                continue
+            correlation, shape, base = entry
+            door = shape.door
+            failure = door.failure(base)
+            if failure is not None:
+                wide = _refusal(correlation, shape, failure)
+                self._settle_wide(wide, ready)
+            elif base < door.committed or shape.acks == 1:
+                ready.append(shape.filled(correlation, base))
+            else:
+                self._park(shape, correlation, base, ready)
+        if ready:
+            self._replies.answer(ready)
+
+    # Requests of any shape
+
+    def _take_any(self, buf: Any, view: memoryview, start: int, until: int) -> None:
+        _, version, correlation, _, body = codec.decode_request_header(buf, start, until)
+        request: ProduceRequest = codec.decode_request(API_KEY, version, view, body, until)
+        wide = Wide(correlation, version, request.acks)
+        for topic in request.topic_data:
+            answer = TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[]
+            )
+            wide.response.responses.append(answer)
+            for part in topic.partition_data:
+                reply = PartitionProduceResponse(index=part.index, base_offset=-1)
+                answer.partition_responses.append(reply)
+                try:
+                    door = self._door(version, topic.topic_id, topic.name, part.index)
+                    base = self._stage(request, door, part.records)
+                except MainstemError as error:
+                    _refuse(reply, error)
+                else:
+                    wide.parts.append((reply, door, base))
+        self._burst.append(wide)
+        if request.acks != 0:
+            self._learn(view, start, until, wide, request)
+
+    def _door(self, version: int, topic_id: bytes, name: str, partition: int) -> StreamDoor:
+        if version >= TOPIC_IDS_SINCE:
+            return self._streams.door_by_id(TopicId(topic_id), partition)
+        return self._streams.door(name, partition)
+
+    def _stage(
+        self, request: ProduceRequest, door: StreamDoor, records: memoryview | None
+    ) -> Offset:
+        if request.acks not in (-1, 0, 1):
+            raise InvalidRequest(
+                ErrorCode.INVALID_ACKS, f"acks={request.acks}", remedy="use -1, 0 or 1"
+            )
+        if records is None:
+            raise Corrupt("no records for the partition")
+        return door.stage(records, 0, len(records))
+
+    def _learn(
+        self, view: memoryview, start: int, until: int, wide: Wide, request: ProduceRequest
+    ) -> None:
+        """Remember the shape of a request with one accepted partition."""
+        self._shape = None
+        if len(wide.parts) != 1 or len(wide.response.responses) != 1:
+            return
+        reply, door, _ = wide.parts[0]
+        if len(wide.response.responses[0].partition_responses) != 1 or door.append_time_ms != -1:
+            return
+        records: memoryview = request.topic_data[0].partition_data[0].records
+        flexible = wide.version >= FLEXIBLE_SINCE
+        tail = len(_TAIL) if flexible else 0
+        size = _uvarint_bytes(len(records) + 1) if flexible else 4
+        records_at = until - tail - len(records)
+        if flexible and view[until - tail : until] != _TAIL:
+            return
+        shape = Shape(door, wide.version, wide.acks, bytes(view[start + 8 : records_at - size]))
+        reply.base_offset = _MARK
+        reply.log_start_offset = shape.start
+        shape.learn_answer(b"".join(wide.encoded()))  # type: ignore[arg-type]
+        reply.base_offset = -1
+        self._shape = shape
+
+    # Answers
+
+    def _park(self, shape: Shape, correlation: int, base: Offset, ready: list[Chunk]) -> None:
+        """Answer when the batch is committed."""
+        self._send_first(ready)
+        replies = self._replies
+        reply = replies.reserve()
+
+        def settled(error: MainstemError | None) -> None:
+            if error is None:
+                replies.settle(reply, (shape.filled(correlation, base),))
+            else:
+                replies.settle(reply, _refusal(correlation, shape, error).encoded())
+
+        _when_written(shape.door, base, settled)
+
+    def _settle_wide(self, wide: Wide, ready: list[Chunk]) -> None:
+        for part, door, base in wide.parts:
+            failure = door.failure(base)
+            if failure is not None:
+                _refuse(part, failure)
+                continue
+            part.base_offset = base
+            part.log_append_time_ms = door.append_time_ms
+            part.log_start_offset = door.start_offset
+        if wide.acks == 0:
+            if any(p.error_code for t in wide.response.responses for p in t.partition_responses):
+                # The client waits for no answer; a closed connection makes it look for the reason.
+                self._sender.close()
+            return
+        if wide.acks == -1:
+            self._await_parts(wide, ready)
+        if not wide.waiting:
+            ready.extend(wide.encoded())
+
+    def _await_parts(self, wide: Wide, ready: list[Chunk]) -> None:
+        """Hold the answer back until every partition of it is committed."""
+        open_parts = [
+            (part, door, base)
+            for part, door, base in wide.parts
+            if part.error_code == 0 and base >= door.committed
+        ]
+        if not open_parts:
+            return
+        self._send_first(ready)
+        replies = self._replies
+        reply = replies.reserve()
+        wide.waiting = len(open_parts)
+
+        def settle_one(part: PartitionProduceResponse, error: MainstemError | None) -> None:
+            if error is not None:
+                _refuse(part, error)
+            wide.waiting -= 1
+            if not wide.waiting:
+                replies.settle(reply, wide.encoded())
+
+        for part, door, base in open_parts:
+            _when_written(door, base, partial(settle_one, part))
+        if not wide.waiting:
+            wide.waiting = -1  # answered through its place in the queue
+
+    def _send_first(self, ready: list[Chunk]) -> None:
+        if ready:
+            self._replies.answer(tuple(ready))
+            ready.clear()
+
+
+def _when_written(door: StreamDoor, base: Offset, settled: Settled) -> None:
+    try:
+        if door.when_written(base, settled):
+            settled(None)
+    except MainstemError as error:
+        settled(error)
+
+
+def _records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, int] | None:
+    """Where the records lie if they are the last thing in the request."""
+    if not flexible:
+        if until - at < 4:
+            return None
+        (size,) = _int32.unpack_from(buf, at)
+        return (at + 4, until) if at + 4 + size == until else None
+    size = shift = 0
+    while at < until and shift <= 28:
+        byte = buf[at]
+        at += 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            end = at + size - 1
+            if size and end + len(_TAIL) == until and buf[end:until] == _TAIL:
+                return at, end
+            return None
+        shift += 7
+    return None
+
+
+def _uvarint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def _refuse(part: PartitionProduceResponse, error: MainstemError) -> None:
+    part.error_code = kafka_code(error)
+    part.error_message = str(error)
+    part.base_offset = -1
+    part.log_append_time_ms = part.log_start_offset = -1
+
+
+def _refusal(correlation: int, shape: Shape, error: MainstemError) -> Wide:
+    """The answer to a request of a known shape that could not be stored after all."""
+    wide = Wide(correlation, shape.version, shape.acks)
+    body = 9 if shape.flexible else 8
+    wide.response = codec.decode_response(
+        API_KEY, shape.version, shape.answer, body, len(shape.answer)
+    )
+    _refuse(wide.response.responses[0].partition_responses[0], error)
+    return wide

@@ -1,0 +1,63 @@
+"""Answers leave in the order of their requests, whenever they are ready.
+
+Pure. A request that cannot be answered at once takes a ``Reply``; finished replies at the head of
+the queue go out together.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from mainstem.protocols.session import Chunk
+
+Send = Callable[[Sequence[Chunk]], None]
+
+
+class Reply:
+    """The place of one answer in the queue; ``chunks`` is None until it is known."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self) -> None:
+        self.chunks: Sequence[Chunk] | None = None
+
+
+class Replies:
+    """The unanswered requests of one connection, oldest first."""
+
+    __slots__ = ("_queue", "_send")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._queue: deque[Reply] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def reserve(self) -> Reply:
+        """The next place."""
+        reply = Reply()
+        self._queue.append(reply)
+        return reply
+
+    def answer(self, chunks: Sequence[Chunk]) -> None:
+        """Answer the newest request at once: sent now, or behind those that still wait."""
+        if self._queue:
+            self.reserve().chunks = chunks
+        else:
+            self._send(chunks)
+
+    def settle(self, reply: Reply, chunks: Sequence[Chunk]) -> None:
+        """An answer is known; an empty one stands for a request that gets none."""
+        reply.chunks = chunks
+        queue = self._queue
+        if not queue or queue[0] is not reply:
+            return
+        ready: list[Chunk] = []
+        while queue and queue[0].chunks is not None:
+            ready.extend(queue.popleft().chunks or ())
+        if ready:
+            self._send(ready)
+
+    def clear(self) -> None:
+        """The connection is gone."""
+        self._queue.clear()

@@ -1,0 +1,217 @@
+"""One Kafka connection: frames in, requests to their handlers, answers out in order.
+
+Pure: whatever takes time is handed to the runner. Produce and fetch have paths of their own; every
+other request is decoded, served by its handler and encoded. While a handler is still at work the
+requests behind it wait, as Kafka's clients expect of one connection.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from struct import Struct as Layout
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from mainstem.broker.api import Broker
+from mainstem.model.errors import MainstemError
+from mainstem.model.limits import CLIENT_ID_LENGTH_MAX, CONNECTION_PENDING_REPLIES_MAX
+from mainstem.protocols.kafka.call import Call, Peer, Served
+from mainstem.protocols.kafka.counters import Counters
+from mainstem.protocols.kafka.handlers import legacy_produce
+from mainstem.protocols.kafka.handlers.fetch import API_KEY as FETCH
+from mainstem.protocols.kafka.handlers.fetch import Fetch
+from mainstem.protocols.kafka.handlers.produce import API_KEY as PRODUCE
+from mainstem.protocols.kafka.handlers.produce import ProducePath
+from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
+from mainstem.protocols.kafka.replies import Replies, Reply
+from mainstem.protocols.session import Chunk, ProtocolViolation, Sender
+from mainstem.wire.kafka import codec
+
+_length_at = Layout(">i").unpack_from
+_key_at = Layout(">hh").unpack_from
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Runner(Protocol):
+    """What a session needs of the world outside."""
+
+    def run(self, work: Awaitable[Any], done: Done) -> Callable[[], None]:
+        """Carry ``work`` out, then tell ``done``; returns what stops it."""
+        ...
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Start a fetch, which may park."""
+        ...
+
+
+class KafkaService(Struct, frozen=True):
+    """What all Kafka sessions of a node share."""
+
+    broker: Broker
+    served: Mapping[int, Served]
+    counters: Counters
+    frame_bytes_max: int
+
+
+class KafkaSession:
+    """The requests of one connection and their answers."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        peer: Peer,
+        service: KafkaService,
+        runner: Runner,
+    ) -> None:
+        self._sender = sender
+        self._peer = peer
+        self._broker = service.broker
+        self._served = service.served
+        self._counters = service.counters
+        self._frame_bytes_max = service.frame_bytes_max
+        self._runner = runner
+        self._replies = Replies(sender.send)
+        self._produce = ProducePath(service.broker.streams, self._replies, sender)
+        self._fetches: dict[Fetch, Reply] = {}
+        self._later: deque[bytearray] = deque()
+        self._stop_work: Callable[[], None] | None = None
+        self._paused = False
+
+    def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
+        """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
+        need = 4
+        try:
+            while until - start >= 4:
+                (length,) = _length_at(buf, start)
+                end = start + 4 + length
+                if end > until or length < 8:
+                    self._check_length(length)
+                    need = 4 + length
+                    break
+                self._frame(buf, view, start + 4, end)
+                start = end
+        except codec.Malformed as error:
+            raise ProtocolViolation(str(error)) from error
+        finally:
+            if self._produce.has_staged:
+                self._produce.finish()
+        self._watch_backlog()
+        return start, need
+
+    def closed(self) -> None:
+        """Forget everything that waits on the connection."""
+        for fetch in self._fetches:
+            fetch.cancel()
+        self._fetches.clear()
+        self._replies.clear()
+        self._later.clear()
+        if self._stop_work is not None:
+            self._stop_work()
+            self._stop_work = None
+
+    def _check_length(self, length: int) -> None:
+        if not 8 <= length <= self._frame_bytes_max:
+            raise ProtocolViolation(
+                f"a frame of {length} bytes where 8 to {self._frame_bytes_max} are allowed"
+            )
+
+    def _frame(self, buf: Any, view: memoryview, start: int, until: int) -> None:
+        if self._stop_work is not None:
+            self._later.append(bytearray(view[start:until]))
+            return
+        api_key, version = _key_at(buf, start)
+        if api_key == PRODUCE and version > legacy_produce.NEWEST:
+            served = self._served[PRODUCE]
+            if version > served.max_version:
+                raise ProtocolViolation(f"Produce version {version} is not served")
+            self._counters.requests[PRODUCE] += 1
+            self._produce.take(buf, view, start, until)
+            return
+        if self._produce.has_staged:
+            self._produce.finish()
+        self._serve(view, start, until)
+
+    def _serve(self, view: memoryview, start: int, until: int) -> None:
+        api_key, version, correlation, client_id, body = codec.decode_request_header(
+            view, start, until
+        )
+        if client_id is not None and len(client_id) > CLIENT_ID_LENGTH_MAX:
+            raise ProtocolViolation(f"a client id of {len(client_id)} characters")
+        served = self._served.get(api_key)
+        if served is None:
+            raise ProtocolViolation(f"API {api_key} is not served")
+        self._counters.requests[api_key] += 1
+        if api_key == PRODUCE and version <= legacy_produce.NEWEST:
+            self._replies.answer(legacy_produce.refuse(version, correlation, view[body:until]))
+            return
+        if not served.min_version <= version <= served.max_version:
+            if api_key != API_VERSIONS:
+                raise ProtocolViolation(f"{codec.NAMES[api_key]} version {version} is not served")
+            # Any client must be able to read this answer: the oldest body, with the versions.
+            version, request = 0, None
+        else:
+            request = codec.decode_request(api_key, version, view, body, until)
+        call = Call(api_key, version, client_id or "", self._peer, self._broker)
+        if api_key == FETCH:
+            self._fetch(call, correlation, request)
+            return
+        answer = served.handler(call, request)
+        if isawaitable(answer):
+            self._await(call, correlation, answer)
+        else:
+            self._replies.answer(codec.encode_response_frame(api_key, version, correlation, answer))
+
+    def _await(self, call: Call, correlation: int, work: Awaitable[Any]) -> None:
+        reply = self._replies.reserve()
+
+        def done(answer: Any, error: BaseException | None) -> None:
+            self._stop_work = None
+            if error is not None:
+                # Handlers put refusals into their answers; what arrives here fits none.
+                self._sender.close()
+                if not isinstance(error, MainstemError):
+                    raise error
+                return
+            self._replies.settle(
+                reply,
+                codec.encode_response_frame(call.api_key, call.version, correlation, answer),
+            )
+            self._catch_up()
+
+        self._stop_work = self._runner.run(work, done)
+
+    def _catch_up(self) -> None:
+        """Serve what arrived while a handler was at work."""
+        try:
+            while self._later and self._stop_work is None:
+                frame = self._later.popleft()
+                self._frame(frame, memoryview(frame), 0, len(frame))
+            if self._produce.has_staged:
+                self._produce.finish()
+        except (codec.Malformed, ProtocolViolation):
+            self._sender.close()
+        self._watch_backlog()
+
+    def _fetch(self, call: Call, correlation: int, request: Any) -> None:
+        fetch = Fetch(self._broker.streams, call.version, correlation, request, self._fetched)
+        self._fetches[fetch] = self._replies.reserve()
+        self._runner.fetch(fetch)
+
+    def _fetched(self, fetch: Fetch, chunks: Sequence[Chunk]) -> None:
+        reply = self._fetches.pop(fetch)
+        self._counters.bytes_out += fetch.bytes_out
+        self._replies.settle(reply, chunks)
+        if self._paused:
+            self._watch_backlog()
+
+    def _watch_backlog(self) -> None:
+        """Read no more while too much is unanswered."""
+        full = len(self._replies) + len(self._later) > CONNECTION_PENDING_REPLIES_MAX
+        if full != self._paused:
+            self._paused = full
+            if full:
+                self._sender.pause()
+            else:
+                self._sender.resume()

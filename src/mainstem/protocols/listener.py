@@ -1,0 +1,356 @@
+"""Accepting connections and moving their bytes; shared by all TCP protocols.
+
+Reading: all connections share one receive buffer, because one thread reads them one after the other
+and a session consumes whole frames at once. Only a connection with an unfinished frame holds a
+buffer of its own, which grows as bytes arrive, never on the word of a length prefix.
+
+Writing: plain sockets are written directly, so that file slices can follow by ``sendfile``; what
+the socket does not take waits in a bounded outbox. TLS goes through the transport.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence, Sized
+from typing import Any, cast
+
+from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
+from mainstem.protocols.outbox import FilePiece, Outbox
+from mainstem.protocols.session import ProtocolViolation, Session
+
+log = logging.getLogger(__name__)
+
+SHARED_BUFFER_BYTES = 1 * MIB
+FIRST_OWN_BUFFER_BYTES = 512 * KIB
+POOLED_BUFFERS_MAX = 16
+POOLED_BUFFER_BYTES_MAX = 4 * MIB
+
+
+class Buffers:
+    """The shared receive buffer and a few kept ones, with a budget over all that are in use."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.shared = bytearray(SHARED_BUFFER_BYTES)
+        self.shared_view = memoryview(self.shared)
+        self._kept: list[bytearray] = []
+        self._budget = budget_bytes
+        self._used = 0
+
+    def take(self, size: int) -> bytearray | None:
+        """A buffer of at least ``size`` bytes; None when the budget is spent."""
+        for at, kept in enumerate(self._kept):
+            if len(kept) >= size:
+                self._used += len(kept)
+                return self._kept.pop(at)
+        if self._used + size > self._budget:
+            return None
+        self._used += size
+        return bytearray(size)
+
+    def give_back(self, buf: bytearray) -> None:
+        """Return a buffer that nobody looks at any more."""
+        self._used -= len(buf)
+        if len(self._kept) < POOLED_BUFFERS_MAX and len(buf) <= POOLED_BUFFER_BYTES_MAX:
+            self._kept.append(buf)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection: buffers on the way in, an outbox on the way out."""
+
+    def __init__(
+        self, listener: "Listener", make_session: "Callable[[Connection], Session]"
+    ) -> None:
+        self._listener = listener
+        self._make_session = make_session
+        self._buffers = listener.buffers
+        self._own: bytearray | None = None
+        self._own_view: memoryview | None = None
+        self._start = self._until = 0
+        self._need = 4
+        self._outbox = Outbox()
+        self._closing = False
+        self._blocked = False
+        self._paused_by_session = False
+        self._paused_by_outbox = False
+        self.peer: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.tls = False
+        self.session: Session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set the socket up and make the session."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._loop = asyncio.get_running_loop()
+        self.tls = transport.get_extra_info("ssl_object") is not None
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self._socket = None if self.tls else _own_socket(transport)
+        self._transport.set_write_buffer_limits(high=CONNECTION_WRITE_BYTES_HIGH)
+        if not self._listener.admit(self):
+            self._closing = True
+            self._transport.abort()
+            return
+        self.session = self._make_session(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free what the connection held."""
+        self._closing = True
+        if self._socket is not None:
+            if self._blocked:
+                self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        self._outbox.clear()
+        self._release_own()
+        if self._listener.gone(self):
+            self.session.closed()
+
+    # Reading
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        if self._own_view is None:
+            return self._buffers.shared_view
+        return self._own_view[self._until :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Feed what has arrived to the session; keep an unfinished frame for later."""
+        if self._own_view is None or self._own is None:
+            buf, view, start, until = self._buffers.shared, self._buffers.shared_view, 0, nbytes
+        else:
+            buf, view, start = self._own, self._own_view, self._start
+            until = self._until = self._until + nbytes
+            if until - start < self._need and until < len(buf):
+                return
+        if self._closing:
+            return
+        try:
+            start, self._need = self.session.receive(buf, view, start, until)
+        except ProtocolViolation as reason:
+            log.warning("connection %s:%d closed: %s", *self.peer, reason)
+            self._listener.violations += 1
+            self.abort()
+            return
+        if start == until:
+            self._release_own()
+        else:
+            self._keep(buf, view, start, until)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; close."""
+        return False
+
+    def _keep(self, buf: bytearray, view: memoryview, start: int, until: int) -> None:
+        """Hold on to an unfinished frame in a buffer that can take some more of it."""
+        have = until - start
+        if buf is self._own and len(buf) - start >= self._need:
+            self._start = start
+            return
+        size = min(self._need, max(FIRST_OWN_BUFFER_BYTES, 2 * have))
+        if buf is self._own and len(buf) >= size:
+            view[:have] = view[start:until]
+        else:
+            own = self._buffers.take(max(size, FIRST_OWN_BUFFER_BYTES))
+            if own is None:
+                log.warning("connection %s:%d closed: receive buffers are spent", *self.peer)
+                self._listener.violations += 1
+                self.abort()
+                return
+            own_view = memoryview(own)
+            own_view[:have] = view[start:until]
+            self._release_own()
+            self._own, self._own_view = own, own_view
+        self._start, self._until = 0, have
+
+    def _release_own(self) -> None:
+        if self._own is not None:
+            self._buffers.give_back(self._own)
+            self._own = self._own_view = None
+        self._start = self._until = 0
+
+    # Writing
+
+    def send(self, chunks: Sequence[Sized]) -> None:
+        """Send these in order; what the socket does not take now waits."""
+        if self._closing and not self._outbox:
+            return
+        outbox = self._outbox
+        if self._socket is None:
+            outbox.put(chunks, files=False)
+            while (piece := outbox.next()) is not None:
+                self._transport.write(cast("memoryview", piece))
+                outbox.sent(len(cast("memoryview", piece)))
+            return
+        outbox.put(chunks, files=True)
+        if not self._blocked:
+            self._pump()
+
+    def _pump(self) -> None:
+        """Write until the outbox is empty or the socket is full."""
+        sock = self._socket
+        if sock is None:
+            return
+        try:
+            self._write_out(sock)
+        except BlockingIOError:
+            if not self._blocked:
+                self._blocked = True
+                self._loop.add_writer(sock.fileno(), self._pump)
+        except OSError as error:
+            if not isinstance(error, ConnectionError):
+                log.warning("connection %s:%d closed: %s", *self.peer, error)
+            self.abort()
+            return
+        else:
+            if self._blocked:
+                self._blocked = False
+                self._loop.remove_writer(sock.fileno())
+            if self._closing:
+                self._transport.close()
+        self._watch_outbox()
+
+    def _write_out(self, sock: socket.socket) -> None:
+        outbox = self._outbox
+        while (piece := outbox.next()) is not None:
+            if isinstance(piece, FilePiece):
+                count = os.sendfile(sock.fileno(), piece.fd, piece.position, piece.remaining)
+                if count == 0:
+                    raise OSError("the file ended before its slice")
+            else:
+                count = sock.send(piece, socket.MSG_MORE if outbox.more_follows else 0)
+            outbox.sent(count)
+
+    def _watch_outbox(self) -> None:
+        """A peer that does not take its answers gets no more questions read."""
+        full = self._outbox.size_bytes > CONNECTION_WRITE_BYTES_HIGH
+        if full != self._paused_by_outbox:
+            self._paused_by_outbox = full
+            self._apply_pause()
+
+    def pause_writing(self) -> None:
+        """The TLS transport's buffer is full."""
+        self._paused_by_outbox = True
+        self._apply_pause()
+
+    def resume_writing(self) -> None:
+        """The TLS transport's buffer has room again."""
+        self._paused_by_outbox = False
+        self._apply_pause()
+
+    def pause(self) -> None:
+        """The session has enough unanswered requests."""
+        self._paused_by_session = True
+        self._apply_pause()
+
+    def resume(self) -> None:
+        """The session takes requests again."""
+        self._paused_by_session = False
+        self._apply_pause()
+
+    def _apply_pause(self) -> None:
+        if self._closing:
+            return
+        if self._paused_by_session or self._paused_by_outbox:
+            if self._transport.is_reading():
+                self._transport.pause_reading()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._closing = True
+        if not self._outbox:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; nothing more is sent."""
+        self._closing = True
+        self._outbox.clear()
+        self._transport.abort()
+
+
+class Listener:
+    """One listening port: who is connected, how many may be."""
+
+    def __init__(
+        self,
+        name: str,
+        make_session: Callable[[Connection], Session],
+        *,
+        connections_max: int,
+        buffers: Buffers,
+    ) -> None:
+        self.name = name
+        self.buffers = buffers
+        self.accepted = self.rejected = self.violations = 0
+        self._make_session = make_session
+        self._connections: set[Connection] = set()
+        self._connections_max = connections_max
+        self._server: asyncio.Server | None = None
+        self._empty: asyncio.Event | None = None
+
+    @property
+    def active(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int, **options: Any) -> int:
+        """Listen; the port, which the system chooses where 0 was asked for."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self, self._make_session), host, port, backlog=1024, **options
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection; False when there are too many."""
+        if len(self._connections) >= self._connections_max:
+            self.rejected += 1
+            log.warning("%s: %d connections, the limit", self.name, self._connections_max)
+            return False
+        self.accepted += 1
+        self._connections.add(connection)
+        return True
+
+    def gone(self, connection: Connection) -> bool:
+        """Forget a connection; whether it had been admitted."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+            if self._empty is not None and not self._connections:
+                self._empty.set()
+            return True
+        return False
+
+    async def stop(self) -> None:
+        """Accept no more; those connected go on."""
+        if self._server is not None:
+            self._server.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let unfinished answers go out, then close every connection."""
+        if self._connections:
+            self._empty = asyncio.Event()
+            for connection in list(self._connections):
+                connection.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), timeout_s)
+        for connection in list(self._connections):
+            connection.abort()
+
+
+def _address(name: Any) -> tuple[str, int]:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name or ""), 0)
+
+
+def _own_socket(transport: asyncio.BaseTransport) -> socket.socket | None:
+    """A second handle of the connection's socket, for writing past the transport."""
+    found = transport.get_extra_info("socket")
+    if found is None:
+        return None
+    own = socket.socket(fileno=os.dup(found.fileno()))
+    own.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+    with contextlib.suppress(OSError):
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return own

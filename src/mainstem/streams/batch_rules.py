@@ -1,0 +1,133 @@
+"""What a topic asks of the batches written to it, beyond being sound.
+
+Most topics ask for nothing that needs the records, and then nothing looks at them: the writer
+compares two numbers and a flag. The rest is here: keys for compacted topics, the broker's clock,
+another compression, bounds on timestamps.
+"""
+
+from mainstem.model import compression
+from mainstem.model.batch import (
+    COMPRESSION_MASK,
+    HEADER,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    reseal,
+)
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.record import ProducerStamp, build_batch, records_of
+from mainstem.model.topic_config import TopicSettings
+
+_UNBOUNDED_MS = 2**63 - 1
+
+
+class BatchRules:
+    """The rules of one topic. Three attributes decide whether ``admit`` must be asked at all."""
+
+    __slots__ = ("_clock", "_codec", "_settings", "any_other", "bytes_max", "newest_ms")
+
+    def __init__(self, settings: TopicSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._codec = _stored_codec(settings)
+        self.bytes_max = settings.max_message_bytes
+        self.newest_ms = _UNBOUNDED_MS if self._stamps_itself else self._newest()
+        self.any_other = (
+            self._stamps_itself
+            or settings.compact
+            or self._codec is not None
+            or settings.timestamp_before_max_ms != _UNBOUNDED_MS
+        )
+
+    def admit(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
+        """Judge a sound batch; other bytes to store in its place where the topic asks for them.
+
+        Raises:
+            InvalidRequest: the batch breaks a rule of the topic.
+        """
+        if len(batch) > self.bytes_max:
+            raise InvalidRequest(
+                ErrorCode.RECORD_TOO_LARGE,
+                f"a batch of {len(batch)} bytes where max.message.bytes is {self.bytes_max}",
+                remedy="raise the topic's max.message.bytes or send less at once",
+            )
+        if header.max_timestamp > self.newest_ms:
+            self.newest_ms = self._newest()
+            if header.max_timestamp > self.newest_ms:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {header.max_timestamp} lies too far in the future",
+                    remedy="see the topic's message.timestamp.after.max.ms",
+                )
+        if not self.any_other:
+            return None
+        self._check_records(batch)
+        stored: memoryview | None = None
+        if self._codec is not None and self._codec != header.compression:
+            stored = self._recompressed(batch, header, self._codec)
+        if self._stamps_itself:
+            stored = stored or memoryview(bytearray(batch))
+            _stamp_time(stored, self._clock.wall_ms())
+        return stored
+
+    @property
+    def _stamps_itself(self) -> bool:
+        return self._settings.log_append_time
+
+    def _newest(self) -> int:
+        allowed = self._settings.timestamp_after_max_ms
+        return _UNBOUNDED_MS if allowed == _UNBOUNDED_MS else self._clock.wall_ms() + allowed
+
+    def _recompressed(self, batch: memoryview, header: BatchHeader, codec: int) -> memoryview:
+        """The same records, producer and timestamps under another codec."""
+        settings = self._settings
+        level = {
+            compression.GZIP: settings.compression_gzip_level,
+            compression.LZ4: settings.compression_lz4_level,
+            compression.ZSTD: settings.compression_zstd_level,
+        }.get(codec)
+        built = build_batch(
+            list(records_of(batch)),
+            codec=codec,
+            level=None if level == -1 else level,
+            flags=header.attributes & ~COMPRESSION_MASK,
+            producer=ProducerStamp(header.producer_id, header.producer_epoch, header.base_sequence),
+            base_timestamp=header.base_timestamp,
+        )
+        return memoryview(built)
+
+    def _check_records(self, batch: memoryview) -> None:
+        keyed = self._settings.compact
+        before = self._settings.timestamp_before_max_ms
+        bounded = before != _UNBOUNDED_MS and not self._stamps_itself
+        if not (keyed or bounded):
+            return
+        oldest = self._clock.wall_ms() - before
+        for record in records_of(batch):
+            if keyed and record.key is None:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_RECORD, "a compacted topic takes records with a key only"
+                )
+            if bounded and record.timestamp < oldest:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {record.timestamp} lies too far in the past",
+                    remedy="see the topic's message.timestamp.before.max.ms",
+                )
+
+
+def _stored_codec(settings: TopicSettings) -> int | None:
+    """The codec to store in; None keeps what the producer chose."""
+    name = settings.compression_type
+    if name == "producer":
+        return None
+    return compression.NONE if name == "uncompressed" else compression.codec_of(name)
+
+
+def _stamp_time(batch: memoryview, now_ms: int) -> None:
+    """Give the batch the broker's clock, which then holds for each of its records."""
+    fields = list(HEADER.unpack_from(batch, 0))
+    fields[5] |= TIMESTAMP_TYPE_MASK
+    fields[8] = now_ms
+    HEADER.pack_into(batch, 0, *fields)
+    reseal(batch)

@@ -1,0 +1,152 @@
+"""What one stream remembers of its producers: sequence numbers, and so what is a repetition.
+
+Promises:
+* a batch that arrives again is answered with the offset of its first arrival (the last five batches
+  of each producer are remembered, as many as a client may have in flight);
+* a gap in the sequence or an older producer epoch is refused;
+* the state at any offset can be written down and taken up again (``snapshot`` / ``restore``), which
+  is how a range opens and how a restart continues.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from mainstem.model.batch import SEQUENCE_MODULUS
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.model.limits import PRODUCER_BATCHES_REMEMBERED, PRODUCERS_PER_STREAM_MAX
+
+
+class _Snapshot(Struct, array_like=True):
+    """One producer as it is written down: id, epoch, time, batches."""
+
+    producer_id: int
+    epoch: int
+    seen_ms: int
+    batches: list[tuple[int, int, int]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[_Snapshot])
+
+
+class Producer:
+    """The last batches of one producer as (first sequence, last sequence, offset), oldest first."""
+
+    __slots__ = ("batches", "epoch", "next_sequence", "seen_ms")
+
+    def __init__(self, epoch: int, seen_ms: int) -> None:
+        self.epoch = epoch
+        self.seen_ms = seen_ms
+        self.next_sequence = -1
+        self.batches: deque[tuple[int, int, int]] = deque(maxlen=PRODUCER_BATCHES_REMEMBERED)
+
+
+class ProducerStates:
+    """Every producer of one stream. The order of the table is the order of last use."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, producer_id: int, epoch: int, first: int, count: int) -> int | None:
+        """Judge a batch: None when it is the next one, its old base offset when it is a repetition.
+
+        Raises:
+            Fenced: a newer epoch of this producer has written.
+            InvalidRequest: the sequence has a gap.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None
+        if epoch == producer.epoch:
+            if first == producer.next_sequence:
+                return None
+            last = (first + count - 1) % SEQUENCE_MODULUS
+            for seen_first, seen_last, offset in producer.batches:
+                if seen_first == first and seen_last == last:
+                    return offset
+            raise _out_of_order(producer_id, first, producer.next_sequence)
+        if epoch < producer.epoch:
+            raise Fenced(
+                ErrorCode.FENCED_PRODUCER,
+                f"epoch {epoch} is older than {producer.epoch}",
+                subject=f"producer {producer_id}",
+            )
+        if first != 0:
+            raise _out_of_order(producer_id, first, 0)
+        return None
+
+    def record(
+        self, producer_id: int, epoch: int, first: int, count: int, offset: int, now_ms: int
+    ) -> None:
+        """Remember a batch that ``check`` let through, stored at ``offset``."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            self._producers[producer_id] = producer = Producer(epoch, now_ms)
+            if len(self._producers) > PRODUCERS_PER_STREAM_MAX:
+                del self._producers[next(iter(self._producers))]
+        last = (first + count - 1) % SEQUENCE_MODULUS
+        producer.batches.append((first, last, offset))
+        producer.next_sequence = (last + 1) % SEQUENCE_MODULUS
+        producer.seen_ms = now_ms
+
+    def forget_from(self, offset: int) -> None:
+        """Take back every batch at or above ``offset``: it could not be written."""
+        for producer_id, producer in list(self._producers.items()):
+            kept = [batch for batch in producer.batches if batch[2] < offset]
+            if len(kept) == len(producer.batches):
+                continue
+            if not kept:
+                del self._producers[producer_id]
+                continue
+            producer.batches = deque(kept, maxlen=PRODUCER_BATCHES_REMEMBERED)
+            producer.next_sequence = (kept[-1][1] + 1) % SEQUENCE_MODULUS
+
+    def expire(self, before_ms: int) -> int:
+        """Forget producers unseen since ``before_ms``; how many."""
+        old = [key for key, producer in self._producers.items() if producer.seen_ms < before_ms]
+        for key in old:
+            del self._producers[key]
+        return len(old)
+
+    def active(self) -> Iterable[tuple[int, Producer]]:
+        """Every producer with its id."""
+        return self._producers.items()
+
+    def snapshot(self) -> bytes:
+        """The whole state, to be taken up by ``restore``."""
+        return _encoder.encode(
+            [
+                _Snapshot(key, producer.epoch, producer.seen_ms, list(producer.batches))
+                for key, producer in self._producers.items()
+            ]
+        )
+
+    @classmethod
+    def restore(cls, data: bytes) -> "ProducerStates":
+        """The state that ``snapshot`` wrote; empty bytes are an empty state."""
+        states = cls()
+        if not data:
+            return states
+        try:
+            entries = _decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"producer snapshot cannot be read: {error}") from error
+        for entry in entries:
+            for first, last, offset in entry.batches:
+                count = (last - first) % SEQUENCE_MODULUS + 1
+                states.record(entry.producer_id, entry.epoch, first, count, offset, entry.seen_ms)
+        return states
+
+
+def _out_of_order(producer_id: int, found: int, expected: int) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE,
+        f"sequence {found} where {expected} is expected",
+        subject=f"producer {producer_id}",
+    )
