@@ -1,0 +1,1 @@
+"""The ``mainstem`` command: starts nodes, otherwise talks to them through ``client``."""

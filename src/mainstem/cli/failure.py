@@ -1,0 +1,72 @@
+"""How a command ends when it cannot do what it was asked: one message, one documented exit code.
+
+The codes are part of the interface (docs/cli.md): scripts may branch on them.
+"""
+
+import enum
+import json
+import sys
+
+from mainstem.model.errors import ErrorCode, MainstemError
+
+
+class ExitCode(enum.IntEnum):
+    """What the shell sees."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNAVAILABLE = 5
+    CORRUPT = 6
+    BAD_CONFIGURATION = 7
+    INTERRUPTED = 130
+
+
+class UsageFailure(MainstemError):
+    """The command line is well formed but asks for something that makes no sense."""
+
+    def __init__(self, cause: str, *, subject: str = "", remedy: str = "") -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, cause, subject=subject, remedy=remedy)
+
+
+_EXIT_CODES = {
+    ErrorCode.UNKNOWN_TOPIC: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_ID: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_GROUP: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_RESOURCE: ExitCode.NOT_FOUND,
+    ErrorCode.TOPIC_EXISTS: ExitCode.CONFLICT,
+    ErrorCode.GROUP_NOT_EMPTY: ExitCode.CONFLICT,
+    ErrorCode.GROUP_SUBSCRIBED: ExitCode.CONFLICT,
+    ErrorCode.CORRUPT: ExitCode.CORRUPT,
+    ErrorCode.INVALID_CONFIG: ExitCode.BAD_CONFIGURATION,
+}
+
+
+def exit_code(error: MainstemError) -> ExitCode:
+    """The code of an error; what a retry may mend is UNAVAILABLE."""
+    if isinstance(error, UsageFailure):
+        return ExitCode.USAGE
+    if (known := _EXIT_CODES.get(error.code)) is not None:
+        return known
+    return ExitCode.UNAVAILABLE if error.retriable else ExitCode.FAILED
+
+
+def report(error: MainstemError, *, as_json: bool) -> None:
+    """Say on standard error what happened, to what, and what helps."""
+    if as_json:
+        fields = {
+            "code": error.code.name,
+            "subject": error.subject,
+            "cause": error.cause,
+            "remedy": error.remedy,
+            "retriable": error.retriable,
+            "exit_code": int(exit_code(error)),
+        }
+        print(json.dumps({"error": fields}), file=sys.stderr)
+        return
+    subject = f" [{error.subject}]" if error.subject else ""
+    print(f"error: {error.code.name}{subject}: {error.cause or 'refused'}", file=sys.stderr)
+    if error.remedy:
+        print(f"help:  {error.remedy}", file=sys.stderr)

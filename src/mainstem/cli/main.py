@@ -1,0 +1,66 @@
+"""Entry point: the tree of commands and the one place that turns errors into exit codes."""
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from mainstem import __version__
+from mainstem.cli import config
+from mainstem.cli.failure import ExitCode, exit_code, report
+from mainstem.model.errors import MainstemError
+
+app = typer.Typer(
+    name="mainstem",
+    help="A message broker that Kafka clients take for Kafka: run it, look into it, talk to it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(config.app, name="config")
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        print(f"mainstem {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=lambda wanted: _print_version(wanted=wanted),
+                     is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:  # fmt: skip
+    del version
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process with a documented exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=words, prog_name="mainstem")
+    except MainstemError as error:
+        report(error, as_json=_wants_json(words))
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has seen enough, as `mainstem consume ... | head` does.
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether the answer was asked for as JSON, in any of the ways an option may be written."""
+    if "--output=json" in words or "-ojson" in words:
+        return True
+    return any(
+        word in {"-o", "--output"} and following == "json"
+        for word, following in itertools.pairwise(words)
+    )
