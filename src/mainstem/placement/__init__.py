@@ -1,0 +1,1 @@
+"""The placement driver: the durable truth about nodes, topics, streams and ranges."""

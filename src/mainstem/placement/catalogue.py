@@ -1,0 +1,137 @@
+"""The truth about nodes, topics, streams and ranges: a pure shard.
+
+    command ── decide ──▶ facts ── (made durable) ── replay ──▶ the catalogue has changed
+
+``decide`` looks and changes nothing; ``replay`` is the only way anything changes, and does the same
+on every node and after every restart. Topics, streams and ranges are immutable values: what a
+caller was given stays as it was.
+"""
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from mainstem.model.ids import StreamId
+from mainstem.model.metadata import Stream, Topic
+from mainstem.model.topic_name import collision_key
+from mainstem.placement import chain, decisions, records
+from mainstem.placement.decisions import Decision
+from mainstem.placement.records import AnyFact, Command
+from mainstem.placement.tables import Tables
+
+ReplyT = TypeVar("ReplyT")
+
+
+class Catalogue(Tables):
+    """See the module's text; the look-ups are those of ``Tables``."""
+
+    __slots__ = ()
+
+    def decide(self, command: Command[ReplyT], now_ms: int) -> Decision[ReplyT]:
+        """The facts that follow from a command and the reply; raises a refusal otherwise."""
+        return decisions.decide(self, command, now_ms)
+
+    def replay(self, fact: AnyFact) -> None:
+        """Take a fact in. It was decided on this very state, so it cannot be refused."""
+        _REPLAYS[type(fact)](self, fact)
+
+    def fork(self) -> "Catalogue":
+        """A catalogue of its own with the same content, to decide ahead on."""
+        return Catalogue(self.state())
+
+    def _cluster_formed(self, fact: records.ClusterFormed) -> None:
+        self._cluster_id = fact.cluster_id
+
+    def _node_registered(self, fact: records.NodeRegistered) -> None:
+        self._nodes[fact.node.id] = records.RegisteredNode(
+            fact.node, fact.incarnation, fact.directory
+        )
+
+    def _topic_created(self, fact: records.TopicCreated) -> None:
+        self._put_topic(chain.new_topic(fact))
+
+    def _topic_restored(self, fact: records.TopicRestored) -> None:
+        self._put_topic(fact.topic)
+
+    def _topic_deleted(self, fact: records.TopicDeleted) -> None:
+        topic = self._topics.pop(fact.id)
+        del self._by_name[topic.name]
+        self._collisions.pop(collision_key(topic.name), None)
+        self._partition_count -= len(topic.streams)
+        for stream in topic.streams:
+            self._seals.pop(stream.id, None)
+
+    def _partitions_added(self, fact: records.PartitionsAdded) -> None:
+        self._put_topic(chain.grown(self._topics[fact.id], fact))
+
+    def _topic_configs_set(self, fact: records.TopicConfigsSet) -> None:
+        self._put_topic(chain.configured(self._topics[fact.id], fact))
+
+    def _node_configs_set(self, fact: records.NodeConfigsSet) -> None:
+        if fact.node is None:
+            self._cluster_configs = dict(fact.configs)
+        elif fact.configs:
+            self._node_configs[fact.node] = dict(fact.configs)
+        else:
+            self._node_configs.pop(fact.node, None)
+
+    def _producer_ids_allocated(self, fact: records.ProducerIdsAllocated) -> None:
+        self._next_producer_id = fact.until
+
+    def _streams_restarted(self, fact: records.StreamsRestarted) -> None:
+        # One new topic value per topic, not per stream: a topic may have thousands.
+        ends = sorted(fact.ends, key=lambda end: end.stream)
+        for topic_id, of_topic in groupby(ends, key=lambda end: end.stream.topic):
+            topic = self._topics[topic_id]
+            streams = list(topic.streams)
+            for end in of_topic:
+                at = end.stream.partition
+                streams[at] = chain.restarted(streams[at], end, fact.at_ms)
+                self._seals.pop(end.stream, None)
+            self._put_topic(replace(topic, streams=tuple(streams)))
+
+    def _range_sealed(self, fact: records.RangeSealed) -> None:
+        self._put_stream(chain.rolled(self._held(fact.end.stream), fact))
+        self._seals[fact.end.stream] = fact.request_id
+
+    def _stream_trimmed(self, fact: records.StreamTrimmed) -> None:
+        self._put_stream(chain.trimmed(self._held(fact.stream), fact.start))
+
+    def _generation_swapped(self, fact: records.GenerationSwapped) -> None:
+        self._put_stream(chain.swapped(self._held(fact.stream), fact))
+
+    def _ranges_merged(self, fact: records.RangesMerged) -> None:
+        self._put_stream(chain.merged(self._held(fact.stream), fact))
+
+    def _held(self, stream: StreamId) -> Stream:
+        return self._topics[stream.topic].streams[stream.partition]
+
+    def _put_stream(self, stream: Stream) -> None:
+        self._put_topic(self._topics[stream.id.topic].with_stream(stream))
+
+    def _put_topic(self, topic: Topic) -> None:
+        before = self._topics.get(topic.id)
+        self._partition_count += len(topic.streams) - (len(before.streams) if before else 0)
+        self._topics[topic.id] = topic
+        self._by_name[topic.name] = topic
+        self._collisions.setdefault(collision_key(topic.name), topic.name)
+
+
+_REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
+    records.ClusterFormed: Catalogue._cluster_formed,
+    records.NodeRegistered: Catalogue._node_registered,
+    records.TopicCreated: Catalogue._topic_created,
+    records.TopicRestored: Catalogue._topic_restored,
+    records.TopicDeleted: Catalogue._topic_deleted,
+    records.PartitionsAdded: Catalogue._partitions_added,
+    records.TopicConfigsSet: Catalogue._topic_configs_set,
+    records.NodeConfigsSet: Catalogue._node_configs_set,
+    records.ProducerIdsAllocated: Catalogue._producer_ids_allocated,
+    records.StreamsRestarted: Catalogue._streams_restarted,
+    records.RangeSealed: Catalogue._range_sealed,
+    records.StreamTrimmed: Catalogue._stream_trimmed,
+    records.GenerationSwapped: Catalogue._generation_swapped,
+    records.RangesMerged: Catalogue._ranges_merged,
+}

@@ -1,0 +1,373 @@
+"""What the catalogue answers to each command: the facts that follow, or a refusal.
+
+Nothing here changes anything. A refusal for reasons of time (an older epoch, another last range,
+configs that changed meanwhile) is ``Fenced``: look again and decide anew.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.ids import NodeId, ProducerId, StreamId
+from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
+from mainstem.model.metadata import Range, Stream, Topic
+from mainstem.model.node_config import check_node_configs
+from mainstem.model.topic_config import check_topic_configs
+from mainstem.model.topic_name import check_topic_name
+from mainstem.placement import chain, planner, records
+from mainstem.placement.records import AnyFact, Command, RangeEnd
+from mainstem.placement.tables import Tables
+
+ReplyT = TypeVar("ReplyT")
+
+PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
+PRODUCER_ID_MAX = 2**63 - 1
+RANGES_PER_STREAM_MAX = 32
+"""Entries of one stream above which the node that holds them joins the older ones."""
+
+
+class Decision(NamedTuple, Generic[ReplyT]):
+    """Facts to be made durable, and what is answered once they are."""
+
+    facts: tuple[AnyFact, ...]
+    reply: ReplyT
+
+
+def decide(tables: Tables, command: Command[ReplyT], now_ms: int) -> Decision[ReplyT]:
+    """The decision on one command."""
+    return _DECIDERS[type(command)](tables, command, now_ms)
+
+
+# Cluster and nodes
+
+
+def _form_cluster(tables: Tables, command: records.FormCluster, now_ms: int) -> Decision[None]:
+    if tables.cluster_id == command.cluster_id:
+        return Decision((), None)
+    if tables.cluster_id:
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            f"the catalogue belongs to cluster {tables.cluster_id}, not {command.cluster_id}",
+            remedy="start the node with the data folder of its own cluster",
+        )
+    return Decision((records.ClusterFormed(command.cluster_id, now_ms),), None)
+
+
+def _register_node(tables: Tables, command: records.RegisterNode, now_ms: int) -> Decision[None]:
+    known = tables.incarnation(command.node.id)
+    if command.incarnation <= known:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"incarnation {command.incarnation} is not newer than {known}",
+            subject=f"node {command.node.id}",
+        )
+    fact = records.NodeRegistered(command.node, command.incarnation, command.directory, now_ms)
+    return Decision((fact,), None)
+
+
+def _set_node_configs(
+    tables: Tables, command: records.SetNodeConfigs, now_ms: int
+) -> Decision[None]:
+    del now_ms
+    if command.node is None:
+        current = tables.cluster_configs()
+    else:
+        current = tables.node_configs(command.node)
+    _same_configs(command.expected, dict(current), f"node {command.node}")
+    check_node_configs(command.configs, dynamic=True)
+    return Decision((records.NodeConfigsSet(command.node, command.configs),), None)
+
+
+def _allocate_producer_ids(
+    tables: Tables, command: records.AllocateProducerIds, now_ms: int
+) -> Decision[tuple[ProducerId, ProducerId]]:
+    del now_ms
+    _current_incarnation(tables, command.node, command.incarnation)
+    start = tables.next_producer_id
+    left = PRODUCER_ID_MAX - start
+    if not 0 < command.count <= min(PRODUCER_IDS_PER_BLOCK_MAX, left):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST, f"{command.count} producer ids are not to be had"
+        )
+    until = ProducerId(start + command.count)
+    return Decision((records.ProducerIdsAllocated(until),), (start, until))
+
+
+# Topics
+
+
+def _create_topic(tables: Tables, command: records.CreateTopic, now_ms: int) -> Decision[Topic]:
+    check_topic_name(command.name)
+    if tables.topic(command.name) is not None:
+        raise InvalidRequest(
+            ErrorCode.TOPIC_EXISTS, f"topic {command.name!r} already exists", subject=command.name
+        )
+    if (other := tables.colliding(command.name)) is not None:
+        raise InvalidRequest(
+            ErrorCode.INVALID_TOPIC_NAME,
+            f"topic {command.name!r} collides with existing topic {other!r}: they differ only "
+            "in '.' and '_'",
+            subject=command.name,
+        )
+    assert tables.topic_by_id(command.id) is None, "topic ids are drawn at random"
+    replicas = planner.place(
+        [known.node for known in tables.nodes()],
+        first=0,
+        partitions=command.partitions,
+        replication_factor=command.replication_factor,
+        assignments=command.assignments,
+    )
+    _room_for(tables, len(replicas), command.name)
+    check_topic_configs(command.configs, tables.cluster_configs())
+    fact = records.TopicCreated(
+        command.id, command.name, replicas, command.configs, command.internal, now_ms
+    )
+    return Decision((fact,), chain.new_topic(fact))
+
+
+def _delete_topic(tables: Tables, command: records.DeleteTopic, now_ms: int) -> Decision[None]:
+    del now_ms
+    topic = tables.need_topic(command.id)
+    return Decision((records.TopicDeleted(topic.id, topic.name),), None)
+
+
+def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int) -> Decision[Topic]:
+    del now_ms
+    topic = tables.need_topic(command.id)
+    count = len(topic.streams)
+    if command.expected != count:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"the topic has {count} partitions, not {command.expected}",
+            subject=topic.name,
+        )
+    if command.total <= count:
+        raise InvalidRequest(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the topic has {count} partitions, so {command.total} would not be an increase",
+            subject=topic.name,
+        )
+    replicas = planner.place(
+        [known.node for known in tables.nodes()],
+        first=count,
+        partitions=command.total - count,
+        replication_factor=len(topic.streams[0].last.replicas),
+        assignments=command.assignments,
+    )
+    _room_for(tables, len(replicas), topic.name)
+    fact = records.PartitionsAdded(topic.id, replicas)
+    return Decision((fact,), chain.grown(topic, fact))
+
+
+def _set_topic_configs(
+    tables: Tables, command: records.SetTopicConfigs, now_ms: int
+) -> Decision[Topic]:
+    del now_ms
+    topic = tables.need_topic(command.id)
+    _same_configs(command.expected, topic.configs, topic.name)
+    check_topic_configs(command.configs, tables.cluster_configs())
+    fact = records.TopicConfigsSet(topic.id, command.configs)
+    return Decision((fact,), chain.configured(topic, fact))
+
+
+def _restore_topics(tables: Tables, command: records.RestoreTopics, now_ms: int) -> Decision[None]:
+    del now_ms
+    if tables.partition_count:
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            "topics are restored into an empty catalogue only; this one holds topics",
+        )
+    for topic in command.topics:
+        check_topic_name(topic.name)
+        for stream in topic.streams:
+            assert flaw_free(stream), f"rebuilt {topic.name}-{stream.id.partition} has a flaw"
+    facts: list[AnyFact] = [records.TopicRestored(topic) for topic in command.topics]
+    if command.next_producer_id > tables.next_producer_id:
+        facts.append(records.ProducerIdsAllocated(command.next_producer_id))
+    return Decision(tuple(facts), None)
+
+
+def flaw_free(stream: Stream) -> bool:
+    """Whether the ranges of a stream form a sound chain."""
+    return chain.flaw(stream) is None
+
+
+# Streams
+
+
+def _restart_streams(
+    tables: Tables, command: records.RestartStreams, now_ms: int
+) -> Decision[tuple[Stream, ...]]:
+    _current_incarnation(tables, command.node, command.incarnation)
+    seen: set[StreamId] = set()
+    after = []
+    for end in command.ends:
+        stream = tables.need_stream(end.stream)
+        if stream.writer != command.node or end.stream in seen:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"node {command.node} does not write it, or named it twice",
+                subject=str(end.stream),
+            )
+        seen.add(end.stream)
+        _fits_open_range(stream, end)
+        after.append(chain.restarted(stream, end, now_ms))
+    if not after:
+        return Decision((), ())
+    fact = records.StreamsRestarted(command.node, command.incarnation, command.ends, now_ms)
+    return Decision((fact,), tuple(after))
+
+
+def _seal_and_create(
+    tables: Tables, command: records.SealAndCreate, now_ms: int
+) -> Decision[Stream]:
+    end = command.end
+    stream = tables.need_stream(end.stream)
+    if tables.last_seal(end.stream) == command.request_id:
+        return Decision((), stream)
+    _fits_open_range(stream, end)
+    fact = records.RangeSealed(command.request_id, end, stream.last.replicas, now_ms)
+    return Decision((fact,), chain.rolled(stream, fact))
+
+
+def _trim_stream(tables: Tables, command: records.TrimStream, now_ms: int) -> Decision[Stream]:
+    del now_ms
+    stream = tables.need_stream(command.stream)
+    _current_epoch(stream, command.epoch)
+    if command.start <= stream.start:
+        return Decision((), stream)
+    fact = records.StreamTrimmed(command.stream, command.start)
+    return Decision((fact,), chain.trimmed(stream, command.start))
+
+
+def _swap_generation(
+    tables: Tables, command: records.SwapGeneration, now_ms: int
+) -> Decision[Stream]:
+    del now_ms
+    stream = tables.need_stream(command.stream)
+    _current_epoch(stream, command.epoch)
+    target = _sealed_range(stream, command.index)
+    if target.generation != command.expected_generation or command.generation <= target.generation:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"range {target.index} has generation {target.generation}; {command.generation} was "
+            f"made from {command.expected_generation}",
+            subject=str(stream.id),
+        )
+    fact = records.GenerationSwapped(
+        command.stream,
+        command.index,
+        command.generation,
+        command.size_bytes,
+        command.batch_count,
+        command.max_timestamp,
+        command.max_timestamp_offset,
+    )
+    return Decision((fact,), chain.swapped(stream, fact))
+
+
+def _merge_ranges(tables: Tables, command: records.MergeRanges, now_ms: int) -> Decision[Stream]:
+    del now_ms
+    stream = tables.need_stream(command.stream)
+    _current_epoch(stream, command.epoch)
+    first = _sealed_range(stream, command.first)
+    last = _sealed_range(stream, command.last)
+    joined = [r for r in stream.ranges if first.index <= r.index <= last.index]
+    if (
+        len(joined) < 2
+        or any(r.replicas != first.replicas for r in joined)
+        or any(r.generation >= command.generation for r in joined)
+    ):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            f"ranges {command.first} to {command.last} cannot become one range of generation "
+            f"{command.generation}",
+            subject=str(stream.id),
+        )
+    fact = records.RangesMerged(
+        command.stream, command.first, command.last, command.generation, command.size_bytes
+    )
+    return Decision((fact,), chain.merged(stream, fact))
+
+
+# What a command was built on must still hold
+
+
+def _current_incarnation(tables: Tables, node: NodeId, incarnation: int) -> None:
+    known = tables.incarnation(node)
+    if incarnation != known:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"incarnation {incarnation} is not the current one, {known}",
+            subject=f"node {node}",
+        )
+
+
+def _current_epoch(stream: Stream, epoch: int) -> None:
+    if epoch != stream.epoch:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"epoch {epoch} is not the current one, {stream.epoch}",
+            subject=str(stream.id),
+        )
+
+
+def _fits_open_range(stream: Stream, end: RangeEnd) -> None:
+    _current_epoch(stream, end.epoch)
+    if end.index != stream.last.index:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"range {end.index} is not the open one, {stream.last.index}",
+            subject=str(stream.id),
+        )
+    if end.end < stream.last.start:
+        raise InvalidRequest(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"range {end.index} starts at {stream.last.start} and cannot end at {end.end}",
+            subject=str(stream.id),
+        )
+
+
+def _sealed_range(stream: Stream, index: int) -> Range:
+    for candidate in stream.ranges:
+        if candidate.index == index and not candidate.is_open:
+            return candidate
+    raise Fenced(
+        ErrorCode.FENCED_EPOCH, f"there is no sealed range {index}", subject=str(stream.id)
+    )
+
+
+def _same_configs(expected: dict[str, str], current: dict[str, str], subject: str) -> None:
+    if expected != current:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH, "the configuration was changed meanwhile", subject=subject
+        )
+
+
+def _room_for(tables: Tables, partitions: int, topic: str) -> None:
+    most = PARTITIONS_PER_NODE_MAX * max(1, len(list(tables.nodes())))
+    if tables.partition_count + partitions > most:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions more than the {tables.partition_count} there are would "
+            f"exceed {most}",
+            subject=topic,
+        )
+
+
+_DECIDERS: dict[type, Callable[..., Decision[Any]]] = {
+    records.FormCluster: _form_cluster,
+    records.RegisterNode: _register_node,
+    records.CreateTopic: _create_topic,
+    records.DeleteTopic: _delete_topic,
+    records.AddPartitions: _add_partitions,
+    records.SetTopicConfigs: _set_topic_configs,
+    records.SetNodeConfigs: _set_node_configs,
+    records.AllocateProducerIds: _allocate_producer_ids,
+    records.RestartStreams: _restart_streams,
+    records.SealAndCreate: _seal_and_create,
+    records.TrimStream: _trim_stream,
+    records.SwapGeneration: _swap_generation,
+    records.MergeRanges: _merge_ranges,
+    records.RestoreTopics: _restore_topics,
+}

@@ -1,0 +1,326 @@
+"""Commands that the catalogue decides and facts that it replays.
+
+A command asks (``CreateTopic``) and names in its type what it is answered with; a fact says what
+happened (``TopicCreated``) and is all that is ever stored. Every command carries the values it was
+built on (epoch, last range index, incarnation, partition count, former configs), so that one that
+comes too late is refused instead of applied to something else.
+
+Facts are stored as JSON objects whose ``type`` is the class name. Fields may be added with a
+default; a field is never given another meaning.
+"""
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, StreamId, TopicId
+from mainstem.model.metadata import Node, Stream, Topic
+
+ReplyT = TypeVar("ReplyT")
+
+
+class RangeEnd(Struct, frozen=True, omit_defaults=True):
+    """Where the open range of a stream ends and what it holds, as its writer found it.
+
+    ``epoch`` and ``index`` name the range that the writer believes to be open.
+    """
+
+    stream: StreamId
+    epoch: Epoch
+    index: RangeIndex
+    end: Offset
+    size_bytes: int = 0
+    batch_count: int = 0
+    max_timestamp: int = -1
+    max_timestamp_offset: int = -1
+    suspect: bool = False
+
+
+class Command(Struct, Generic[ReplyT], frozen=True, tag_field="type", tag=True):
+    """Something to be decided; the type parameter is the reply."""
+
+
+class FormCluster(Command[None], frozen=True):
+    """Give a new cluster its name for life."""
+
+    cluster_id: str
+
+
+class RegisterNode(Command[None], frozen=True):
+    """A node has started; its incarnation is larger than any it had before."""
+
+    node: Node
+    incarnation: int
+    directory: str
+
+
+class CreateTopic(Command[Topic], frozen=True):
+    """Create a topic under a fresh id. ``assignments`` lists the replicas of each partition."""
+
+    id: TopicId
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str] = {}
+    assignments: tuple[tuple[NodeId, ...], ...] | None = None
+    internal: bool = False
+
+
+class DeleteTopic(Command[None], frozen=True):
+    """Forget a topic and all its streams."""
+
+    id: TopicId
+
+
+class AddPartitions(Command[Topic], frozen=True):
+    """Grow a topic from ``expected`` to ``total`` partitions."""
+
+    id: TopicId
+    expected: int
+    total: int
+    assignments: tuple[tuple[NodeId, ...], ...] | None = None
+
+
+class SetTopicConfigs(Command[Topic], frozen=True):
+    """Replace what is set on a topic, if that is still ``expected``."""
+
+    id: TopicId
+    expected: dict[str, str]
+    configs: dict[str, str]
+
+
+class SetNodeConfigs(Command[None], frozen=True):
+    """Replace what is set at run time on one node, or on all of them (None)."""
+
+    node: NodeId | None
+    expected: dict[str, str]
+    configs: dict[str, str]
+
+
+class AllocateProducerIds(Command[tuple[ProducerId, ProducerId]], frozen=True):
+    """A block of producer ids for one node: [start, until)."""
+
+    node: NodeId
+    incarnation: int
+    count: int
+
+
+class RestartStreams(Command[tuple[Stream, ...]], frozen=True):
+    """A restarted node seals the ranges it had open where it found them to end.
+
+    Each stream goes on in a new range under the next epoch: a restarted writer never reuses one.
+    """
+
+    node: NodeId
+    incarnation: int
+    ends: tuple[RangeEnd, ...]
+
+
+class SealAndCreate(Command[Stream], frozen=True):
+    """Seal the open range and open the next in one step.
+
+    A repeat with the same ``request_id`` is answered as the first was, so that a writer that does
+    not know the outcome may ask again.
+    """
+
+    request_id: str
+    end: RangeEnd
+
+
+class TrimStream(Command[Stream], frozen=True):
+    """Move the start of a stream up; ranges that lie wholly below it are dropped."""
+
+    stream: StreamId
+    epoch: Epoch
+    start: Offset
+
+
+class SwapGeneration(Command[Stream], frozen=True):
+    """A sealed range has been rewritten (compacted) as ``generation``; it is read from now on."""
+
+    stream: StreamId
+    epoch: Epoch
+    index: RangeIndex
+    expected_generation: int
+    generation: int
+    size_bytes: int
+    batch_count: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+class MergeRanges(Command[Stream], frozen=True):
+    """Neighbouring sealed ranges ``first`` to ``last`` have been joined in one folder.
+
+    The folder is ``first`` under ``generation``; ``size_bytes`` is what it holds.
+    """
+
+    stream: StreamId
+    epoch: Epoch
+    first: RangeIndex
+    last: RangeIndex
+    generation: int
+    size_bytes: int
+
+
+class RestoreTopics(Command[None], frozen=True):
+    """Take topics that were rebuilt from the folders of a lost catalogue; only an empty one may."""
+
+    topics: tuple[Topic, ...]
+    next_producer_id: ProducerId
+
+
+class Fact(Struct, frozen=True, tag_field="type", tag=True):
+    """Something that happened. Replaying it is the only way the catalogue changes."""
+
+
+class ClusterFormed(Fact, frozen=True):
+    """The cluster has a name."""
+
+    cluster_id: str
+    at_ms: int
+
+
+class NodeRegistered(Fact, frozen=True):
+    """A node runs under a new incarnation."""
+
+    node: Node
+    incarnation: int
+    directory: str
+    at_ms: int
+
+
+class TopicCreated(Fact, frozen=True):
+    """A topic exists, each partition empty at offset 0 under epoch 0."""
+
+    id: TopicId
+    name: str
+    replicas: tuple[tuple[NodeId, ...], ...]
+    configs: dict[str, str]
+    internal: bool
+    at_ms: int
+
+
+class TopicRestored(Fact, frozen=True):
+    """A topic was rebuilt from its folders."""
+
+    topic: Topic
+
+
+class TopicDeleted(Fact, frozen=True):
+    """A topic is gone."""
+
+    id: TopicId
+    name: str
+
+
+class PartitionsAdded(Fact, frozen=True):
+    """A topic has further partitions, each empty."""
+
+    id: TopicId
+    replicas: tuple[tuple[NodeId, ...], ...]
+
+
+class TopicConfigsSet(Fact, frozen=True):
+    """All that is set on a topic."""
+
+    id: TopicId
+    configs: dict[str, str]
+
+
+class NodeConfigsSet(Fact, frozen=True):
+    """All that is set at run time on one node, or on all (None)."""
+
+    node: NodeId | None
+    configs: dict[str, str]
+
+
+class ProducerIdsAllocated(Fact, frozen=True):
+    """Producer ids below ``until`` are taken."""
+
+    until: ProducerId
+
+
+class StreamsRestarted(Fact, frozen=True):
+    """The open ranges of a restarted node are sealed; each stream has the next epoch."""
+
+    node: NodeId
+    incarnation: int
+    ends: tuple[RangeEnd, ...]
+    at_ms: int
+
+
+class RangeSealed(Fact, frozen=True):
+    """A range is sealed and the next one open, under the same epoch."""
+
+    request_id: str
+    end: RangeEnd
+    replicas: tuple[NodeId, ...]
+    at_ms: int
+
+
+class StreamTrimmed(Fact, frozen=True):
+    """A stream starts later."""
+
+    stream: StreamId
+    start: Offset
+
+
+class GenerationSwapped(Fact, frozen=True):
+    """A sealed range is read from a rewritten copy."""
+
+    stream: StreamId
+    index: RangeIndex
+    generation: int
+    size_bytes: int
+    batch_count: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+class RangesMerged(Fact, frozen=True):
+    """Neighbouring sealed ranges are one."""
+
+    stream: StreamId
+    first: RangeIndex
+    last: RangeIndex
+    generation: int
+    size_bytes: int
+
+
+AnyFact = (
+    ClusterFormed
+    | NodeRegistered
+    | TopicCreated
+    | TopicRestored
+    | TopicDeleted
+    | PartitionsAdded
+    | TopicConfigsSet
+    | NodeConfigsSet
+    | ProducerIdsAllocated
+    | StreamsRestarted
+    | RangeSealed
+    | StreamTrimmed
+    | GenerationSwapped
+    | RangesMerged
+)
+
+
+class RegisteredNode(Struct, frozen=True):
+    """What the catalogue knows of a node."""
+
+    node: Node
+    incarnation: int
+    directory: str
+
+
+class CatalogueState(Struct, frozen=True, kw_only=True):
+    """The whole catalogue as one value: the content of a snapshot."""
+
+    cluster_id: str = ""
+    nodes: tuple[RegisteredNode, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    cluster_configs: dict[str, str] = {}
+    node_configs: tuple[tuple[NodeId, dict[str, str]], ...] = ()
+    next_producer_id: ProducerId = ProducerId(0)
+    seals: tuple[tuple[StreamId, str], ...] = ()

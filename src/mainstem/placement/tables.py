@@ -1,0 +1,137 @@
+"""What the catalogue holds, and how it is looked up. Reading only; ``catalogue`` changes it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_text
+from mainstem.model.metadata import Stream, Topic
+from mainstem.model.topic_name import collision_key
+from mainstem.placement.records import CatalogueState, RegisteredNode
+
+
+class Tables:
+    """Topics by id and by name, nodes, settings made at run time."""
+
+    __slots__ = (
+        "_by_name",
+        "_cluster_configs",
+        "_cluster_id",
+        "_collisions",
+        "_next_producer_id",
+        "_node_configs",
+        "_nodes",
+        "_partition_count",
+        "_seals",
+        "_topics",
+    )
+
+    def __init__(self, state: CatalogueState | None = None) -> None:
+        state = state or CatalogueState()
+        self._cluster_id = state.cluster_id
+        self._nodes: dict[NodeId, RegisteredNode] = {n.node.id: n for n in state.nodes}
+        self._topics: dict[TopicId, Topic] = {topic.id: topic for topic in state.topics}
+        self._by_name: dict[str, Topic] = {topic.name: topic for topic in state.topics}
+        self._collisions: dict[str, str] = {collision_key(name): name for name in self._by_name}
+        self._cluster_configs: dict[str, str] = dict(state.cluster_configs)
+        self._node_configs: dict[NodeId, dict[str, str]] = dict(state.node_configs)
+        self._next_producer_id = state.next_producer_id
+        self._seals: dict[StreamId, str] = dict(state.seals)
+        self._partition_count = sum(len(topic.streams) for topic in state.topics)
+
+    def state(self) -> CatalogueState:
+        """Everything as one value."""
+        return CatalogueState(
+            cluster_id=self._cluster_id,
+            nodes=tuple(self._nodes.values()),
+            topics=tuple(self._topics.values()),
+            cluster_configs=dict(self._cluster_configs),
+            node_configs=tuple((node, dict(c)) for node, c in self._node_configs.items()),
+            next_producer_id=self._next_producer_id,
+            seals=tuple(self._seals.items()),
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's name; empty before it is formed."""
+        return self._cluster_id
+
+    @property
+    def partition_count(self) -> int:
+        """Streams of all topics together."""
+        return self._partition_count
+
+    @property
+    def next_producer_id(self) -> ProducerId:
+        """The first producer id that nobody was given."""
+        return self._next_producer_id
+
+    def topics(self) -> Iterable[Topic]:
+        """Every topic, in the order of creation. Do not hold the view over an ``await``."""
+        return self._topics.values()
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic with that name."""
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic: TopicId) -> Topic | None:
+        """The topic with that id."""
+        return self._topics.get(topic)
+
+    def colliding(self, name: str) -> str | None:
+        """The existing name that differs from ``name`` only in ``.`` and ``_``."""
+        other = self._collisions.get(collision_key(name))
+        return None if other == name else other
+
+    def stream(self, stream: StreamId) -> Stream | None:
+        """One stream."""
+        topic = self._topics.get(stream.topic)
+        if topic is None or not 0 <= stream.partition < len(topic.streams):
+            return None
+        return topic.streams[stream.partition]
+
+    def streams_of(self, writer: NodeId) -> Iterator[Stream]:
+        """The streams that a node writes."""
+        for topic in self._topics.values():
+            for stream in topic.streams:
+                if stream.writer == writer:
+                    yield stream
+
+    def nodes(self) -> Iterable[RegisteredNode]:
+        """Every node that ever registered."""
+        return self._nodes.values()
+
+    def incarnation(self, node: NodeId) -> int:
+        """The incarnation under which a node registered last; 0 before the first time."""
+        known = self._nodes.get(node)
+        return 0 if known is None else known.incarnation
+
+    def cluster_configs(self) -> Mapping[str, str]:
+        """Settings made at run time for all nodes."""
+        return self._cluster_configs
+
+    def node_configs(self, node: NodeId) -> Mapping[str, str]:
+        """Settings made at run time for one node."""
+        return self._node_configs.get(node, {})
+
+    def last_seal(self, stream: StreamId) -> str | None:
+        """The request that opened the last range, if it was a ``SealAndCreate``."""
+        return self._seals.get(stream)
+
+    def need_topic(self, topic: TopicId) -> Topic:
+        """The topic with that id, or a refusal."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with that id",
+                subject=topic_id_text(topic),
+            )  # fmt: skip
+        return found
+
+    def need_stream(self, stream: StreamId) -> Stream:
+        """One stream, or a refusal."""
+        found = self.stream(stream)
+        if found is None:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_TOPIC_ID, "there is no such stream", subject=str(stream)
+            )
+        return found
