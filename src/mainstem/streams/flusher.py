@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainstem.log.range_log import RangeLog
+from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from mainstem.streams.writer_driver import StreamWriter
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 class Flusher:
     """The streams that wait for their write, and whom to ask for a sync or a new range."""
 
-    __slots__ = ("dirty", "records_in", "roll", "sync")
+    __slots__ = ("dirty", "metrics", "roll", "sync")
 
     def __init__(
-        self, *, sync: Callable[[RangeLog], None], roll: "Callable[[StreamWriter], None]"
+        self,
+        metrics: Metrics,
+        *,
+        sync: Callable[[RangeLog], None],
+        roll: "Callable[[StreamWriter], None]",
     ) -> None:
         self.dirty: list[StreamWriter] = []
-        self.records_in = 0
+        self.metrics = metrics
         self.sync = sync
         self.roll = roll
 

@@ -12,13 +12,12 @@ Promises:
   is committed as soon as the catalogue knows of it.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 
 from crc32c import crc32c
 
-from mainstem.log.range_log import FileSlice, RangeLog, StagedBatch
+from mainstem.log.range_log import RangeLog, StagedBatch
 from mainstem.model.batch import (
     CONTROL_MASK,
     HEADER,
@@ -31,20 +30,22 @@ from mainstem.model.batch import (
     check_produced,
 )
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.model.ids import Offset, StreamId
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import Offset
 from mainstem.model.limits import APPENDS_WAITING_PER_STREAM_MAX
+from mainstem.model.metadata import Stream
 from mainstem.model.topic_config import TopicSettings
 from mainstem.streams.batch_rules import BatchRules
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.producer_state import ProducerStates
+from mainstem.streams.reader import StreamReader
 
 Settled = Callable[[MainstemError | None], None]
 FOREVER = 2**63 - 1
 SEGMENTS_PER_RANGE = 16
 
 
-class StreamWriter:
+class StreamWriter(StreamReader):
     """One stream that this node writes; see the module's text."""
 
     __slots__ = (
@@ -57,46 +58,19 @@ class StreamWriter:
         "_pending",
         "_rules",
         "_staged",
-        "_starts",
-        "_waiters",
-        "closed",
-        "committed",
-        "epoch",
-        "id",
-        "last_stable",
-        "log",
-        "next_offset",
+        "append_time_ms",
         "producers",
-        "ranges",
         "segments_max",
         "settings",
-        "start_offset",
-        "topic",
     )
 
     def __init__(
-        self,
-        stream: StreamId,
-        topic: str,
-        *,
-        epoch: int,
-        settings: TopicSettings,
-        flusher: Flusher,
-        clock: Clock,
+        self, stream: Stream, topic: str, settings: TopicSettings, flusher: Flusher, clock: Clock
     ) -> None:
-        self.id = stream
-        self.topic = topic
-        self.epoch = epoch
+        super().__init__(stream, topic)
         self.settings = settings
         self.producers = ProducerStates()
-        self.ranges: list[RangeLog] = []
-        self.log: RangeLog
-        self.start_offset = 0
-        self.next_offset = 0
-        self.committed = 0
-        self.last_stable = 0
-        self.closed: MainstemError | None = None
-        self._starts: list[int] = []
+        self.append_time_ms = -1
         self._committable = FOREVER
         self._fsync = settings.fsync
         self._rules = BatchRules(settings, clock)
@@ -105,20 +79,16 @@ class StreamWriter:
         self._failure: MainstemError | None = None
         self._failed_from = 0
         self._pending: deque[tuple[int, Settled]] = deque()
-        self._waiters: list[Callable[[], None]] = []
         self._flusher = flusher
         self._clock = clock
 
     # Ranges ---------------------------------------------------------------------------------
 
-    def open_at(self, ranges: list[RangeLog], *, start: int, producers: ProducerStates) -> None:
+    def open_at(self, ranges: list[RangeLog], producers: ProducerStates) -> None:
         """Take up the stream with these ranges, the last of which is open."""
-        self.ranges = ranges
-        self._starts = [log.start_offset for log in ranges]
-        self.log = ranges[-1]
+        self.hold(ranges)
         self.log.on_synced = self._on_synced
         self.producers = producers
-        self.start_offset = start
         self.next_offset = self.log.written_end
         self.committed = self.last_stable = self.next_offset
 
@@ -127,28 +97,27 @@ class StreamWriter:
         assert log.start_offset == self.next_offset, "a range starts where the last one ended"
         old = self.log
         self._committable = log.start_offset
-        self.ranges.append(log)
-        self._starts.append(log.start_offset)
-        self.log = log
+        self.hold([*self.ranges, log])
         log.on_synced = self._on_synced
         return old
 
-    def range_known(self) -> None:
+    def range_known(self, stream: Stream) -> None:
         """The catalogue holds the new range durably: its records may be committed."""
+        self.known = stream
         self._committable = FOREVER
         self._advance()
 
     def replace_range(self, old: RangeLog, new: RangeLog) -> None:
         """A sealed range was rewritten (compaction)."""
-        self.ranges[self.ranges.index(old)] = new
+        self.hold([new if log is old else log for log in self.ranges])
 
-    def trim(self, start: int) -> list[RangeLog]:
-        """Let go of everything below ``start``; the ranges that are now wholly below it."""
-        self.start_offset = max(self.start_offset, start)
-        dropped = []
-        while len(self.ranges) > 1 and self._starts[1] <= self.start_offset:
-            dropped.append(self.ranges.pop(0))
-            del self._starts[0]
+    def trim(self, stream: Stream) -> list[RangeLog]:
+        """The stream starts later; the ranges that are now wholly below its start."""
+        self.known = stream
+        self.start_offset = stream.start
+        kept = [log for log in self.ranges[:-1] if log.written_end > stream.start]
+        dropped = [log for log in self.ranges[:-1] if log.written_end <= stream.start]
+        self.hold([*kept, self.log])
         self.ranges[0].trim(self.start_offset)
         return dropped
 
@@ -167,8 +136,7 @@ class StreamWriter:
         waiting, self._pending = self._pending, deque()
         for _, settled in waiting:
             settled(reason)
-        for wake in list(self._waiters):
-            wake()
+        self._wake()
 
     # Writing --------------------------------------------------------------------------------
 
@@ -198,6 +166,7 @@ class StreamWriter:
             if batch is not None:  # the topic asks for other bytes than the producer sent
                 buf, start, until = batch, 0, len(batch)
                 max_timestamp = HEADER.unpack_from(buf, 0)[8]
+                self.append_time_ms = max_timestamp if self.settings.log_append_time else -1
         base = self.next_offset
         if pid >= 0:
             known = self.producers.check(pid, pep, seq, count)
@@ -229,7 +198,8 @@ class StreamWriter:
             self.producers.forget_from(log.written_end)
             return
         flusher = self._flusher
-        flusher.records_in += staged[-1][2] - staged[0][1]
+        flusher.metrics.messages_in += staged[-1][2] - staged[0][1]
+        flusher.metrics.batches_in += len(staged)
         if self._fsync:
             flusher.sync(log)
         else:
@@ -281,45 +251,7 @@ class StreamWriter:
         pending = self._pending
         while pending and pending[0][0] < end:
             pending.popleft()[1](None)
-        if self._waiters:
-            for wake in tuple(self._waiters):
-                wake()
-
-    # Reading --------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
-    ) -> FileSlice | None:
-        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
-        until = self.last_stable if committed_only else self.committed
-        if offset >= until or offset < self.start_offset:
-            if self.closed is not None:
-                raise self.closed
-            if self.start_offset <= offset <= self.next_offset:
-                return None
-            raise InvalidRequest(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside [{self.start_offset}, {self.next_offset})",
-                subject=f"{self.topic}-{self.id.partition}",
-            )
-        if offset >= self._starts[-1]:
-            return self.log.read(offset, max_bytes=max_bytes, until=until, min_one=min_one)
-        for at in range(bisect_right(self._starts, offset) - 1, len(self.ranges)):
-            # A compacted range may hold nothing at or above the offset; the next one goes on.
-            found = self.ranges[at].read(
-                max(offset, self._starts[at]), max_bytes=max_bytes, until=until, min_one=min_one
-            )
-            if found is not None:
-                return found
-        return None
-
-    def add_waiter(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` whenever committed moves, until it is removed."""
-        self._waiters.append(wake)
-
-    def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Forget ``wake``."""
-        self._waiters.remove(wake)
+        self._wake()
 
 
 def _segments_per_range(settings: TopicSettings) -> int:

@@ -17,7 +17,6 @@ from mainstem.broker.api import Broker
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CLIENT_ID_LENGTH_MAX, CONNECTION_PENDING_REPLIES_MAX
 from mainstem.protocols.kafka.call import Call, Peer, Served
-from mainstem.protocols.kafka.counters import Counters
 from mainstem.protocols.kafka.handlers import legacy_produce
 from mainstem.protocols.kafka.handlers.fetch import API_KEY as FETCH
 from mainstem.protocols.kafka.handlers.fetch import Fetch
@@ -26,6 +25,7 @@ from mainstem.protocols.kafka.handlers.produce import ProducePath
 from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
 from mainstem.protocols.kafka.replies import Replies, Reply
 from mainstem.protocols.session import Chunk, ProtocolViolation, Sender
+from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 
 _length_at = Layout(">i").unpack_from
@@ -51,7 +51,7 @@ class KafkaService(Struct, frozen=True):
 
     broker: Broker
     served: Mapping[int, Served]
-    counters: Counters
+    metrics: Metrics
     frame_bytes_max: int
 
 
@@ -69,7 +69,7 @@ class KafkaSession:
         self._peer = peer
         self._broker = service.broker
         self._served = service.served
-        self._counters = service.counters
+        self._metrics = service.metrics
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
         self._replies = Replies(sender.send)
@@ -126,7 +126,7 @@ class KafkaSession:
             served = self._served[PRODUCE]
             if version > served.max_version:
                 raise ProtocolViolation(f"Produce version {version} is not served")
-            self._counters.requests[PRODUCE] += 1
+            self._metrics.requests[PRODUCE] += 1
             self._produce.take(buf, view, start, until)
             return
         if self._produce.has_staged:
@@ -142,7 +142,7 @@ class KafkaSession:
         served = self._served.get(api_key)
         if served is None:
             raise ProtocolViolation(f"API {api_key} is not served")
-        self._counters.requests[api_key] += 1
+        self._metrics.requests[api_key] += 1
         if api_key == PRODUCE and version <= legacy_produce.NEWEST:
             self._replies.answer(legacy_produce.refuse(version, correlation, view[body:until]))
             return
@@ -201,7 +201,7 @@ class KafkaSession:
 
     def _fetched(self, fetch: Fetch, chunks: Sequence[Chunk]) -> None:
         reply = self._fetches.pop(fetch)
-        self._counters.bytes_out += fetch.bytes_out
+        self._metrics.bytes_out += fetch.bytes_out
         self._replies.settle(reply, chunks)
         if self._paused:
             self._watch_backlog()

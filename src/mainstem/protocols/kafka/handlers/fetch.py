@@ -96,6 +96,8 @@ class Fetch:
         self._doors = []
 
     def _woken(self) -> None:
+        if not self._doors:
+            return  # answered or cancelled while others were being woken
         found, enough = self._collect()
         if enough:
             self.cancel()

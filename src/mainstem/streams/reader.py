@@ -1,0 +1,141 @@
+"""Reading one stream: which range holds an offset, a time, an epoch; and who waits for more.
+
+The catalogue's facts about sealed ranges (epoch, largest timestamp) answer what they can; only the
+rest opens files.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from mainstem.log.range_log import FileSlice, RangeLog
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.metadata import Stream
+
+Moment = tuple[int, int, int]  # offset, timestamp, epoch
+_UNKNOWN_END = (-1, -1)
+
+
+class StreamReader:
+    """The readable side of a stream. Plain attributes, cheap to read."""
+
+    __slots__ = (
+        "_starts",
+        "_waiters",
+        "closed",
+        "committed",
+        "epoch",
+        "id",
+        "known",
+        "last_stable",
+        "log",
+        "next_offset",
+        "ranges",
+        "start_offset",
+        "topic",
+    )
+
+    def __init__(self, stream: Stream, topic: str) -> None:
+        self.id = stream.id
+        self.topic = topic
+        self.known = stream
+        self.epoch: int = stream.epoch
+        self.start_offset: int = stream.start
+        self.next_offset: int = stream.start
+        self.committed: int = stream.start
+        self.last_stable: int = stream.start
+        self.closed: MainstemError | None = None
+        self.ranges: list[RangeLog] = []
+        self.log: RangeLog
+        self._starts: list[int] = []
+        self._waiters: dict[Callable[[], None], None] = {}
+
+    def hold(self, ranges: list[RangeLog]) -> None:
+        """Read from these ranges, the last of which is open."""
+        self.ranges = ranges
+        self._starts = [log.start_offset for log in ranges]
+        self.log = ranges[-1]
+
+    def read(
+        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
+    ) -> FileSlice | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        until = self.last_stable if committed_only else self.committed
+        if offset >= until or offset < self.start_offset:
+            self._check_inside(offset)
+            return None
+        if offset >= self._starts[-1]:
+            return self.log.read(offset, max_bytes=max_bytes, until=until, min_one=min_one)
+        for at in range(max(bisect_right(self._starts, offset) - 1, 0), len(self.ranges)):
+            # A compacted range may hold nothing at or above the offset; the next one goes on.
+            found = self.ranges[at].read(
+                max(offset, self._starts[at]), max_bytes=max_bytes, until=until, min_one=min_one
+            )
+            if found is not None:
+                return found
+        return None
+
+    def offset_for_timestamp(self, timestamp: int) -> Moment | None:
+        """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
+        for log, facts in zip(self.ranges, self.known.ranges, strict=False):
+            if not facts.is_open and facts.max_timestamp < timestamp:
+                continue
+            found = log.offset_for_timestamp(timestamp)
+            if found is not None and found[0] >= self.start_offset:
+                return (*found, facts.epoch) if found[0] < self.committed else None
+        return None
+
+    def offset_of_max_timestamp(self) -> Moment | None:
+        """The (offset, timestamp, epoch) of the largest timestamp."""
+        best: Moment | None = None
+        for facts in self.known.ranges:
+            moment = (facts.max_timestamp_offset, facts.max_timestamp, facts.epoch)
+            if facts.is_open:
+                open_log = self.log
+                moment = (open_log.max_timestamp_offset, open_log.max_timestamp, facts.epoch)
+            if moment[1] >= 0 and moment[0] >= self.start_offset:
+                best = moment if best is None or moment[1] > best[1] else best
+        return best if best is not None and best[0] < self.committed else None
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch under which ``offset`` was written; -1 unknown."""
+        found = -1
+        for facts in self.known.ranges:
+            if facts.start > offset:
+                break
+            found = facts.epoch
+        return found
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to ``epoch`` and the offset where it ended; (-1, -1) unknown."""
+        if epoch > self.epoch:
+            return _UNKNOWN_END
+        largest = -1
+        for facts in self.known.ranges:
+            if facts.epoch > epoch:
+                return (largest, facts.start) if largest >= 0 else _UNKNOWN_END
+            largest = facts.epoch
+        # The writer took over without having written: its own epoch ends where the log does.
+        return (self.epoch if epoch == self.epoch else largest), self.committed
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever committed moves, until it is removed."""
+        self._waiters[wake] = None
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        """Forget ``wake``."""
+        self._waiters.pop(wake, None)
+
+    def _wake(self) -> None:
+        if self._waiters:
+            for wake in tuple(self._waiters):
+                wake()
+
+    def _check_inside(self, offset: int) -> None:
+        if self.closed is not None:
+            raise self.closed
+        if not self.start_offset <= offset <= self.next_offset:
+            raise InvalidRequest(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.start_offset}, {self.next_offset})",
+                subject=f"{self.topic}-{self.id.partition}",
+            )

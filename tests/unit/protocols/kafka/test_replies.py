@@ -1,0 +1,57 @@
+"""Answers leave in the order of their requests."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.protocols.kafka.replies import Replies
+
+if TYPE_CHECKING:
+    from mainstem.protocols.session import Chunk
+
+
+def test_an_answer_without_predecessors_leaves_at_once() -> None:
+    sent: list[Chunk] = []
+    replies = Replies(sent.extend)
+
+    replies.answer([b"a"])
+
+    assert sent == [b"a"]
+
+
+def test_a_finished_answer_waits_for_the_one_before_it() -> None:
+    sent: list[Chunk] = []
+    replies = Replies(sent.extend)
+    first, second = replies.reserve(), replies.reserve()
+
+    replies.settle(second, [b"2"])
+    replies.answer([b"3"])
+    assert sent == []
+    replies.settle(first, [b"1"])
+
+    assert sent == [b"1", b"2", b"3"]
+
+
+def test_an_answer_to_a_gone_connection_is_dropped() -> None:
+    sent: list[Chunk] = []
+    replies = Replies(sent.extend)
+    reply = replies.reserve()
+    replies.clear()
+
+    replies.settle(reply, [b"late"])
+
+    assert sent == []
+
+
+@given(st.permutations(range(8)))
+def test_any_order_of_completion_gives_the_order_of_requests(order: Sequence[int]) -> None:
+    sent: list[Chunk] = []
+    replies = Replies(sent.extend)
+    places = [replies.reserve() for _ in order]
+
+    for number in order:
+        replies.settle(places[number], [bytes([number])])
+
+    assert sent == [bytes([number]) for number in range(8)]

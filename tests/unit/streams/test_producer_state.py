@@ -1,0 +1,137 @@
+"""Stories of what a stream remembers of its producers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.streams.producer_state import ProducerStates
+
+
+def stored(states: ProducerStates, first: int, count: int, offset: int, epoch: int = 0) -> None:
+    assert states.check(7, epoch, first, count) is None
+    states.record(7, epoch, first, count, offset, now_ms=1)
+
+
+def test_a_batch_that_arrives_again_is_answered_with_its_first_offset() -> None:
+    states = ProducerStates()
+    stored(states, 0, 3, offset=100)
+    stored(states, 3, 2, offset=103)
+
+    assert states.check(7, 0, 0, 3) == 100
+    assert states.check(7, 0, 3, 2) == 103
+
+
+def test_only_the_last_five_batches_are_remembered() -> None:
+    states = ProducerStates()
+    for number in range(6):
+        stored(states, number, 1, offset=number)
+
+    assert states.check(7, 0, 1, 1) == 1
+    with pytest.raises(InvalidRequest) as caught:
+        states.check(7, 0, 0, 1)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+
+
+def test_a_gap_in_the_sequence_is_refused() -> None:
+    states = ProducerStates()
+    stored(states, 0, 3, offset=0)
+
+    with pytest.raises(InvalidRequest) as caught:
+        states.check(7, 0, 4, 1)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+
+
+def test_a_repetition_of_another_length_is_no_repetition() -> None:
+    states = ProducerStates()
+    stored(states, 0, 3, offset=0)
+
+    with pytest.raises(InvalidRequest):
+        states.check(7, 0, 0, 2)
+
+
+def test_an_older_epoch_is_fenced() -> None:
+    states = ProducerStates()
+    stored(states, 0, 1, offset=0, epoch=2)
+
+    with pytest.raises(Fenced) as caught:
+        states.check(7, 1, 1, 1)
+    assert caught.value.code is ErrorCode.FENCED_PRODUCER
+
+
+def test_a_newer_epoch_starts_at_sequence_zero() -> None:
+    states = ProducerStates()
+    stored(states, 0, 5, offset=0)
+
+    with pytest.raises(InvalidRequest):
+        states.check(7, 1, 5, 1)
+    assert states.check(7, 1, 0, 1) is None
+
+
+def test_an_unknown_producer_may_start_anywhere() -> None:
+    """Its state may have expired; Kafka's clients count on this."""
+    assert ProducerStates().check(7, 3, 41, 1) is None
+
+
+def test_sequences_wrap_around() -> None:
+    states = ProducerStates()
+    stored(states, 2**31 - 2, 3, offset=0)
+
+    assert states.check(7, 0, 1, 1) is None
+    assert states.check(7, 0, 2**31 - 2, 3) == 0
+
+
+def test_what_could_not_be_written_is_taken_back() -> None:
+    states = ProducerStates()
+    stored(states, 0, 3, offset=0)
+    stored(states, 3, 2, offset=3)
+
+    states.forget_from(3)
+
+    assert states.check(7, 0, 3, 2) is None
+    states.forget_from(0)
+    assert len(states) == 0
+
+
+def test_idle_producers_expire() -> None:
+    states = ProducerStates()
+    states.record(1, 0, 0, 1, 0, now_ms=10)
+    states.record(2, 0, 0, 1, 1, now_ms=20)
+
+    assert states.expire(before_ms=15) == 1
+    assert [key for key, _ in states.active()] == [2]
+
+
+def test_a_damaged_snapshot_is_corrupt() -> None:
+    with pytest.raises(Corrupt):
+        ProducerStates.restore(b"\xc1not msgpack")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(1, 40), st.integers(0, 99)),
+        max_size=40,
+    )
+)
+def test_a_restored_state_judges_as_the_one_written_down(
+    batches: list[tuple[int, int, int, int]],
+) -> None:
+    states = ProducerStates()
+    offset = 0
+    next_sequence: dict[tuple[int, int], int] = {}
+    newest: dict[int, int] = {}
+    for producer, epoch, count, time in batches:
+        if epoch < newest.get(producer, 0):
+            continue
+        newest[producer] = epoch
+        first = next_sequence.get((producer, epoch), 0)
+        states.record(producer, epoch, first, count, offset, time)
+        next_sequence[producer, epoch] = first + count
+        offset += count
+
+    restored = ProducerStates.restore(states.snapshot())
+
+    assert restored.snapshot() == states.snapshot()
+    for producer, epoch in newest.items():
+        following = next_sequence[producer, epoch]
+        assert restored.check(producer, epoch, following, 1) is None
