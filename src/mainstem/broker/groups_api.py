@@ -1,7 +1,108 @@
-"""The part of the counter that concerns consumer groups and committed offsets."""
+"""The part of the counter that concerns consumer groups and committed offsets.
 
+Requests and answers are plain values, re-exported here so that protocols need to look no further.
+Refusals are raised as ``MainstemError``s; ``MEMBER_ID_REQUIRED`` carries the new member id as its
+subject. ``join`` and ``sync`` may wait for other members and may be cancelled at any time.
+"""
+
+from collections.abc import Collection, Sequence
 from typing import Protocol
+
+from mainstem.coordination.requests import (
+    DEFAULT_RETENTION,
+    NO_EPOCH,
+    NO_GENERATION,
+    NO_OFFSET,
+    CommitRequest,
+    CommittedOffset,
+    DescribedGroup,
+    DescribedMember,
+    FetchedOffset,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinedMember,
+    JoinRequest,
+    Leaver,
+    ListedGroup,
+    OffsetToCommit,
+    Outcome,
+    SyncAnswer,
+    SyncRequest,
+)
+
+__all__ = [
+    "DEFAULT_RETENTION",
+    "NO_EPOCH",
+    "NO_GENERATION",
+    "NO_OFFSET",
+    "CommitRequest",
+    "CommittedOffset",
+    "DescribedGroup",
+    "DescribedMember",
+    "FetchedOffset",
+    "Groups",
+    "HeartbeatRequest",
+    "JoinAnswer",
+    "JoinRequest",
+    "JoinedMember",
+    "Leaver",
+    "ListedGroup",
+    "OffsetToCommit",
+    "Outcome",
+    "SyncAnswer",
+    "SyncRequest",
+]
 
 
 class Groups(Protocol):
-    """Consumer groups. The verbs are added by the room that serves them."""
+    """Consumer groups. An ``Outcome`` is an error code, or None for success."""
+
+    def coordinator_partition(self, group_id: str) -> int:
+        """The partition of the internal topic that a group is kept in."""
+        ...
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        """Take part in the next generation; answered when it begins."""
+        ...
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        """What the caller is assigned; answered when the leader has brought it."""
+        ...
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """The caller is alive; raises if it has to do something about its membership."""
+        ...
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[Outcome]:
+        """Members go, or an administrator removes them."""
+        ...
+
+    async def commit_offsets(self, request: CommitRequest) -> list[Outcome]:
+        """Keep positions; the outcome for each, once they are safe."""
+        ...
+
+    async def fetch_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]] | None
+    ) -> Sequence[FetchedOffset]:
+        """The positions asked for, or (None) all of the group; ``NO_OFFSET`` where none is."""
+        ...
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]]
+    ) -> list[Outcome]:
+        """Forget positions, except in topics the group reads."""
+        ...
+
+    async def delete(self, group_id: str) -> None:
+        """Forget an empty group and all its positions."""
+        ...
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group in full; ``UNKNOWN_GROUP`` without one."""
+        ...
+
+    def list(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Sequence[ListedGroup]:
+        """The groups in one of these states and of one of these types; none named: all."""
+        ...

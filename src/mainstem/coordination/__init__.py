@@ -1,0 +1,1 @@
+"""Replicated state machines kept in internal streams: consumer groups and committed offsets."""

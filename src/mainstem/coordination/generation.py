@@ -1,0 +1,105 @@
+"""A group's last complete generation: to a fact, back from a fact, and as administrators see it."""
+
+from mainstem.coordination.group import Group, GroupState, Member
+from mainstem.coordination.records import GroupSaved, SavedMember
+from mainstem.coordination.requests import DescribedGroup, DescribedMember, ListedGroup
+
+
+def save(group: Group, wall_ms: int, *, assignments: dict[str, bytes] | None = None) -> GroupSaved:
+    """The generation as a fact; with ``assignments`` in place of the present ones."""
+    return GroupSaved(
+        group.id,
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol_name=group.protocol_name,
+        leader=group.leader,
+        state_ms=wall_ms,
+        members=tuple(
+            SavedMember(
+                m.id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout_ms,
+                m.session_timeout_ms,
+                m.metadata(group.protocol_name),
+                m.assignment if assignments is None else assignments.get(m.id, b""),
+            )
+            for m in group.members.values()
+        ),
+    )
+
+
+def restore(group: Group, saved: GroupSaved) -> None:
+    """Make ``group`` what was saved. Members it knows keep what is not stored."""
+    stored = {m.member_id for m in saved.members}
+    for member_id in [m for m in group.members if m not in stored]:
+        group.remove(member_id)
+    group.protocol_type = saved.protocol_type
+    group.protocol_name = saved.protocol_name
+    group.generation = saved.generation
+    for member in saved.members:
+        _restore_member(group, member, saved)
+    group.protocol_type = saved.protocol_type or None
+    if saved.leader in group.members:
+        group.leader = saved.leader
+    group.move(GroupState.STABLE if group.members else GroupState.EMPTY, saved.state_ms)
+    group.is_saved = True
+    group.note_subscriptions()
+
+
+def _restore_member(group: Group, saved: SavedMember, generation: GroupSaved) -> None:
+    known = group.members.get(saved.member_id)
+    if known is not None:
+        known.assignment = saved.assignment
+        return
+    if saved.instance_id is not None and saved.instance_id in group.statics:
+        group.remove(group.statics[saved.instance_id])
+    member = Member(
+        saved.member_id,
+        saved.instance_id,
+        saved.client_id,
+        saved.client_host,
+        saved.rebalance_timeout_ms,
+        saved.session_timeout_ms,
+        ((generation.protocol_name or "", saved.subscription),),
+        saved.assignment,
+    )
+    group.add(member, generation.protocol_type)
+
+
+def listed(group: Group) -> ListedGroup:
+    """One line of a list of groups."""
+    return ListedGroup(
+        group.id,
+        group.state.value,
+        group.protocol_type or "",
+        group.generation,
+        len(group.members),
+    )
+
+
+def described(group: Group) -> DescribedGroup:
+    """The group in full; metadata and assignments are shown once they belong together."""
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group.id,
+        group.state.value,
+        group.protocol_type or "",
+        (group.protocol_name or "") if stable else "",
+        group.generation,
+        group.leader or "",
+        tuple(
+            DescribedMember(
+                m.id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.session_timeout_ms,
+                m.rebalance_timeout_ms,
+                m.metadata(group.protocol_name) if stable else b"",
+                m.assignment if stable else b"",
+            )
+            for m in group.members.values()
+        ),
+    )

@@ -1,0 +1,133 @@
+"""Everything one internal stream keeps: its groups and their positions, as one machine.
+
+The runtime loads it by ``replay``, asks it to decide, stores the facts and replays them. Where a
+decision concerns both halves (deleting a group, expiry, a commit by a member) it is taken here.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mainstem.coordination import generation
+from mainstem.coordination.group import Group, GroupState
+from mainstem.coordination.groups import GroupTable
+from mainstem.coordination.offsets import OffsetTable, Partition
+from mainstem.coordination.records import Fact, GroupRemoved, GroupSaved, OffsetCommitted
+from mainstem.coordination.requests import (
+    CommitRequest,
+    DescribedGroup,
+    ListedGroup,
+    Outcome,
+)
+from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.shard import Instant
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
+
+
+class GroupShard:
+    """The groups whose names fall on one internal stream."""
+
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+        self.groups = GroupTable(settings, new_id)
+        self.offsets = OffsetTable(
+            metadata_bytes_max=settings.offset_metadata_bytes_max,
+            retention_ms=settings.offsets_retention_ms,
+        )
+
+    def commit(self, request: CommitRequest, now: Instant) -> tuple[list[Outcome], Sequence[Fact]]:
+        """Decide a commit of positions; a member's commit is a sign of life."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            _check_commit_without_group(request)
+        else:
+            self._check_commit(group, request, now)
+        return self.offsets.commit(request, now.wall_ms)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[Partition]
+    ) -> tuple[list[Outcome], Sequence[Fact]]:
+        """Decide to delete positions; consumers may go on, other groups have to be empty."""
+        group = self._known(group_id)
+        if group.state is not GroupState.EMPTY and not group.is_consumer:
+            raise _not_empty(group)
+        return self.offsets.delete(group, partitions)
+
+    def delete_group(self, group_id: str) -> list[Fact]:
+        """Decide to delete a group with all its positions."""
+        group = self._known(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise _not_empty(group)
+        return [*self.offsets.delete_all(group_id), GroupRemoved(group_id)]
+
+    def expire(self, wall_ms: int) -> list[Fact]:
+        """Decide what has been kept long enough; empty groups go with their last position."""
+        facts: list[Fact] = []
+        for group in list(self.groups):
+            expired = self.offsets.expire(group, wall_ms)
+            facts += expired
+            if group.is_empty and len(expired) == len(self.offsets.of(group.id)):
+                if group.is_saved or expired:
+                    facts.append(GroupRemoved(group.id))
+                else:
+                    self.groups.forget(group.id)
+        return facts
+
+    def replay(self, fact: Fact) -> None:
+        """Take a stored fact in. Must not fail and must not depend on anything but the facts."""
+        if isinstance(fact, GroupSaved | GroupRemoved):
+            self.groups.replay(fact)
+            return
+        if isinstance(fact, OffsetCommitted):
+            self.groups.ensure(fact.group_id, fact.committed.commit_ms)
+        self.offsets.replay(fact)
+
+    def list(self, states: frozenset[str], types: frozenset[str]) -> Sequence[ListedGroup]:
+        """The groups in one of these states and of one of these types; none named: all."""
+        lines = (generation.listed(group) for group in self.groups)
+        return [
+            line
+            for line in lines
+            if (not states or line.state.lower() in states)
+            and (not types or line.type.lower() in types)
+        ]
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group in full."""
+        return generation.described(self._known(group_id))
+
+    def _known(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)
+        return group
+
+    def _check_commit(self, group: Group, request: CommitRequest, now: Instant) -> None:
+        if request.generation < 0 and group.state is GroupState.EMPTY:
+            return
+        # Without generation and id this is refused too: only an empty group takes such commits.
+        member = group.check_member(request.member_id, request.instance_id)
+        if request.generation != group.generation:
+            raise Fenced(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"generation {request.generation} is not the present one, {group.generation}",
+                subject=group.id,
+            )
+        if group.state is GroupState.COMPLETING:
+            # The member knows its generation but not yet what it is assigned.
+            raise Unavailable(ErrorCode.REBALANCE_IN_PROGRESS, subject=group.id)
+        self.groups.touch(member, now)
+
+
+def _check_commit_without_group(request: CommitRequest) -> None:
+    if request.generation < 0:
+        return
+    if request.reports_unknown_group:
+        raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=request.group_id)
+    raise Fenced(ErrorCode.ILLEGAL_GENERATION, "there is no such group", subject=request.group_id)
+
+
+def _not_empty(group: Group) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.GROUP_NOT_EMPTY,
+        f"{len(group.members)} members, state {group.state.value}",
+        subject=group.id,
+        remedy="stop its members first",
+    )

@@ -1,0 +1,140 @@
+"""Shard: the committed positions of every group, by topic and partition.
+
+Positions outlive their group for a while. They expire ``retention`` after the group became empty;
+those of consumers that are no members, and of topics a group of consumers no longer reads, that
+long after their commit. A date that an old client set itself (``expire_ms``) comes first.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mainstem.coordination.group import Group, GroupState
+from mainstem.coordination.records import OffsetCommitted, OffsetRemoved
+from mainstem.coordination.requests import (
+    DEFAULT_RETENTION,
+    NOTHING_COMMITTED,
+    CommitRequest,
+    CommittedOffset,
+    FetchedOffset,
+    Outcome,
+)
+from mainstem.model.errors import ErrorCode
+
+Partition = tuple[str, int]
+_UNSTAMPED = -1
+
+
+class OffsetTable:
+    """The positions of one shard. ``replay`` is all that changes them."""
+
+    def __init__(self, *, metadata_bytes_max: int, retention_ms: int) -> None:
+        self._metadata_bytes_max = metadata_bytes_max
+        self._retention_ms = retention_ms
+        self._offsets: dict[str, dict[Partition, CommittedOffset]] = {}
+
+    def of(self, group_id: str) -> dict[Partition, CommittedOffset]:
+        """All positions of a group; not to be changed."""
+        return self._offsets.get(group_id, {})
+
+    def fetch(
+        self, group_id: str, partitions: Iterable[Partition] | None
+    ) -> tuple[FetchedOffset, ...]:
+        """The positions asked for, or all of the group."""
+        known = self.of(group_id)
+        if partitions is None:
+            return tuple(FetchedOffset(topic, p, kept) for (topic, p), kept in known.items())
+        return tuple(
+            FetchedOffset(topic, p, known.get((topic, p), NOTHING_COMMITTED))
+            for topic, p in partitions
+        )
+
+    def commit(
+        self, request: CommitRequest, wall_ms: int
+    ) -> tuple[list[Outcome], list[OffsetCommitted]]:
+        """Decide a commit: the outcome for each position, and the facts to store."""
+        asked_ms = request.retention_ms
+        expire_ms = -1 if asked_ms == DEFAULT_RETENTION else wall_ms + max(asked_ms, 0)
+        outcomes: list[Outcome] = []
+        facts = []
+        for wanted in request.offsets:
+            if len(wanted.metadata.encode()) > self._metadata_bytes_max:
+                outcomes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            committed = CommittedOffset(
+                wanted.offset, wanted.leader_epoch, wanted.metadata, wall_ms, expire_ms
+            )
+            facts.append(
+                OffsetCommitted(request.group_id, wanted.topic, wanted.partition, committed)
+            )
+            outcomes.append(None)
+        return outcomes, facts
+
+    def delete(
+        self, group: Group, partitions: Sequence[Partition]
+    ) -> tuple[list[Outcome], list[OffsetRemoved]]:
+        """Decide which positions may be deleted: not those of topics the group reads."""
+        known = self.of(group.id)
+        outcomes: list[Outcome] = [
+            ErrorCode.GROUP_SUBSCRIBED if group.is_subscribed(topic) else None
+            for topic, _ in partitions
+        ]
+        facts = [
+            OffsetRemoved(group.id, *partition)
+            for partition, outcome in zip(partitions, outcomes, strict=True)
+            if outcome is None and partition in known
+        ]
+        return outcomes, facts
+
+    def delete_all(self, group_id: str) -> list[OffsetRemoved]:
+        """Decide to forget every position of a group."""
+        return [OffsetRemoved(group_id, *partition) for partition in self.of(group_id)]
+
+    def delete_topic(self, topic: str) -> list[OffsetRemoved]:
+        """Decide to forget every position in a topic that is gone."""
+        return [
+            OffsetRemoved(group_id, *partition)
+            for group_id, known in self._offsets.items()
+            for partition in known
+            if partition[0] == topic
+        ]
+
+    def topics(self) -> set[str]:
+        """Every topic that some group has a position in."""
+        return {topic for known in self._offsets.values() for topic, _ in known}
+
+    def expire(self, group: Group, wall_ms: int) -> list[OffsetRemoved]:
+        """Decide which positions of a group have been kept long enough."""
+        return [
+            OffsetRemoved(group.id, *partition)
+            for partition, committed in self.of(group.id).items()
+            if not group.is_subscribed(partition[0]) and self._is_expired(group, committed, wall_ms)
+        ]
+
+    def replay(self, fact: OffsetCommitted | OffsetRemoved) -> None:
+        """Take a stored fact in."""
+        if isinstance(fact, OffsetCommitted):
+            known = self._offsets.setdefault(fact.group_id, {})
+            known[fact.topic, fact.partition] = fact.committed
+            return
+        known = self._offsets.get(fact.group_id, {})
+        known.pop((fact.topic, fact.partition), None)
+        if not known:
+            self._offsets.pop(fact.group_id, None)
+
+    def facts(self) -> Iterator[OffsetCommitted]:
+        """Everything kept here, as facts."""
+        for group_id, known in self._offsets.items():
+            for (topic, partition), committed in known.items():
+                yield OffsetCommitted(group_id, topic, partition, committed)
+
+    def _is_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
+        since_ms = committed.commit_ms
+        if group.protocol_type is not None and group.state is GroupState.EMPTY:
+            # Groups stored by very old nodes do not say when they became empty.
+            since_ms = since_ms if group.state_ms == _UNSTAMPED else group.state_ms
+        elif group.protocol_type is not None:
+            knows_topics = group.is_consumer and group.subscribed is not None
+            if group.state is not GroupState.STABLE or not knows_topics:
+                return False
+        if committed.expire_ms >= 0:
+            return wall_ms >= committed.expire_ms
+        return wall_ms - since_ms >= self._retention_ms

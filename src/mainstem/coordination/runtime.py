@@ -1,0 +1,205 @@
+"""Consumer groups as the rest of the house sees them: every verb, on top of the shards.
+
+``join`` and ``sync`` may wait for other members; a caller may cancel them at any time. The other
+verbs wait for nothing but storage. Refusals are raised as ``MainstemError``s.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import uuid4
+
+from mainstem.coordination.desk_runtime import Desk
+from mainstem.coordination.group import unknown_member
+from mainstem.coordination.offsets import Partition
+from mainstem.coordination.records import Fact
+from mainstem.coordination.requests import (
+    NOTHING_COMMITTED,
+    CommitRequest,
+    DescribedGroup,
+    FetchedOffset,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    Leaver,
+    ListedGroup,
+    Outcome,
+    SyncAnswer,
+    SyncRequest,
+)
+from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.shard_runtime import LiveShard, as_coordinator_error
+from mainstem.coordination.shards_runtime import InternalTopic, Shards
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
+
+
+def _uuid() -> str:
+    return str(uuid4())
+
+
+class GroupsRuntime:
+    """The coordinator of the groups on this node.
+
+    Args:
+        settings: time-outs and bounds.
+        topic: where the facts are kept.
+        clock: the time.
+        new_id: makes ids that are never used twice.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topic: InternalTopic,
+        clock: Clock,
+        new_id: Callable[[], str] = _uuid,
+    ) -> None:
+        self._shards = Shards(settings, topic, clock, new_id, loaded=self._loaded)
+        self._desk = Desk(self._shards, clock)
+
+    def start(self) -> None:
+        """Begin to load what is stored; call it in the running loop, once topics are known."""
+        self._shards.start()
+
+    def stop(self) -> None:
+        """Refuse everything from now on and send those away who wait."""
+        self._shards.stop()
+        self._desk.stop()
+
+    def is_loaded(self) -> bool:
+        """Whether every shard that can be loaded serves its groups."""
+        return all(
+            live.refusal is None or live.refusal.code is not ErrorCode.COORDINATOR_LOADING
+            for live in self._shards
+        )
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the positions in a topic that is gone."""
+        self._shards.topic_deleted(topic)
+
+    def coordinator_partition(self, group_id: str) -> int:
+        """The partition of the internal topic that a group is kept in."""
+        return self._shards.partition_of(group_id)
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        """Take part in the next generation; answered when it begins."""
+        _check_name(request.group_id)
+        live = await self._shards.find_to_write(request.group_id)
+        ticket, parked = self._desk.park()
+        try:
+            effects = live.shard.groups.join(request, ticket, self._desk.now())
+            self._desk.carry_out(live, request.group_id, effects)
+            answer = await parked
+        finally:
+            self._desk.forget(ticket)
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        """What the caller is assigned; answered when the leader has brought it."""
+        live = self._find_member(request.group_id, request.member_id)
+        ticket, parked = self._desk.park()
+        try:
+            effects = live.shard.groups.sync(request, ticket, self._desk.now())
+            self._desk.carry_out(live, request.group_id, effects)
+            answer = await parked
+        finally:
+            self._desk.forget(ticket)
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """The caller is alive; raises if it has to do something about its membership."""
+        live = self._find_member(request.group_id, request.member_id)
+        live.shard.groups.heartbeat(request, self._desk.now())
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[Outcome]:
+        """Members go, or an administrator removes them."""
+        live = self._find_member(group_id, ", ".join(leaver.member_id for leaver in leavers))
+        outcomes, effects = live.shard.groups.leave(group_id, leavers, self._desk.now())
+        self._desk.carry_out(live, group_id, effects)
+        await live.safe()
+        return outcomes
+
+    async def commit_offsets(self, request: CommitRequest) -> list[Outcome]:
+        """Keep positions; the outcome for each, once they are safe."""
+        _check_name(request.group_id, may_be_empty=True)
+        live = await self._shards.find_to_write(request.group_id)
+        outcomes, facts = live.shard.commit(request, self._desk.now())
+        await self._store(live, facts)
+        return outcomes
+
+    async def fetch_offsets(
+        self, group_id: str, partitions: Sequence[Partition] | None
+    ) -> Sequence[FetchedOffset]:
+        """The positions asked for, or (None) all of the group."""
+        live = self._find(group_id, may_be_empty=True)
+        if live is None:
+            return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
+        fetched = live.shard.offsets.fetch(group_id, partitions)
+        await live.safe()
+        return fetched
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[Partition]) -> list[Outcome]:
+        """Forget positions, except in topics the group reads."""
+        live = self._find_existing(group_id)
+        outcomes, facts = live.shard.delete_offsets(group_id, partitions)
+        await self._store(live, facts)
+        return outcomes
+
+    async def delete(self, group_id: str) -> None:
+        """Forget an empty group and all its positions."""
+        live = self._find_existing(group_id)
+        await self._store(live, live.shard.delete_group(group_id))
+
+    def list(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Sequence[ListedGroup]:
+        """The groups in one of these states and of one of these types; none named: all."""
+        wanted_states = frozenset(state.lower() for state in states)
+        wanted_types = frozenset(name.lower() for name in types)
+        lines: list[ListedGroup] = []
+        for live in self._shards:
+            if live.refusal is not None:
+                raise live.refusal
+            lines += live.shard.list(wanted_states, wanted_types)
+        return lines
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group in full."""
+        return self._find_existing(group_id).shard.describe(group_id)
+
+    def _loaded(self, live: LiveShard) -> None:
+        self._desk.loaded(live)
+
+    async def _store(self, live: LiveShard, facts: Sequence[Fact]) -> None:
+        try:
+            live.store(facts, self._desk.now().wall_ms)
+        except MainstemError as error:
+            raise as_coordinator_error(error) from error
+        await live.safe()
+
+    def _find(self, group_id: str, *, may_be_empty: bool = False) -> LiveShard | None:
+        _check_name(group_id, may_be_empty=may_be_empty)
+        return self._shards.find(group_id)
+
+    def _find_member(self, group_id: str, member_id: str) -> LiveShard:
+        live = self._find(group_id)
+        if live is None:
+            raise unknown_member(group_id, member_id)
+        return live
+
+    def _find_existing(self, group_id: str) -> LiveShard:
+        live = self._find(group_id, may_be_empty=True)
+        if live is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)
+        return live
+
+
+def _check_name(group_id: str, *, may_be_empty: bool = False) -> None:
+    # Old consumers that assign partitions themselves may keep positions under the empty name.
+    if len(group_id) > GROUP_NAME_LENGTH_MAX or not (group_id or may_be_empty):
+        raise InvalidRequest(
+            ErrorCode.INVALID_GROUP,
+            f"a group name has 1 to {GROUP_NAME_LENGTH_MAX} characters, not {len(group_id)}",
+        )

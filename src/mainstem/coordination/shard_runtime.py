@@ -1,0 +1,125 @@
+"""One shard and the stream that keeps it: load, store, wait until it is safe.
+
+Promises: a request never sees a shard before all its facts are replayed; facts are replayed in the
+order in which they are stored; nothing is told to anybody before the facts it rests on are
+committed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from mainstem.coordination.fact_log import batches, facts_in
+from mainstem.coordination.group_shard import GroupShard
+from mainstem.coordination.rebalance import GroupEffects, Then
+from mainstem.coordination.records import Fact, GroupSaved
+from mainstem.coordination.shard import Instant, InternalStream
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.limits import MIB
+
+_LOAD_BYTES = 1 * MIB
+
+_log = logging.getLogger(__name__)
+
+
+def as_coordinator_error(error: MainstemError) -> MainstemError:
+    """What clients of a coordinator understand when its stream cannot be written."""
+    if error.retriable:
+        return Unavailable(
+            ErrorCode.COORDINATOR_UNAVAILABLE,
+            str(error),
+            subject=error.subject,
+            remedy=error.remedy,
+        )
+    return error
+
+
+class LiveShard:
+    """A shard in service, or on its way there."""
+
+    def __init__(self, shard: GroupShard, stream: InternalStream, partition: int) -> None:
+        self.shard = shard
+        self.partition = partition
+        self._stream = stream
+        self._written = stream.committed
+        self._refusal: MainstemError | None = Unavailable(
+            ErrorCode.COORDINATOR_LOADING, subject=str(partition)
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests may be served."""
+        return self._refusal is None
+
+    @property
+    def refusal(self) -> MainstemError | None:
+        """Why requests cannot be served, if they cannot."""
+        return self._refusal
+
+    async def load(self) -> None:
+        """Replay everything that is stored; between batches others get their turn."""
+        try:
+            offset = self._stream.start_offset
+            while offset < self._stream.committed:
+                reached = self._load_some(offset)
+                if reached is None:
+                    break
+                offset = reached
+                await asyncio.sleep(0)
+        except Corrupt as error:
+            # Serving half a shard would hand out old positions: its groups stay unavailable.
+            _log.error("groups of partition %d cannot be loaded: %s", self.partition, error)
+            self._refusal = Unavailable(
+                ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
+            )
+            return
+        self._written = self._stream.committed
+        self._refusal = None
+
+    def _load_some(self, offset: int) -> int | None:
+        stored = self._stream.read(offset, max_bytes=_LOAD_BYTES, committed_only=True, min_one=True)
+        if stored is None:
+            return None
+        reached = offset
+        for until, facts in facts_in(stored.read()):
+            for fact in facts:
+                self.shard.replay(fact)
+            reached = until
+        if reached <= offset:
+            raise Corrupt(f"no whole batch at offset {offset}")
+        return reached
+
+    def store(self, facts: Sequence[Fact], wall_ms: int) -> None:
+        """Append and replay; raises where the stream refuses, what was appended before counts."""
+        for piece, batch in batches(facts, wall_ms):
+            self._written = self._stream.append(batch)
+            for fact in piece:
+                self.shard.replay(fact)
+
+    def store_then(self, saved: GroupSaved, then: Then, now: Instant) -> GroupEffects:
+        """Store a fact that something waits for; what follows from it, or from its refusal."""
+        try:
+            for _, batch in batches([saved], now.wall_ms):
+                self._written = self._stream.append(batch)
+        except MainstemError as error:
+            _log.warning("generation of group %s cannot be stored: %s", saved.group_id, error)
+            return self.shard.groups.refused(then, as_coordinator_error(error), now)
+        return self.shard.groups.stored(then, saved, now)
+
+    def when_safe(self, settled: Callable[[MainstemError | None], None]) -> bool:
+        """Whether all that is stored is committed; if not, ``settled`` is called once it is."""
+        return self._stream.when_committed(self._written, settled)
+
+    async def safe(self) -> None:
+        """Wait until all that is stored now is committed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settled(error: MainstemError | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(as_coordinator_error(error))
+
+        if not self.when_safe(settled):
+            await future
