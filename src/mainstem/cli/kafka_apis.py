@@ -55,7 +55,7 @@ async def _served(bootstrap: str) -> dict[int, tuple[int, int]]:
     from mainstem.client.cluster import parse_address
     from mainstem.client.connection import Connection, ConnectionSettings
 
-    host, port = parse_address(bootstrap.split(",")[0])
+    host, port = parse_address(bootstrap.split(",", maxsplit=1)[0])
     connection = await Connection.open(host, port, ConnectionSettings())
     connection.close()
     return connection.versions

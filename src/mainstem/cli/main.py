@@ -10,6 +10,8 @@ import typer
 from mainstem import __version__
 from mainstem.cli import config
 from mainstem.cli.failure import ExitCode, exit_code, report
+from mainstem.cli.kafka_apis import kafka_apis
+from mainstem.cli.produce import produce
 from mainstem.model.errors import MainstemError
 
 app = typer.Typer(
@@ -20,7 +22,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("produce")(produce)
 app.add_typer(config.app, name="config")
+app.command("kafka-apis")(kafka_apis)
 
 
 def _print_version(*, wanted: bool) -> None:

@@ -7,6 +7,7 @@ import typer
 from mainstem.cli.render import Output
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_S = 30.0
 
 Bootstrap = Annotated[
     str,

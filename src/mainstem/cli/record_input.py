@@ -1,7 +1,7 @@
 """How ``produce`` understands what it is given: lines to records, ``name=value`` to headers."""
 
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from mainstem.cli.failure import UsageFailure
 
@@ -26,21 +26,36 @@ class LineRules(NamedTuple):
     null_marker: bytes | None = None
 
 
-def lines(source: BinaryIO, rules: LineRules) -> Iterator[tuple[Line, int]]:
-    """Each record with the number of input bytes it took.
+class LineReader:
+    """Cuts bytes, in whatever pieces they come, into records."""
 
-    Raises:
-        UsageFailure: a line without the key separator, or one without end.
-    """
-    number = 0
-    while raw := source.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(raw) > LINE_BYTES_MAX:
+    def __init__(self, rules: LineRules) -> None:
+        self._rules = rules
+        self._rest = b""
+        self._number = 0
+
+    def feed(self, piece: bytes) -> list[Line]:
+        """The records that are whole now.
+
+        Raises:
+            UsageFailure: a line without the key separator, or one without end.
+        """
+        *whole, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
             raise UsageFailure(
-                f"line {number} is longer than {LINE_BYTES_MAX} bytes",
-                remedy="send a file whole with --file-as-record",
+                f"line {self._number + len(whole) + 1} is longer than {LINE_BYTES_MAX} bytes",
+                remedy="send large contents whole, with --whole",
             )
-        yield parse(raw.removesuffix(b"\n"), rules, number), len(raw)
+        return [self._line(text) for text in whole]
+
+    def end(self) -> list[Line]:
+        """The last record, when the input did not end in a line end."""
+        rest, self._rest = self._rest, b""
+        return [self._line(rest)] if rest else []
+
+    def _line(self, text: bytes) -> Line:
+        self._number += 1
+        return parse(text, self._rules, self._number)
 
 
 def parse(text: bytes, rules: LineRules, number: int = 1) -> Line:

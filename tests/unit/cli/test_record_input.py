@@ -1,16 +1,17 @@
 """Reading records from lines."""
 
-import io
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainstem.cli import record_input
 from mainstem.cli.failure import UsageFailure
-from mainstem.cli.record_input import Line, LineRules, headers, lines, separator
+from mainstem.cli.record_input import Line, LineReader, LineRules, headers, separator
 
 
 def read(text: bytes, rules: LineRules) -> list[Line]:
-    return [line for line, _ in lines(io.BytesIO(text), rules)]
+    reader = LineReader(rules)
+    return reader.feed(text) + reader.end()
 
 
 def test_each_line_is_a_value() -> None:
@@ -38,8 +39,11 @@ def test_one_key_may_hold_for_all_lines() -> None:
     assert read(b"a\n", LineRules(key=b"k")) == [Line(b"k", b"a")]
 
 
-def test_sizes_add_up_to_the_input() -> None:
-    assert [size for _, size in lines(io.BytesIO(b"ab\nc"), LineRules())] == [3, 1]
+@given(st.lists(st.binary(max_size=8)))
+def test_it_does_not_matter_how_the_input_is_cut(pieces: list[bytes]) -> None:
+    reader = LineReader(LineRules())
+    found = [line for piece in pieces for line in reader.feed(piece)] + reader.end()
+    assert found == read(b"".join(pieces), LineRules())
 
 
 def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
