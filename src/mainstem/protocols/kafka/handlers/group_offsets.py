@@ -1,0 +1,253 @@
+"""Committed positions of groups: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from collections.abc import Iterable
+
+from mainstem.broker.groups_api import CommitRequest, FetchedOffset, OffsetToCommit
+from mainstem.broker.topics_api import Topics
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.ids import NO_TOPIC_ID, TopicId
+from mainstem.model.metadata import Topic
+from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from mainstem.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from mainstem.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_FIRST_COMMIT_WITH_UNKNOWN_GROUP = 9
+_FIRST_COMMIT_WITH_TOPIC_IDS = 10
+_FIRST_FETCH_WITH_GROUPS = 8
+_FIRST_FETCH_WITH_TOPIC_IDS = 10
+
+
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Keep the positions in partitions that exist."""
+    response = OffsetCommitResponse(topics=[])
+    wanted: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
+    for asked in request.topics:
+        topic, unknown = _resolve(call, asked)
+        answer = OffsetCommitResponseTopic(topic_id=asked.topic_id, name=asked.name, partitions=[])
+        response.topics.append(answer)
+        for part in asked.partitions:
+            result = OffsetCommitResponsePartition(partition_index=part.partition_index)
+            answer.partitions.append(result)
+            if topic is None or not 0 <= part.partition_index < len(topic.streams):
+                result.error_code = kafka_code(unknown)
+                continue
+            offset = OffsetToCommit(
+                topic.name,
+                part.partition_index,
+                part.committed_offset,
+                part.committed_leader_epoch,
+                part.committed_metadata or "",
+            )
+            wanted.append((offset, result))
+    if not wanted:
+        return response
+    commit = CommitRequest(
+        group_id=request.group_id,
+        offsets=tuple(offset for offset, _ in wanted),
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        retention_ms=request.retention_time_ms,
+        reports_unknown_group=call.version >= _FIRST_COMMIT_WITH_UNKNOWN_GROUP,
+    )
+    try:
+        codes = [kafka_code(outcome) for outcome in await call.broker.groups.commit_offsets(commit)]
+    except MainstemError as error:
+        codes = [kafka_code(error)] * len(wanted)
+    for (_, result), code in zip(wanted, codes, strict=True):
+        result.error_code = code
+    return response
+
+
+def _resolve(call: Call, asked: OffsetCommitRequestTopic) -> tuple[Topic | None, ErrorCode]:
+    """The topic that is meant, and the refusal for what does not exist."""
+    if call.version >= _FIRST_COMMIT_WITH_TOPIC_IDS:
+        topic = call.broker.topics.by_id(TopicId(asked.topic_id))
+        return topic, ErrorCode.UNKNOWN_TOPIC if topic else ErrorCode.UNKNOWN_TOPIC_ID
+    return call.broker.topics.by_name(asked.name), ErrorCode.UNKNOWN_TOPIC
+
+
+async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Positions of one group, or since version 8 of several."""
+    if call.version < _FIRST_FETCH_WITH_GROUPS:
+        return await _fetch_one(call, request)
+    response = OffsetFetchResponse(groups=[])
+    for group in request.groups:
+        answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=[])
+        response.groups.append(answer)
+        try:
+            answer.topics = await _fetch_group(call, group)
+        except MainstemError as error:
+            answer.error_code = kafka_code(error)
+    return response
+
+
+async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    partitions = None
+    if request.topics is not None:
+        partitions = [(t.name, p) for t in request.topics for p in t.partition_indexes]
+    try:
+        fetched = await call.broker.groups.fetch_offsets(request.group_id, partitions)
+    except MainstemError as error:
+        code = kafka_code(error)
+        # Version 1 has no place for an error but the partitions.
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=t.name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=p, committed_offset=-1, error_code=code
+                        )
+                        for p in t.partition_indexes
+                    ],
+                )
+                for t in request.topics or ()
+            ],
+        )
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition,
+                        committed_offset=each.committed.offset,
+                        committed_leader_epoch=each.committed.leader_epoch,
+                        metadata=each.committed.metadata,
+                    )
+                    for each in of_topic
+                ],
+            )
+            for name, of_topic in _by_topic(fetched).items()
+        ]
+    )
+
+
+async def _fetch_group(
+    call: Call, group: OffsetFetchRequestGroup
+) -> list[OffsetFetchResponseTopics]:
+    by_id = call.version >= _FIRST_FETCH_WITH_TOPIC_IDS
+    if group.topics is None:
+        fetched = await call.broker.groups.fetch_offsets(group.group_id, None)
+        topics = call.broker.topics
+        return [
+            _topic_answer(name, _id_of(topics, name) if by_id else NO_TOPIC_ID, of_topic)
+            for name, of_topic in _by_topic(fetched).items()
+            # A topic without an id is gone; a client that asks by id could not name it.
+            if not by_id or topics.by_name(name) is not None
+        ]
+    answers = []
+    for asked in group.topics:
+        name = asked.name
+        if by_id:
+            topic = call.broker.topics.by_id(TopicId(asked.topic_id))
+            if topic is None:
+                answers.append(_unknown_topic(asked))
+                continue
+            name = topic.name
+        wanted = [(name, partition) for partition in asked.partition_indexes]
+        fetched = await call.broker.groups.fetch_offsets(group.group_id, wanted)
+        answers.append(_topic_answer(name, TopicId(asked.topic_id), fetched))
+    return answers
+
+
+def _id_of(topics: Topics, name: str) -> TopicId:
+    topic = topics.by_name(name)
+    return NO_TOPIC_ID if topic is None else topic.id
+
+
+def _topic_answer(
+    name: str, topic_id: TopicId, fetched: Iterable[FetchedOffset]
+) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic_id,
+        name=name,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=each.partition,
+                committed_offset=each.committed.offset,
+                committed_leader_epoch=each.committed.leader_epoch,
+                metadata=each.committed.metadata,
+            )
+            for each in fetched
+        ],
+    )
+
+
+def _unknown_topic(asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    code = kafka_code(ErrorCode.UNKNOWN_TOPIC_ID)
+    return OffsetFetchResponseTopics(
+        topic_id=asked.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=partition, committed_offset=-1, error_code=code
+            )
+            for partition in asked.partition_indexes
+        ],
+    )
+
+
+def _by_topic(fetched: Iterable[FetchedOffset]) -> dict[str, list[FetchedOffset]]:
+    topics: dict[str, list[FetchedOffset]] = {}
+    for each in fetched:
+        topics.setdefault(each.topic, []).append(each)
+    return topics
+
+
+async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget positions; those of partitions that do not exist are refused one by one."""
+    response = OffsetDeleteResponse(topics=[])
+    wanted: list[tuple[tuple[str, int], OffsetDeleteResponsePartition]] = []
+    for asked in request.topics:
+        topic = call.broker.topics.by_name(asked.name)
+        count = len(topic.streams) if topic else 0
+        answer = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
+        response.topics.append(answer)
+        for part in asked.partitions:
+            result = OffsetDeleteResponsePartition(partition_index=part.partition_index)
+            answer.partitions.append(result)
+            if 0 <= part.partition_index < count:
+                wanted.append(((asked.name, part.partition_index), result))
+            else:
+                result.error_code = kafka_code(ErrorCode.UNKNOWN_TOPIC)
+    try:
+        outcomes = await call.broker.groups.delete_offsets(
+            request.group_id, [partition for partition, _ in wanted]
+        )
+    except MainstemError as error:
+        return OffsetDeleteResponse(error_code=kafka_code(error), topics=[])
+    for (_, result), outcome in zip(wanted, outcomes, strict=True):
+        result.error_code = kafka_code(outcome)
+    return response
+
+
+SERVED = {
+    8: Served(offset_commit, 2, 10),
+    9: Served(offset_fetch, 1, 10),
+    47: Served(offset_delete, 0, 0),
+}
