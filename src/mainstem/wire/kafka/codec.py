@@ -26,6 +26,7 @@ from mainstem.wire.kafka.table import APIS
 
 __all__ = [
     "FLEXIBLE_SINCE",
+    "KEYS",
     "NAMES",
     "REQUEST_ELEMENTS_MAX",
     "VERSIONS",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 NAMES: Final[dict[int, str]] = {key: row[0] for key, row in APIS.items()}
+KEYS: Final[dict[str, int]] = {name: key for key, name in NAMES.items()}
 VERSIONS: Final[dict[int, tuple[int, int]]] = {key: (row[2], row[3]) for key, row in APIS.items()}
 FLEXIBLE_SINCE: Final[dict[int, int]] = {key: row[4] for key, row in APIS.items()}
 

@@ -1,0 +1,1 @@
+"""The Python client: producer, consumer and administration over the Kafka protocol."""

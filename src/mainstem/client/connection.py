@@ -1,0 +1,354 @@
+"""One TCP connection to a node: negotiated versions, pipelined calls, timeouts.
+
+Promises: answers are matched to calls by correlation id; at most ``in_flight_max`` calls are
+outstanding, further ones wait; a call that times out closes the connection, since what follows on
+it would be late too; when the connection ends, every outstanding call fails with ``Unavailable``.
+"""
+
+import asyncio
+import ssl
+from struct import Struct as Layout
+from typing import Any, Final, Self, cast
+
+import msgspec
+
+from mainstem import __version__
+from mainstem.client import errors
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.wire.kafka import codec
+from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+RECEIVE_BUFFER_BYTES: Final = 64 * 1024
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+
+_INT32 = Layout(">i")
+_ERROR_CODE = Layout(">h")
+_API_VERSIONS: Final = codec.API_VERSIONS_KEY
+
+
+class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to talk to a node."""
+
+    client_id: str = "mainstem"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    in_flight_max: int = 64
+    ssl: ssl.SSLContext | None = None
+
+
+class _Call:
+    """One outstanding call."""
+
+    __slots__ = ("answer", "api_key", "version")
+
+    def __init__(self, api_key: int, version: int, answer: asyncio.Future[Any]) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.answer = answer
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A live connection; made by ``open``."""
+
+    def __init__(self, address: str, settings: ConnectionSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self.versions: dict[int, tuple[int, int]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._slots = asyncio.Semaphore(settings.in_flight_max)
+        self._calls: dict[int, _Call] = {}
+        self._next_correlation_id = 0
+        self._writable: asyncio.Future[None] | None = None
+        self._ended: MainstemError | None = None
+        self._frames = FrameReader()
+
+    @classmethod
+    async def open(cls, host: str, port: int, settings: ConnectionSettings) -> Self:
+        """Dials and negotiates versions.
+
+        Raises:
+            Unavailable: nobody answers, or not in time.
+            InvalidRequest: the peer does not speak a version of the protocol that we know.
+        """
+        address = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        connection = cls(address, settings)
+        try:
+            async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+                await loop.create_connection(
+                    lambda: connection,
+                    host,
+                    port,
+                    ssl=settings.ssl,
+                    server_hostname=host if settings.ssl is not None else None,
+                )
+                await connection._negotiate()
+        except TimeoutError:
+            connection.close()
+            raise errors.unreachable(
+                address, f"no answer in {settings.connect_timeout_ms} ms"
+            ) from None
+        except OSError as error:
+            connection.close()
+            raise errors.unreachable(address, error.strerror or str(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls may still be made."""
+        return self._ended is None and self._transport is not None
+
+    def version_of(self, name: str, version_max: int | None = None) -> int:
+        """The newest version of an API that both sides know.
+
+        Raises:
+            InvalidRequest: there is none.
+        """
+        api_key = codec.KEYS[name]
+        low, high = codec.VERSIONS[api_key]
+        their_low, their_high = self.versions.get(api_key, (1, 0))
+        version = min(high, their_high, high if version_max is None else version_max)
+        if version < max(low, their_low):
+            raise InvalidRequest(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{name}: we know versions {low} to {high}, the node {their_low} to {their_high}",
+                subject=self.address,
+                remedy="use a newer broker",
+            )
+        return version
+
+    async def call(
+        self, request: msgspec.Struct, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Sends a request and returns its response; the newest common version unless told.
+
+        Raises:
+            Unavailable: the connection ended or the time ran out.
+            InvalidRequest: no common version, or a value that the version cannot carry.
+        """
+        name = api_name(request)
+        if version is None:
+            version = self.version_of(name)
+        limit_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self._exchange(codec.KEYS[name], version, request)
+        except TimeoutError:
+            late = Unavailable(
+                ErrorCode.TIMED_OUT, f"{name}: no answer in {limit_ms} ms", subject=self.address
+            )
+            self._end(late)
+            raise late from None
+
+    async def send_unanswered(self, request: msgspec.Struct, *, version: int | None = None) -> None:
+        """Sends a request that the node does not answer (a produce without acknowledgement)."""
+        name = api_name(request)
+        if version is None:
+            version = self.version_of(name)
+        await self._write(codec.KEYS[name], version, request)
+
+    def close(self) -> None:
+        """Ends the connection; outstanding calls fail."""
+        self._end(Unavailable(ErrorCode.SHUTTING_DOWN, "the connection was closed"))
+
+    async def _negotiate(self) -> None:
+        version = codec.VERSIONS[_API_VERSIONS][1]
+        response = await self._ask_versions(version)
+        if response.error_code == errors.UNSUPPORTED_VERSION:
+            # The answer has the oldest form and, from newer brokers, says which versions are fine.
+            offered = [api.max_version for api in response.api_keys if api.api_key == _API_VERSIONS]
+            response = await self._ask_versions(min(version, max(offered, default=0)))
+        errors.check(response.error_code, subject=self.address)
+        self.versions = {
+            api.api_key: (api.min_version, api.max_version) for api in response.api_keys
+        }
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(
+            client_software_name="mainstem", client_software_version=__version__
+        )
+        response: ApiVersionsResponse = await self._exchange(_API_VERSIONS, version, request)
+        return response
+
+    async def _exchange(self, api_key: int, version: int, request: msgspec.Struct) -> Any:
+        async with self._slots:
+            answer = self._loop.create_future()
+            await self._write(api_key, version, request, _Call(api_key, version, answer))
+            # A caller that is cancelled here leaves its entry; the late answer is then dropped.
+            return await answer
+
+    async def _write(
+        self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None = None
+    ) -> None:
+        while self._writable is not None:
+            await asyncio.shield(self._writable)
+        if self._ended is not None:
+            raise _copy(self._ended)
+        assert self._transport is not None, "a connection is made by open"
+        correlation_id = self._next_correlation_id
+        try:
+            chunks: list[Any] = codec.encode_request_frame(
+                api_key, version, correlation_id, self.settings.client_id, request
+            )
+        except codec.Unencodable as error:
+            raise InvalidRequest(ErrorCode.INVALID_REQUEST, str(error)) from error
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        if call is not None:
+            self._calls[correlation_id] = call
+        self._transport.writelines(chunks)
+
+    def _answered(self, frame: bytes | bytearray) -> None:
+        """Hands one response to the call that waits for it."""
+        [correlation_id] = _INT32.unpack_from(frame, 0)
+        call = self._calls.pop(correlation_id, None)
+        if call is None:
+            self._end(Corrupt(f"nobody asked for answer {correlation_id}", subject=self.address))
+            return
+        if call.answer.done():
+            return
+        try:
+            version = _version_of_answer(call, frame)
+            _, body = codec.decode_response_header(call.api_key, version, frame, 0, len(frame))
+            message = codec.decode_response(call.api_key, version, frame, body, len(frame))
+        except codec.Malformed as error:
+            self._end(Corrupt(f"the node's answer is malformed: {error}", subject=self.address))
+        else:
+            call.answer.set_result(message)
+
+    def _end(self, error: MainstemError) -> None:
+        if self._ended is not None:
+            return
+        self._ended = error
+        if self._transport is not None:
+            self._transport.abort()
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.answer.done():
+                call.answer.set_exception(_copy(error))
+                # A caller that was cancelled meanwhile never looks.
+                call.answer.exception()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Notes the transport."""
+        # A cast, since uvloop's transports are not subclasses.
+        self._transport = cast("asyncio.Transport", transport)
+        if self._ended is not None:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Says where the next bytes belong."""
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Takes what has arrived."""
+        try:
+            frames = self._frames.received(nbytes)
+        except codec.Malformed as error:
+            self._end(Corrupt(str(error), subject=self.address))
+            return
+        for frame in frames:
+            self._answered(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fails what is outstanding."""
+        why = str(exc) if exc is not None else "the node closed the connection"
+        self._end(errors.unreachable(self.address, why))
+
+    def pause_writing(self) -> None:
+        """Makes further calls wait until the node has taken what was sent."""
+        if self._writable is None and self._ended is None:
+            self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Lets waiting calls go on."""
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+
+class FrameReader:
+    """Cuts the received bytes into frames; a large one is received right where it will stay."""
+
+    __slots__ = ("_buffer", "_filled", "_large", "_large_filled", "_view")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._large: bytearray | None = None
+        self._large_filled = 0
+
+    def room(self) -> memoryview:
+        """Where the next bytes belong."""
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return self._view[self._filled :]
+
+    def received(self, count: int) -> list[bytes | bytearray]:
+        """Takes note of received bytes; returns the frames that are now whole.
+
+        Raises:
+            Malformed: a frame claims an impossible size.
+        """
+        if self._large is not None:
+            self._large_filled += count
+            if self._large_filled < len(self._large):
+                return []
+            whole, self._large = self._large, None
+            return [whole]
+        self._filled += count
+        return self._cut()
+
+    def _cut(self) -> list[bytes | bytearray]:
+        frames: list[bytes | bytearray] = []
+        at, filled = 0, self._filled
+        while filled - at >= 4:
+            [size] = _INT32.unpack_from(self._buffer, at)
+            if not 4 <= size <= RESPONSE_BYTES_MAX:
+                raise codec.Malformed(f"a response of {size} bytes")
+            if at + 4 + size > filled:
+                if 4 + size > RECEIVE_BUFFER_BYTES:
+                    self._begin_large(size, at + 4)
+                    at = filled
+                break
+            frames.append(bytes(self._view[at + 4 : at + 4 + size]))
+            at += 4 + size
+        if at:
+            self._buffer[: filled - at] = self._buffer[at:filled]
+        self._filled = filled - at
+        return frames
+
+    def _begin_large(self, size: int, start: int) -> None:
+        self._large = bytearray(size)
+        self._large_filled = self._filled - start
+        self._large[: self._large_filled] = self._view[start : self._filled]
+
+
+def api_name(request: msgspec.Struct) -> str:
+    """The API that a request class belongs to."""
+    return type(request).__name__.removesuffix("Request")
+
+
+def _version_of_answer(call: _Call, frame: bytes | bytearray) -> int:
+    """ApiVersions refusals come in version 0, whatever was asked."""
+    if call.api_key == _API_VERSIONS and len(frame) >= 6:
+        [code] = _ERROR_CODE.unpack_from(frame, 4)
+        if code == errors.UNSUPPORTED_VERSION:
+            return 0
+    return call.version
+
+
+def _copy(error: MainstemError) -> MainstemError:
+    """Each waiting call raises its own instance, so that tracebacks do not pile up on one."""
+    if isinstance(error, Corrupt):
+        return Corrupt(error.cause, subject=error.subject, remedy=error.remedy)
+    return type(error)(error.code, error.cause, subject=error.subject, remedy=error.remedy)

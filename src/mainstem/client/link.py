@@ -1,0 +1,113 @@
+"""A lasting link to one node: dials when needed, and again after a pause that grows.
+
+Promises: at most one dial at a time, shared by all who wait; after a failure the next dial waits
+100 ms, then twice as long each time up to 30 s (with some chance, so that many clients do not come
+back together); a success resets the pause.
+"""
+
+import asyncio
+import random
+from typing import Any, Final
+
+import msgspec
+
+from mainstem.client.connection import Connection, ConnectionSettings
+
+BACKOFF_MS_MIN: Final = 100
+BACKOFF_MS_MAX: Final = 30_000
+_DOUBLINGS_MAX: Final = 10
+
+
+def backoff_ms(failures: int, chance: float) -> float:
+    """The pause after so many failures in a row; ``chance`` in [0, 1) spreads it by a fifth."""
+    if failures <= 0:
+        return 0.0
+    doubled = BACKOFF_MS_MIN * 2.0 ** min(failures - 1, _DOUBLINGS_MAX)
+    return min(BACKOFF_MS_MAX, doubled) * (0.8 + 0.4 * chance)
+
+
+class Link:
+    """One node's address and the connection to it."""
+
+    def __init__(self, host: str, port: int, settings: ConnectionSettings) -> None:
+        self.host = host
+        self.port = port
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._dial: asyncio.Task[Connection] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        """Where the node is."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a call would go out at once."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the last dial failed and the next one has to wait."""
+        return asyncio.get_running_loop().time() < self._not_before
+
+    async def connection(self) -> Connection:
+        """The live connection; dials if there is none.
+
+        Raises:
+            Unavailable: the dial failed; asking again waits and dials again.
+        """
+        assert not self._closed, "the link was closed"
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        if self._dial is None:
+            self._dial = asyncio.get_running_loop().create_task(self._open())
+            self._dial.add_done_callback(self._dialled)
+        return await asyncio.shield(self._dial)
+
+    async def call(
+        self, request: msgspec.Struct, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Calls the node, over a new connection if need be."""
+        connection = await self.connection()
+        return await connection.call(request, version=version, timeout_ms=timeout_ms)
+
+    def abandon(self) -> None:
+        """Ends the connection at once, because the node moved; nobody asks this link again."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def close(self) -> None:
+        """Ends the connection and any dial."""
+        self._closed = True
+        if self._dial is not None:
+            self._dial.cancel()
+            await asyncio.gather(self._dial, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.close()
+            # One turn of the loop lets the transport report its end.
+            await asyncio.sleep(0)
+
+    async def _open(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._not_before - loop.time()))
+        try:
+            connection = await Connection.open(self.host, self.port, self._settings)
+        except BaseException:
+            self._failures += 1
+            # Spreading retries needs no secrecy.
+            pause_ms = backoff_ms(self._failures, random.random())  # noqa: S311
+            self._not_before = loop.time() + pause_ms / 1000
+            raise
+        self._failures = 0
+        self._not_before = 0.0
+        self._connection = connection
+        return connection
+
+    def _dialled(self, dial: asyncio.Task[Connection]) -> None:
+        self._dial = None
+        if not dial.cancelled():
+            dial.exception()  # whoever still waits has it; nobody may be left

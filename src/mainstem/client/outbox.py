@@ -1,0 +1,253 @@
+"""What waits to be sent to one partition: an open batch, closed ones, those in flight.
+
+    add -> open -> ready -> in flight -> done
+                     ^          |
+                     +-returned-+   all of them together, in order
+
+Pure: time is passed in and nothing is sent from here. Promises: batches leave in the order in which
+they were filled; a batch keeps its sequence numbers through every retry; after a failure nothing
+new is sent before everything in flight has come back, and then one at a time until one succeeds, so
+that a broker sees the sequences in order.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.client.values import RecordPlace, TopicPartition
+from mainstem.model.batch import SEQUENCE_MODULUS
+from mainstem.model.errors import MainstemError
+from mainstem.model.record import Header, ProducerStamp, Record
+
+RECORD_OVERHEAD_BYTES: Final = 21  # the most a record's own varints take
+HEADER_OVERHEAD_BYTES: Final = 10
+
+
+class Batch:
+    """Records that travel together, and what became of them."""
+
+    __slots__ = (
+        "_listeners",
+        "base_offset",
+        "created_at",
+        "deadline",
+        "error",
+        "is_done",
+        "is_observed",
+        "log_append_time_ms",
+        "partition",
+        "records",
+        "serial",
+        "size_bytes",
+        "stamp",
+    )
+
+    def __init__(self, partition: TopicPartition, serial: int, now: float, deadline: float) -> None:
+        self.partition = partition
+        self.serial = serial
+        self.created_at = now
+        self.deadline = deadline
+        self.records: list[Record] = []
+        self.size_bytes = 0
+        self.stamp: ProducerStamp | None = None
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: MainstemError | None = None
+        self.is_done = False
+        self.is_observed = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_done(self, listener: Callable[[], None]) -> None:
+        """Calls the listener when the batch is settled, at once if it is."""
+        if self.is_done:
+            listener()
+        else:
+            self._listeners.append(listener)
+
+    def settle(self, base_offset: int, log_append_time_ms: int) -> None:
+        """The broker has the records."""
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self._finish()
+
+    def fail(self, error: MainstemError) -> None:
+        """The records will not be delivered by this producer."""
+        self.error = error
+        self._finish()
+
+    def place(self, index: int) -> RecordPlace:
+        """Where the record at ``index`` of the batch was stored."""
+        timestamp = self.log_append_time_ms
+        if timestamp < 0:
+            timestamp = self.records[index].timestamp
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        return RecordPlace(self.partition.topic, self.partition.partition, offset, timestamp)
+
+    def _finish(self) -> None:
+        assert not self.is_done, "a batch is settled once"
+        self.is_done = True
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+
+
+class Identity:
+    """The producer id under which one partition is written, and its next sequence number."""
+
+    __slots__ = ("epoch", "next_sequence", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next_sequence = 0
+
+    def stamp(self, record_count: int) -> ProducerStamp:
+        """Takes the next sequence numbers for a batch."""
+        base = self.next_sequence
+        self.next_sequence = (base + record_count) % SEQUENCE_MODULUS
+        return ProducerStamp(self.producer_id, self.epoch, base)
+
+
+class Outbox:
+    """Everything that one producer has yet to deliver to one partition."""
+
+    __slots__ = (
+        "_batch_bytes",
+        "_in_flight_max",
+        "_open",
+        "_ready",
+        "_returned",
+        "identity",
+        "in_flight",
+        "is_recovering",
+        "needs_identity",
+        "not_before",
+        "partition",
+        "serial",
+    )
+
+    def __init__(self, partition: TopicPartition, *, batch_bytes: int, in_flight_max: int) -> None:
+        self.partition = partition
+        self.identity: Identity | None = None
+        self.in_flight: list[Batch] = []
+        self.is_recovering = False
+        self.needs_identity = False
+        self.not_before = 0.0
+        self.serial = 0
+        self._batch_bytes = batch_bytes
+        self._in_flight_max = in_flight_max
+        self._open: Batch | None = None
+        self._ready: deque[Batch] = deque()
+        self._returned: list[Batch] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits and nothing is in flight."""
+        return not (self._open or self._ready or self._returned or self.in_flight)
+
+    def may_be_identified(self, now: float) -> bool:
+        """Whether a new producer id is wanted and nothing is under way with the old one."""
+        return self.needs_identity and not self.in_flight and now >= self.not_before
+
+    def add(self, record: Record, size_bytes: int, now: float, deadline: float) -> Batch:
+        """Puts a record into the open batch, or into a new one when it would grow too large."""
+        batch = self._open
+        if batch is not None and batch.size_bytes + size_bytes > self._batch_bytes:
+            self._ready.append(batch)
+            batch = None
+        if batch is None:
+            self.serial += 1
+            batch = self._open = Batch(self.partition, self.serial, now, deadline)
+        batch.records.append(record)
+        batch.size_bytes += size_bytes
+        if batch.size_bytes >= self._batch_bytes:
+            self.close_open()
+        return batch
+
+    def close_open(self) -> None:
+        """Makes the open batch ready, full or not."""
+        if self._open is not None:
+            self._ready.append(self._open)
+            self._open = None
+
+    def next_batch(self, now: float, linger: float) -> Batch | None:
+        """The batch that may be sent now, if any; it is not taken out."""
+        if self._open is not None and now - self._open.created_at >= linger:
+            self.close_open()
+        if self._returned and not self.in_flight:
+            self._take_back()
+        limit = 1 if self.is_recovering else self._in_flight_max
+        if self._returned or self.needs_identity or len(self.in_flight) >= limit:
+            return None
+        if now < self.not_before:
+            return None
+        return self._ready[0] if self._ready else None
+
+    def send_next(self) -> Batch:
+        """Takes out the batch that ``next_batch`` showed; it is in flight from now on."""
+        batch = self._ready.popleft()
+        if batch.stamp is None and self.identity is not None:
+            batch.stamp = self.identity.stamp(len(batch.records))
+        self.in_flight.append(batch)
+        return batch
+
+    def landed(self, batch: Batch) -> None:
+        """A batch is settled for good, well or badly."""
+        self.in_flight.remove(batch)
+
+    def succeeded(self, batch: Batch) -> None:
+        """A batch arrived: the way is clear again."""
+        self.in_flight.remove(batch)
+        self.is_recovering = False
+
+    def came_back(self, batch: Batch, not_before: float) -> None:
+        """A batch has to be sent again, after those before it."""
+        self.in_flight.remove(batch)
+        self._returned.append(batch)
+        self.is_recovering = True
+        self.not_before = max(self.not_before, not_before)
+
+    def has_earlier(self, batch: Batch) -> bool:
+        """Whether a batch before this one is unsettled, which explains a gap in the sequence."""
+        unsettled = [*self.in_flight, *self._returned]
+        return any(other.serial < batch.serial for other in unsettled)
+
+    def renew_identity(self, identity: Identity) -> None:
+        """Goes on under a new producer id; what is not settled gets new sequence numbers.
+
+        Only right when the broker refused the first unsettled batch: then it has none of them.
+        """
+        self._take_back()
+        assert not self.in_flight, "sequence numbers in flight cannot be changed"
+        self.identity = identity
+        self.needs_identity = False
+        for batch in self._ready:
+            batch.stamp = None
+
+    def expire(self, now: float) -> list[Batch]:
+        """Takes out batches whose time is up before they could be sent."""
+        late = [batch for batch in self._ready if batch.deadline <= now]
+        if late:
+            self._ready = deque(batch for batch in self._ready if batch.deadline > now)
+        return late
+
+    def drop_all(self) -> list[Batch]:
+        """Takes out everything that is not in flight, because the producer gives up."""
+        self.close_open()
+        dropped = [*self._returned, *self._ready]
+        self._returned.clear()
+        self._ready.clear()
+        return dropped
+
+    def _take_back(self) -> None:
+        self._returned.sort(key=lambda batch: batch.serial)
+        self._ready.extendleft(reversed(self._returned))
+        self._returned.clear()
+
+
+def record_size_bytes(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
+    """The most bytes that a record can take in a batch."""
+    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, content in headers:
+        size += HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(content) if content else 0)
+    return size

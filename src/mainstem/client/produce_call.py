@@ -1,0 +1,100 @@
+"""One produce request: batches of several partitions of one node, and their answers."""
+
+from typing import Final
+
+import msgspec
+
+from mainstem.client.cluster import Cluster
+from mainstem.client.outbox import Batch
+from mainstem.client.settings import ProducerSettings
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.record import NO_PRODUCER, build_batch
+from mainstem.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+TOPIC_IDS_SINCE_VERSION: Final = 13
+NO_TOPIC_ID: Final = bytes(16)
+ANSWER_SLACK_MS: Final = 2_000
+
+
+class ProduceOptions(msgspec.Struct, frozen=True):
+    """What is the same in all requests of a producer."""
+
+    acks: int
+    codec: int
+    settings: ProducerSettings
+
+
+async def produce(
+    cluster: Cluster, node: int, batches: list[Batch], options: ProduceOptions
+) -> list[PartitionProduceResponse]:
+    """Sends one request; returns the answers in the order of the batches.
+
+    Raises:
+        MainstemError: the request as a whole failed.
+    """
+    connection = await cluster.link(node).connection()
+    ids = {}
+    for batch in batches:
+        info = cluster.known_topic(batch.partition.topic)
+        ids[batch.partition.topic] = NO_TOPIC_ID if info is None else info.id
+    has_ids = NO_TOPIC_ID not in ids.values()
+    version = connection.version_of("Produce", None if has_ids else TOPIC_IDS_SINCE_VERSION - 1)
+    request = _request(batches, ids, options)
+    if options.acks == 0:
+        await connection.send_unanswered(request, version=version)
+        return [PartitionProduceResponse(base_offset=-1) for _ in batches]
+    # The broker may use all the time that it was given; the network gets some more.
+    response: ProduceResponse = await connection.call(
+        request, version=version, timeout_ms=request.timeout_ms + ANSWER_SLACK_MS
+    )
+    return _in_order(response, batches, ids if version >= TOPIC_IDS_SINCE_VERSION else None)
+
+
+def _request(
+    batches: list[Batch], ids: dict[str, bytes], options: ProduceOptions
+) -> ProduceRequest:
+    topics = {name: TopicProduceData(topic_id=ids[name], name=name) for name in ids}
+    for batch in batches:
+        data = build_batch(
+            batch.records,
+            codec=options.codec,
+            level=options.settings.compression_level,
+            producer=batch.stamp or NO_PRODUCER,
+        )
+        topics[batch.partition.topic].partition_data.append(
+            PartitionProduceData(batch.partition.partition, data)
+        )
+    return ProduceRequest(
+        acks=options.acks,
+        timeout_ms=options.settings.request_timeout_ms,
+        topic_data=list(topics.values()),
+    )
+
+
+def _in_order(
+    response: ProduceResponse, batches: list[Batch], ids: dict[str, bytes] | None
+) -> list[PartitionProduceResponse]:
+    """The answers in the order of the batches; one that is missing is the broker's mistake."""
+    found = {
+        (topic.name if ids is None else topic.topic_id, answer.index): answer
+        for topic in response.responses
+        for answer in topic.partition_responses
+    }
+    answers = []
+    for batch in batches:
+        name, partition = batch.partition
+        answer = found.get((name if ids is None else ids[name], partition))
+        if answer is None:
+            raise InvalidRequest(
+                ErrorCode.INTERNAL,
+                "the answer leaves the partition out",
+                subject=str(batch.partition),
+            )
+        answers.append(answer)
+    return answers

@@ -1,0 +1,297 @@
+"""Moves batches from the outboxes to the writers of their partitions, and settles them.
+
+Promises: at most ``in_flight_max`` requests per node and batches per partition are under way; each
+request carries at most one batch per partition; errors that a retry may heal are retried, after a
+look at the cluster, until the batch's time is up; a partition whose sequence numbers the broker
+does not follow any more goes on under a new producer id.
+"""
+
+import asyncio
+from typing import Final
+
+from mainstem.client import errors
+from mainstem.client.cluster import Cluster
+from mainstem.client.identities import Identities
+from mainstem.client.outbox import Batch, Outbox
+from mainstem.client.produce_call import ProduceOptions, produce
+from mainstem.client.tasks import Tasks
+from mainstem.client.values import TopicPartition
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.record import Record
+from mainstem.wire.kafka.messages.produce import PartitionProduceResponse
+
+RETRY_PAUSE_S: Final = 0.1
+WATCH_S: Final = 1.0
+
+# The broker does not follow the sequence numbers; only the first unsettled batch says why.
+_SEQUENCE_LOST: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE,
+        ErrorCode.UNKNOWN_PRODUCER,
+        ErrorCode.FENCED_PRODUCER,
+    }
+)
+
+
+class Sender:
+    """The driver behind a producer."""
+
+    def __init__(self, cluster: Cluster, options: ProduceOptions, *, is_idempotent: bool) -> None:
+        self.unsettled: dict[Batch, None] = {}
+        self.buffered_bytes = 0
+        self._cluster = cluster
+        self._options = options
+        self._settings = options.settings
+        self._identities = Identities(cluster) if is_idempotent else None
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._outboxes: dict[TopicPartition, Outbox] = {}
+        self._busy: dict[TopicPartition, Outbox] = {}
+        self._identifying: set[TopicPartition] = set()
+        self._requests_of: dict[int, int] = {}
+        self._pump_handle: asyncio.Handle | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._is_refreshing = False
+        self._room = asyncio.Event()
+        self._unseen: Batch | None = None
+        self._is_closed = False
+
+    def add(self, partition: TopicPartition, record: Record, size: int) -> tuple[Batch, bool]:
+        """Takes a record in; says its batch, and whether that batch is now full."""
+        outbox = self._outboxes.get(partition)
+        if outbox is None:
+            outbox = self._outboxes[partition] = Outbox(
+                partition,
+                batch_bytes=self._settings.batch_bytes,
+                in_flight_max=self._settings.in_flight_max,
+            )
+            outbox.needs_identity = self._identities is not None
+        now = self._loop.time()
+        batch = outbox.add(record, size, now, now + self._settings.delivery_timeout_ms / 1000)
+        self.buffered_bytes += size
+        self._busy[partition] = outbox
+        is_new = batch not in self.unsettled
+        is_full = batch.size_bytes >= self._settings.batch_bytes
+        if is_new:
+            self.unsettled[batch] = None
+        if is_full:
+            self._pump_in(0)
+        elif is_new:
+            self._pump_in(self._settings.linger_ms / 1000)
+        return batch, is_full
+
+    def hurry(self) -> None:
+        """Makes every open batch ready."""
+        for outbox in self._busy.values():
+            outbox.close_open()
+        self._pump_in(0)
+
+    async def room_for(self, size: int) -> None:
+        """Waits until a record of this size fits; one larger than the buffer waits for all."""
+        self.hurry()
+        while self.buffered_bytes and self.buffered_bytes + size > self._settings.buffer_bytes:
+            self._room.clear()
+            await self._room.wait()
+
+    def report_unseen(self) -> None:
+        """Raises the first failure that nobody has awaited, once."""
+        batch, self._unseen = self._unseen, None
+        if batch is not None and not batch.is_observed:
+            assert batch.error is not None, "only failed batches are kept"
+            raise batch.error
+
+    def give_up(self) -> None:
+        """Fails everything that is not delivered."""
+        closed = Unavailable(ErrorCode.SHUTTING_DOWN, "the producer was closed before delivery")
+        for outbox in self._outboxes.values():
+            outbox.drop_all()
+        for batch in list(self.unsettled):
+            self._settled(batch)
+            batch.fail(closed)
+
+    async def close(self) -> None:
+        """Ends every task."""
+        self._is_closed = True
+        for handle in (self._pump_handle, self._watch):
+            if handle is not None:
+                handle.cancel()
+        await self._tasks.close()
+        self._tasks.check()
+
+    # Sending.
+
+    def _pump_in(self, delay_s: float) -> None:
+        """Looks for work after a delay."""
+        if self._is_closed:
+            return
+        if self._watch is None:
+            self._watch = self._loop.call_later(WATCH_S, self._look_again)
+        if delay_s > 0:
+            self._loop.call_later(delay_s, self._pump_in, 0)
+        elif self._pump_handle is None:
+            self._pump_handle = self._loop.call_soon(self._pump)
+
+    def _look_again(self) -> None:
+        """Even without news, time runs out for what waits."""
+        self._watch = None
+        if self.unsettled:
+            self._pump_in(0)
+
+    def _pump(self) -> None:
+        self._pump_handle = None
+        if self._is_closed:
+            return
+        now = self._loop.time()
+        for partition, outbox in list(self._busy.items()):
+            for batch in outbox.expire(now):
+                self._lose(batch, _late(batch))
+            if outbox.is_empty:
+                del self._busy[partition]
+            elif outbox.may_be_identified(now) and partition not in self._identifying:
+                self._identifying.add(partition)
+                self._tasks.spawn(self._identify(outbox))
+        while self._send_round(now):
+            pass
+
+    def _send_round(self, now: float) -> bool:
+        """Starts at most one request per node; says whether there may be more to send."""
+        groups: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        for partition, outbox in list(self._busy.items()):
+            batch = outbox.next_batch(now, self._settings.linger_ms / 1000)
+            if batch is None:
+                continue
+            node = _leader(self._cluster, partition)
+            if node is None:
+                self._look_at_cluster()
+                continue
+            if self._requests_of.get(node, 0) >= self._settings.in_flight_max:
+                continue
+            size = sizes.get(node, 0) + batch.size_bytes
+            if node in groups and size > self._settings.request_bytes_max:
+                continue
+            sizes[node] = size
+            groups.setdefault(node, []).append(outbox.send_next())
+            # To the end of the row, so that partitions take turns.
+            self._busy[partition] = self._busy.pop(partition)
+        for node, batches in groups.items():
+            self._requests_of[node] = self._requests_of.get(node, 0) + 1
+            self._tasks.spawn(self._deliver(node, batches))
+        return bool(groups)
+
+    async def _deliver(self, node: int, batches: list[Batch]) -> None:
+        try:
+            answers = await produce(self._cluster, node, batches, self._options)
+        except MainstemError as error:
+            for batch in batches:
+                self._failed(batch, error)
+        else:
+            for batch, answer in zip(batches, answers, strict=True):
+                self._answered(batch, answer)
+        finally:
+            self._requests_of[node] -= 1
+            self._pump_in(0)
+
+    # Settling.
+
+    def _answered(self, batch: Batch, answer: PartitionProduceResponse) -> None:
+        if batch.is_done:
+            return
+        is_duplicate = answer.error_code == errors.DUPLICATE_SEQUENCE
+        if answer.error_code and not is_duplicate:
+            message = answer.error_message
+            subject = str(batch.partition)
+            self._failed(batch, errors.error_of(answer.error_code, message, subject=subject))
+            return
+        self._outboxes[batch.partition].succeeded(batch)
+        self._settled(batch)
+        # Of a duplicate we know that an earlier try was stored, but not where.
+        batch.settle(-1 if is_duplicate else answer.base_offset, answer.log_append_time_ms)
+
+    def _failed(self, batch: Batch, error: MainstemError) -> None:
+        if batch.is_done:
+            return
+        outbox = self._outboxes[batch.partition]
+        now = self._loop.time()
+        lost_sequence = self._identities is not None and error.code in _SEQUENCE_LOST
+        if now >= batch.deadline or not (lost_sequence or errors.may_retry(error)):
+            outbox.landed(batch)
+            self._lose(batch, error)
+            return
+        if lost_sequence and not outbox.has_earlier(batch):
+            outbox.needs_identity = True
+        outbox.came_back(batch, now + RETRY_PAUSE_S)
+        self._pump_in(RETRY_PAUSE_S)
+        if not lost_sequence:
+            self._look_at_cluster()
+
+    def _lose(self, batch: Batch, error: MainstemError) -> None:
+        self._settled(batch)
+        batch.fail(error)
+        if self._unseen is None and not batch.is_observed:
+            self._unseen = batch
+
+    def _settled(self, batch: Batch) -> None:
+        del self.unsettled[batch]
+        self.buffered_bytes -= batch.size_bytes
+        self._room.set()
+
+    # Looking around.
+
+    def _look_at_cluster(self) -> None:
+        if not self._is_refreshing:
+            self._is_refreshing = True
+            self._tasks.spawn(self._refresh())
+
+    async def _refresh(self) -> None:
+        try:
+            await self._cluster.refresh()
+            for topic in {partition.topic for partition in self._busy}:
+                await self._cluster.topic(topic)
+        except MainstemError as error:
+            if not errors.may_retry(error):
+                # The topic that the error names can never be written.
+                for partition, outbox in self._busy.items():
+                    if partition.topic == error.subject:
+                        self._lose_all(outbox, error)
+            await asyncio.sleep(RETRY_PAUSE_S)
+        finally:
+            self._is_refreshing = False
+        self._pump_in(0)
+
+    async def _identify(self, outbox: Outbox) -> None:
+        """Gets a producer id for a partition that has none, or none that the broker follows."""
+        assert self._identities is not None, "only idempotent producers have ids"
+        try:
+            is_first = outbox.identity is None
+            identity = await (self._identities.first() if is_first else self._identities.fresh())
+        except MainstemError as error:
+            if not errors.may_retry(error):
+                self._lose_all(outbox, error)
+            outbox.not_before = self._loop.time() + RETRY_PAUSE_S
+            self._pump_in(RETRY_PAUSE_S)
+        else:
+            outbox.renew_identity(identity)
+            self._pump_in(0)
+        finally:
+            self._identifying.discard(outbox.partition)
+
+    def _lose_all(self, outbox: Outbox, error: MainstemError) -> None:
+        for batch in outbox.drop_all():
+            self._lose(batch, error)
+
+
+def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:
+    """The node that writes a partition, as far as is known."""
+    info = cluster.known_topic(partition.topic)
+    found = None if info is None else info.partitions.get(partition.partition)
+    return None if found is None or found.leader < 0 else found.leader
+
+
+def _late(batch: Batch) -> MainstemError:
+    return Unavailable(
+        ErrorCode.TIMED_OUT,
+        f"{len(batch.records)} records could not be delivered in time",
+        subject=str(batch.partition),
+        remedy="check that the cluster is reachable, or allow more time",
+    )
