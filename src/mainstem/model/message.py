@@ -1,0 +1,102 @@
+"""The one shape that a message has between any two protocols.
+
+    HTTP ─┐                                   ┌─ HTTP
+    …    ─┼─▶ Message ─▶ record in a batch ─▶ Message ─┼─▶ …
+    Kafka ┘      (stored as the producer sent it)      └─ Kafka
+
+Promise: a record that becomes a message and a record again is the same record. Therefore headers
+are the only store: what several protocols know under names of their own (content type, correlation
+id, …) are headers with agreed names, and the properties here merely read them. A malformed one
+reads as absent and still travels.
+"""
+
+from typing import Final, NamedTuple, Self
+
+from mainstem.model.batch import NO_TIMESTAMP
+from mainstem.model.record import Header, Record
+
+CONTENT_TYPE: Final = "content-type"
+CORRELATION_ID: Final = "correlation-id"
+REPLY_TO: Final = "reply-to"
+MESSAGE_ID: Final = "message-id"
+EXPIRES_AT: Final = "expires-at"  # milliseconds since 1970, in decimal digits
+PRIORITY: Final = "priority"  # 0 to 255, in decimal digits
+
+PRIORITY_MAX: Final = 255
+_NUMBER_DIGITS_MAX: Final = 18
+
+
+class Message(NamedTuple):
+    """Key, value, headers and the time its producer gave it, in milliseconds since 1970."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int = NO_TIMESTAMP
+
+    @classmethod
+    def of_record(cls, record: Record) -> Self:
+        """The message that a stored record is."""
+        return cls(record.key, record.value, record.headers, record.timestamp)
+
+    def to_record(self) -> Record:
+        """The record to put into a batch; its place there decides its offset."""
+        return Record(0, self.timestamp_ms, self.key, self.value, self.headers)
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name, since later ones override; None where there is none."""
+        for known, value in reversed(self.headers):
+            if known == name:
+                return value
+        return None
+
+    def with_header(self, name: str, value: bytes | None) -> Self:
+        """The same message with this header in place of all others of its name; None drops them."""
+        kept = tuple(header for header in self.headers if header[0] != name)
+        return self._replace(headers=kept if value is None else (*kept, (name, value)))
+
+    @property
+    def content_type(self) -> str | None:
+        """What kind of bytes the value holds."""
+        return self._text(CONTENT_TYPE)
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What a request and its answer have in common."""
+        return self._text(CORRELATION_ID)
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where an answer is expected."""
+        return self._text(REPLY_TO)
+
+    @property
+    def message_id(self) -> str | None:
+        """The name that the producer gave to this message."""
+        return self._text(MESSAGE_ID)
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When the message loses its worth, in milliseconds since 1970."""
+        return self._number(EXPIRES_AT)
+
+    @property
+    def priority(self) -> int | None:
+        """How urgent the message is; more is more urgent."""
+        number = self._number(PRIORITY)
+        return number if number is None or number <= PRIORITY_MAX else None
+
+    def _text(self, name: str) -> str | None:
+        value = self.header(name)
+        if value is None:
+            return None
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _number(self, name: str) -> int | None:
+        digits = self.header(name)
+        if digits is None or len(digits) > _NUMBER_DIGITS_MAX or not digits.isdigit():
+            return None
+        return int(digits)
