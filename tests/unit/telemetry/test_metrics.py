@@ -1,6 +1,7 @@
 """Metrics: declared once, rendered in both formats, bounded."""
 
 import re
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -89,3 +90,11 @@ def test_a_node_without_traffic_reports_zeros() -> None:
     summary = json_summary(Metrics(), Sample())
     assert summary["average_disk_sync_ms"] == 0.0
     assert summary["total_messages_published"] == 0
+
+
+def test_every_metric_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    documented = set(re.findall(r"^\| `(mainstem_\w+)` \|", page, flags=re.MULTILINE))
+    text = prometheus_text(Metrics(), Sample()).decode()
+    exported = {name.removesuffix("_total") for name in re.findall(r"^# TYPE (\w+)", text, re.M)}
+    assert documented == exported
