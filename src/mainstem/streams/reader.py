@@ -91,7 +91,7 @@ class StreamReader:
             moment = (facts.max_timestamp_offset, facts.max_timestamp, facts.epoch)
             if facts.is_open:
                 open_log = self.log
-                moment = (open_log.max_timestamp_offset, open_log.max_timestamp, facts.epoch)
+                moment = (open_log.offset_of_max_timestamp, open_log.max_timestamp, facts.epoch)
             if moment[1] >= 0 and moment[0] >= self.start_offset:
                 best = moment if best is None or moment[1] > best[1] else best
         return best if best is not None and best[0] < self.committed else None

@@ -67,7 +67,12 @@ class StreamService:
             )
         for stream in list(catalogue.streams_of(self._node)):
             topic = catalogue.need_topic(stream.id.topic)
-            self._open(topic, stream, *found[stream.id])
+            log, producers = found[stream.id]
+            if log.written_end > log.start_offset:
+                log.seal()
+            else:
+                self._store.drop_range(log)  # replaced by an empty range of the new epoch
+            self._open(topic, stream, log, producers)
         self._placement.subscribe(self._on_fact)
         self.save_producers()
 
@@ -192,7 +197,7 @@ class StreamService:
         writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
         ranges = [
             last
-            if facts.index == last.index and facts.generation == last.generation
+            if facts.index == last.identity.name.index and facts.epoch == last.identity.epoch
             else range_log(self._store, topic, stream, facts, settings, producers.snapshot())
             for facts in stream.ranges
         ]
@@ -223,9 +228,8 @@ def _end_of(stream: Stream, log: RangeLog) -> records.RangeEnd:
         stream.last.index,
         Offset(log.written_end),
         size_bytes=log.size_bytes,
-        batch_count=log.batch_count,
         max_timestamp=log.max_timestamp,
-        max_timestamp_offset=log.max_timestamp_offset,
+        max_timestamp_offset=log.offset_of_max_timestamp,
     )
 
 

@@ -1,0 +1,94 @@
+"""From a configuration to a serving node, and back in good order.
+
+    start: folder ─ catalogue ─ streams ─ groups ─ listeners ─ READY
+    stop:  listeners refuse ─ requests in flight finish ─ groups ─ streams ─ files ─ catalogue
+
+A fatal error, such as a failed fsync, ends the process at once without another acknowledgement:
+what the disk holds is then unknown, and only a restart finds out.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from mainstem.model.errors import MainstemError
+from mainstem.node.arguments import configuration
+from mainstem.node.config import Config
+from mainstem.node.wiring import Rooms, build
+from mainstem.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+EXIT_OK = 0
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_FATAL = 3
+
+
+def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -> int:
+    """Run a node in the foreground until it is told to stop; the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        config = configuration(given, os.environ, preset=preset).config
+    except MainstemError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USAGE
+    logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
+    return run(config)
+
+
+def run(config: Config) -> int:
+    """Run a node in its own event loop."""
+    try:
+        import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
+    except ImportError:
+        runner = asyncio.Runner()
+    else:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    with runner:
+        return runner.run(_serve(config))
+
+
+async def _serve(config: Config) -> int:
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[str] = loop.create_future()
+    failed: list[BaseException] = []
+
+    def ask_to_stop(reason: str) -> None:
+        if not stopping.done():
+            stopping.set_result(reason)
+
+    def on_fatal(error: BaseException) -> None:
+        failed.append(error)
+        log.critical("fatal: %s", error)
+        ask_to_stop("a fatal error")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
+    try:
+        rooms = await build(config, on_fatal)
+    except MainstemError as error:
+        log.critical("the node does not start: %s", error)
+        return EXIT_REFUSED
+    announce(rooms)
+    reason = await stopping
+    log.info("stopping: %s", reason)
+    if failed:
+        # Nothing that follows could be trusted; the sockets close with the process.
+        await rooms.abandon()
+        return EXIT_FATAL
+    with contextlib.suppress(TimeoutError):
+        await rooms.stop(config.shutdown.grace_ms / 1000)
+    return EXIT_FATAL if failed else EXIT_OK
+
+
+def announce(rooms: Rooms) -> None:
+    """One line that scripts wait for, with every address."""
+    addresses = {**rooms.addresses(), "pid": os.getpid()}
+    sys.stdout.write(f"READY {json.dumps(addresses)}\n")
+    sys.stdout.flush()
