@@ -33,7 +33,7 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
     in_flight_max: int = 64
-    ssl: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | None = None
 
 
 class _Call:
@@ -80,8 +80,8 @@ class Connection(asyncio.BufferedProtocol):
                     lambda: connection,
                     host,
                     port,
-                    ssl=settings.ssl,
-                    server_hostname=host if settings.ssl is not None else None,
+                    ssl=settings.tls,
+                    server_hostname=host if settings.tls is not None else None,
                 )
                 await connection._negotiate()
         except TimeoutError:
