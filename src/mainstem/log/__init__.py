@@ -1,0 +1,1 @@
+"""The log room: the only one that writes record bytes to files."""

@@ -1,0 +1,67 @@
+"""Small files with a checksum, replaced as a whole: headers, snapshots, checkpoints.
+
+    0         8      10       12       16      20
+    MAINSTEM  kind   version  length   crc32c  payload ...
+
+The checksum covers kind, version, length and payload. A reader gets exactly what was written, or
+``Corrupt``.
+"""
+
+import os
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+
+from mainstem.model.errors import Corrupt
+
+MAGIC = b"MAINSTEM"
+HEADER = Struct(">8s2sHII")
+VERSION = 1
+_FRONT = Struct(">2sHI")
+
+
+def write_checked(path: Path, kind: bytes, payload: bytes, *, sync: bool) -> None:
+    """Replace the file in one step; with ``sync`` its bytes and its name are durable on return."""
+    crc = crc32c(payload, crc32c(_FRONT.pack(kind, VERSION, len(payload))))
+    data = HEADER.pack(MAGIC, kind, VERSION, len(payload), crc) + payload
+    fresh = path.with_name(path.name + ".tmp")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    fresh.replace(path)
+    if sync:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def read_checked(path: Path, kind: bytes) -> bytes:
+    """The payload.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Corrupt: the file is damaged, cut or of another kind.
+    """
+    data = path.read_bytes()
+    if len(data) < HEADER.size:
+        raise Corrupt(f"{len(data)} bytes where a header needs {HEADER.size}", subject=str(path))
+    magic, found, version, length, crc = HEADER.unpack_from(data)
+    payload = data[HEADER.size :]
+    if magic != MAGIC or found != kind:
+        raise Corrupt(f"not a file of kind {kind!r}", subject=str(path))
+    if len(payload) != length:
+        raise Corrupt(f"{len(payload)} bytes where the header says {length}", subject=str(path))
+    if crc32c(payload, crc32c(_FRONT.pack(kind, version, length))) != crc:
+        raise Corrupt("the checksum does not match", subject=str(path))
+    if version != VERSION:
+        raise Corrupt(f"version {version} where {VERSION} is expected", subject=str(path))
+    return payload

@@ -1,0 +1,86 @@
+"""What a node knows about its files when it starts: was the last stop clean, and what was durable.
+
+The checkpoint is rewritten when the node starts (not clean), from time to time (recovery points of
+the open ranges) and at the end of an orderly stop (clean). A recovery point says that everything
+before it had been made durable: damage before it is corruption and is kept for the operator; only
+what lies behind it can be a torn tail.
+"""
+
+from enum import Enum, auto
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.model.errors import Corrupt
+
+CHECKPOINT = "log.checkpoint"
+CHECKPOINT_KIND = b"CP"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Trust(Enum):
+    """What the way the last process ended says about the files."""
+
+    CLEAN = auto()  # everything was written, indexed and durable
+    SAME_BOOT = auto()  # the process died, the kernel did not: all that was written is there
+    OTHER_BOOT = auto()  # the machine went down: what was not durable may be gone or torn
+
+
+class RecoveryPoint(NamedTuple):
+    """Everything below was durable: an offset, and where it stands in which segment."""
+
+    offset: int
+    segment_base: int
+    position: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The content of the file."""
+
+    boot_id: str
+    clean: bool
+    points: dict[str, RecoveryPoint]  # by range directory, relative to the data directory
+
+
+def read_boot_id() -> str:
+    """What tells this run of the kernel from another; empty where there is no such thing."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def load_checkpoint(data_dir: Path) -> Checkpoint | None:
+    """The last checkpoint; None for a new directory.
+
+    Raises:
+        Corrupt: the file is damaged.
+    """
+    path = data_dir / CHECKPOINT
+    try:
+        payload = read_checked(path, CHECKPOINT_KIND)
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(payload, type=Checkpoint)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"{error}", subject=str(path)) from None
+
+
+def save_checkpoint(data_dir: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint; durable on return."""
+    payload = msgspec.json.encode(checkpoint)
+    write_checked(data_dir / CHECKPOINT, CHECKPOINT_KIND, payload, sync=True)
+
+
+def trust_in(checkpoint: Checkpoint | None, boot_id: str) -> Trust:
+    """How far the files can be believed; without a checkpoint, or a boot id, not at all."""
+    if checkpoint is None:
+        return Trust.OTHER_BOOT
+    if checkpoint.clean:
+        return Trust.CLEAN
+    if boot_id and checkpoint.boot_id == boot_id:
+        return Trust.SAME_BOOT
+    return Trust.OTHER_BOOT

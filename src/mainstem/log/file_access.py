@@ -1,0 +1,108 @@
+"""System calls on files, and descriptors that live as long as somebody uses them.
+
+``FileAccess`` is the one place where the room touches the kernel, so that a test can hand in a disk
+that is full or broken. ``OpenFile`` closes its descriptor when the last reference goes: a slice
+that is still being sent keeps the bytes of a deleted segment readable.
+"""
+
+import ctypes
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mainstem.model.batch import Buffer
+from mainstem.model.errors import ErrorCode, Unavailable
+
+_FALLOC_FL_KEEP_SIZE = 1
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class OpenFile:
+    """An open descriptor, closed when the last holder lets go."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class FileAccess:
+    """The calls of the room on a real disk."""
+
+    def open_for_append(self, path: Path, *, create: bool) -> OpenFile:
+        """Open for reading and writing; a file that is to be created must not exist."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return OpenFile(path, os.open(path, flags, 0o644))
+
+    def open_for_read(self, path: Path) -> OpenFile:
+        """Open for reading."""
+        return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def pwritev(self, fd: int, views: Sequence[Buffer], position: int) -> int:
+        """Write the views one after the other; returns how many bytes went."""
+        return os.pwritev(fd, views, position)
+
+    def cut(self, fd: int, size: int) -> None:
+        """Set the size; blocks reserved beyond it are given back."""
+        os.ftruncate(fd, size)
+
+    def reserve(self, fd: int, start: int, size: int) -> bool:
+        """Reserve blocks beyond the end without changing the size; False where that cannot be."""
+        call = getattr(_libc, "fallocate", None)
+        if call is None:
+            return False
+        result = call(fd, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size))
+        return bool(result == 0)
+
+    def sync_data(self, fd: int) -> None:
+        """Make the bytes of a file durable."""
+        os.fdatasync(fd)
+
+    def sync_path(self, path: Path) -> None:
+        """Make a small file or the entries of a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file_system(self, fd: int) -> None:
+        """Make everything on the file system of ``fd`` durable."""
+        if _libc.syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+def read_fully(fd: int, size: int, position: int) -> bytes:
+    """The bytes at ``position``; fewer only where the file ends."""
+    data = os.pread(fd, size, position)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    got = len(data)
+    while got < size:
+        data = os.pread(fd, size - got, position + got)
+        if not data:
+            break
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
+
+
+def storage_error(error: OSError, path: Path) -> Unavailable:
+    """The house's answer to a failed call."""
+    if error.errno in _NO_SPACE:
+        return Unavailable(
+            ErrorCode.DISK_FULL,
+            f"no space left: {error.strerror}",
+            subject=str(path),
+            remedy="free space or lower retention; writing goes on by itself",
+        )
+    return Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}", subject=str(path))

@@ -1,0 +1,54 @@
+"""What stays open of segments nobody writes to: bounded descriptors, bounded index memory."""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from mainstem.log.file_access import FileAccess
+from mainstem.model.limits import MIB
+
+if TYPE_CHECKING:
+    from mainstem.log.segment import Segment
+
+INDEX_BYTES_MAX = 32 * MIB
+
+
+class OpenFiles:
+    """Second-chance list of segments with an open file, and a budget for indexes read back."""
+
+    def __init__(self, access: FileAccess, open_max: int) -> None:
+        self.access = access
+        self._open_max = open_max
+        self._segments: OrderedDict[Segment, None] = OrderedDict()
+        self._indexes: OrderedDict[Segment, int] = OrderedDict()
+        self._index_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def opened(self, segment: "Segment") -> None:
+        """A segment opened its file; others may have to give theirs back."""
+        self._segments[segment] = None
+        excess = len(self._segments) - self._open_max
+        for _ in range(len(self._segments) if excess > 0 else 0):
+            oldest, _nothing = self._segments.popitem(last=False)
+            if oldest is segment or oldest.used or not oldest.put_away():
+                oldest.used = False
+                self._segments[oldest] = None
+            else:
+                excess -= 1
+                if excess <= 0:
+                    break
+
+    def indexed(self, segment: "Segment", size_bytes: int) -> None:
+        """The index of a finished segment is in memory; the oldest ones may have to go."""
+        self._index_bytes += size_bytes - self._indexes.pop(segment, 0)
+        self._indexes[segment] = size_bytes
+        while self._index_bytes > INDEX_BYTES_MAX and len(self._indexes) > 1:
+            oldest, freed = self._indexes.popitem(last=False)
+            self._index_bytes -= freed
+            oldest.drop_index()
+
+    def closed(self, segment: "Segment") -> None:
+        """A segment is gone."""
+        self._segments.pop(segment, None)
+        self._index_bytes -= self._indexes.pop(segment, 0)

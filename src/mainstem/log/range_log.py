@@ -1,0 +1,365 @@
+"""One range replica on this disk: a directory of segments, appended to at the end, read anywhere.
+
+    written_end   what ``append`` has handed to the kernel: survives the process
+    synced_end    what ``group_commit`` has made durable: survives the machine
+
+Owned by one thread. The directory is made at the first append; until its entries are durable
+(``directory_synced``) nobody may be told that anything in it is stored.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.damage import Damage
+from mainstem.log.file_access import FileAccess, storage_error
+from mainstem.log.file_slice import FileSlice
+from mainstem.log.identity import SNAPSHOT_KIND, RangeIdentity, Seal
+from mainstem.log.index import RELATIVE_MAX
+from mainstem.log.naming import INDEX_SUFFIX, OPENING_SNAPSHOT, TIME_INDEX_SUFFIX
+from mainstem.log.open_files import OpenFiles
+from mainstem.log.segment import Segment, StagedBatch
+from mainstem.log.segment_list import SegmentList
+from mainstem.log.segment_read import headers_from, read_slice
+from mainstem.log.sync_job import SyncJob, carry_out
+from mainstem.log.time_search import find_by_time
+from mainstem.log.verify import verify_range
+from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
+from mainstem.model.limits import GIB
+
+__all__ = ["FileSlice", "RangeLog", "SegmentSettings", "StagedBatch", "SyncJob"]
+
+_FILE_BYTES_MAX = 2**32 - 1  # positions in an index have four bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSettings:
+    """How the files of a range are cut: Kafka's ``segment.*`` and ``index.*`` topic settings."""
+
+    segment_bytes: int = 1 * GIB
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+
+
+class RangeLog:
+    """A range that this node holds."""
+
+    def __init__(
+        self,
+        identity: RangeIdentity,
+        directory: Path,
+        settings: SegmentSettings,
+        clock: Clock,
+        files: OpenFiles,
+    ) -> None:
+        self.identity = identity
+        self.directory = directory
+        self.settings = settings
+        self.start_offset = identity.start_offset
+        self.first_offset = identity.start_offset  # moves up when segments are trimmed
+        self.written_end = identity.start_offset
+        self.synced_end = identity.start_offset
+        # An offset that is durable, and in which segment at which byte it stands.
+        self.synced_place = (identity.start_offset, identity.start_offset, 0)
+        self.sealed = False
+        self.closed = False
+        self.discarded = False
+        self.size_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = -1
+        self.directory_synced = False
+        self.snapshot: bytes | None = None  # for the opening of a range that is not on disk yet
+        self.on_synced: Callable[[RangeLog], None] | None = None
+        self.on_cut: Callable[[RangeLog], None] | None = None  # just before a truncation
+        self.on_closed: Callable[[RangeLog], None] | None = None
+        self.damage: list[Damage] = []
+        self._list = SegmentList(
+            directory, identity.epoch, files, dense=identity.name.generation > 0
+        )
+        self.segments = self._list.segments
+        self._clock = clock
+        self._access: FileAccess = files.access
+        self._unsynced_paths: list[Path] = []
+        self._incarnation = 0  # counts truncations: a sync from before one proves nothing after it
+
+    def adopt(self, segments: list[Segment], *, sealed: bool) -> None:
+        """The directory exists and holds these segments, all of them durable."""
+        self._list.adopt(segments)
+        self.directory_synced = True
+        self.sealed = sealed
+        if segments:
+            last = segments[-1]
+            self.first_offset = segments[0].base_offset
+            self.written_end = self.synced_end = last.until_offset
+            self.synced_place = (last.until_offset, last.base_offset, last.size)
+        self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
+
+    def opening_snapshot(self) -> bytes | None:
+        """The caller's state as of the start of the range; ``Corrupt`` when it is damaged."""
+        if self.snapshot is None and self.directory_synced:
+            try:
+                return read_checked(self.directory / OPENING_SNAPSHOT, SNAPSHOT_KIND)
+            except FileNotFoundError:
+                return None
+        return self.snapshot
+
+    def materialise(self) -> None:
+        """Make the directory with its header and snapshot; a sync makes them durable."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            written = self.identity.write(self.directory)
+            if self.snapshot is not None:
+                path = self.directory / OPENING_SNAPSHOT
+                write_checked(path, SNAPSHOT_KIND, self.snapshot, sync=False)
+                written.append(path)
+        except OSError as error:
+            raise storage_error(error, self.directory) from error
+        # The range, its partition, its topic, all topics, the data directory.
+        self._unsynced_paths = [*written, self.directory, *self.directory.parents[:4]]
+
+    def append(self, staged: list[StagedBatch]) -> None:
+        """Write stamped batches that follow what is there; the bytes are borrowed for the call.
+
+        Raises:
+            Unavailable: the disk is full or failed; nothing has changed.
+            Fenced: the range is sealed.
+        """
+        total = 0
+        for batch in staged:
+            total += len(batch[0])
+        until = staged[-1][2]
+        segments = self.segments
+        if (
+            not segments
+            or self.sealed
+            or self.closed
+            or self._must_roll(segments[-1], total, until, self._clock.wall_ms())
+        ):
+            self._append_slowly(staged)
+            self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
+        else:
+            assert staged[0][1] == self.written_end or segments[-1].dense, "a gap between batches"
+            segment = segments[-1]
+            segment.append(staged, total)
+            self.size_bytes += total
+            if segment.max_timestamp > self.max_timestamp:
+                self.max_timestamp = segment.max_timestamp
+                self.offset_of_max_timestamp = segment.offset_of_max_timestamp
+        self.written_end = until
+
+    def _must_roll(self, segment: Segment, size_bytes: int, until: int, now_ms: int) -> bool:
+        settings = self.settings
+        size = segment.size + size_bytes
+        return segment.finished or (
+            segment.size > 0
+            and (
+                size > settings.segment_bytes
+                or now_ms - segment.created_ms >= settings.segment_ms
+                or until - segment.base_offset > RELATIVE_MAX
+                or size > _FILE_BYTES_MAX
+            )
+        )
+
+    def _append_slowly(self, staged: list[StagedBatch]) -> None:
+        """First append, and appends that reach into another segment: all of them or none."""
+        if self.sealed or self.closed:
+            raise Fenced(ErrorCode.RANGE_SEALED, subject=str(self.directory))
+        if not self.directory_synced and not self.segments:
+            self.materialise()
+        assert staged[0][1] >= self.written_end, "batches that are there already"
+        now_ms = self._clock.wall_ms()
+        run: list[StagedBatch] = []
+        run_bytes = 0
+        try:
+            for batch in staged:
+                size = len(batch[0])
+                if self._is_full(run_bytes, size, batch[2], now_ms):
+                    if run:
+                        self.segments[-1].append(run, run_bytes)
+                        run, run_bytes = [], 0
+                    self._list.begin(batch[1], now_ms, self.settings.index_interval_bytes)
+                    self._unsynced_paths.append(self.directory)
+                run.append(batch)
+                run_bytes += size
+            self.segments[-1].append(run, run_bytes)
+        except MainstemError:
+            self._list.cut(self.written_end)
+            raise
+
+    @property
+    def segment_count(self) -> int:
+        """How many files hold the records."""
+        return len(self.segments)
+
+    def _is_full(self, run_bytes: int, size: int, until: int, now_ms: int) -> bool:
+        """Whether a batch goes into another segment, given the bytes that wait for this one."""
+        if not self.segments:
+            return True
+        last = self.segments[-1]
+        if run_bytes and not last.size:  # nothing is on disk yet, but the run will be
+            return (
+                run_bytes + size > self.settings.segment_bytes
+                or until - last.base_offset > RELATIVE_MAX
+            )
+        return self._must_roll(last, run_bytes + size, until, now_ms)
+
+    def roll(self) -> None:
+        """Finish the current segment now; the next append begins another."""
+        if self.segments and self.segments[-1].size:
+            self._list.finish_last()
+
+    def begin_sync(self) -> SyncJob:
+        """What has to be made durable by now; the job keeps the files open."""
+        files = []
+        for segment in reversed(self.segments):  # only the end of the list can be dirty
+            if not segment.dirty:
+                break
+            files.append(segment.file)
+            segment.dirty = False
+        paths = tuple(dict.fromkeys(self._unsynced_paths))
+        self._unsynced_paths.clear()
+        last = self.segments[-1] if self.segments else None
+        place = (self.written_end, last.base_offset, last.size) if last else self.synced_place
+        return SyncJob(self.written_end, place, self._incarnation, tuple(files), paths)
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """The job was carried out."""
+        self.directory_synced = self.directory_synced or self.directory in job.paths
+        if job.incarnation == self._incarnation and job.until >= self.synced_end:
+            self.synced_end = job.until
+            self.synced_place = job.place
+
+    def read(self, offset: int, *, max_bytes: int, until: int, min_one: bool) -> FileSlice | None:
+        """Whole batches of one file from the one that holds ``offset``, none beyond ``until``.
+
+        Raises:
+            InvalidRequest: the offset lies below what is held.
+            Corrupt: the bytes at the offset are damaged.
+        """
+        until = min(until, self.written_end)
+        if offset >= until:
+            return None
+        segment = self.segments[-1]
+        if offset < segment.base_offset:
+            if offset < self.first_offset:
+                raise InvalidRequest(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {offset} is below {self.first_offset}",
+                    subject=str(self.identity.name.stream),
+                )
+            segment = self.segments[self._list.holding(offset)]
+        return read_slice(segment, offset, max_bytes, until, min_one=min_one)
+
+    def batches(self, start: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
+        """Headers and positions in their files, from the batch that holds ``start`` on."""
+        offset = self.first_offset if start is None else max(start, self.first_offset)
+        if offset >= self.written_end:
+            return
+        for segment in self.segments[self._list.holding(offset) :]:
+            yield from headers_from(segment, max(offset, segment.base_offset))
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record that is not older."""
+        return find_by_time(self.segments, timestamp)
+
+    def truncate(self, until: int) -> None:
+        """Drop everything at or beyond an offset, which must be a batch boundary."""
+        if until >= self.written_end:
+            return
+        if until < self.first_offset or self.sealed:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"cannot cut [{self.first_offset}, {self.written_end}) at {until}",
+                subject=str(self.directory),
+            )
+        self._incarnation += 1
+        if until < self.synced_end:  # nobody may expect on disk what is about to be dropped
+            self.synced_end = until
+            self.synced_place = (self.first_offset, self.first_offset, 0)
+            if self.on_cut is not None:
+                self.on_cut(self)
+        self._list.cut(until)
+        self.written_end = until
+        if self.segments:
+            last = self.segments[-1]
+            last.dirty = True
+            if until == self.synced_end:
+                self.synced_place = (until, last.base_offset, last.size)
+        self._unsynced_paths.append(self.directory)
+        self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
+
+    def trim(self, start: int) -> int:
+        """Drop whole segments below an offset, never the last one; returns the bytes freed."""
+        freed = self._list.drop_below(start)
+        if freed:
+            self.first_offset = self.segments[0].base_offset
+            self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
+        return freed
+
+    def seal(self) -> None:
+        """No more appends; data, indexes and directory are durable on return.
+
+        Raises:
+            Unavailable: a call failed; as after any failed sync the node must stop.
+        """
+        if self.sealed:
+            return
+        self.sealed = True
+        if not self.segments:
+            return
+        self._list.finish_last()
+        seal = Seal(
+            self.written_end,
+            self.size_bytes,
+            self.max_timestamp,
+            self.offset_of_max_timestamp,
+            len(self.segments),
+        )
+        self._sync_now(self.segments)
+        try:
+            seal.write(self.directory)
+        except OSError as error:
+            raise storage_error(error, self.directory) from error
+
+    def close(self, *, sync: bool = True, discard: bool = False) -> None:
+        """Write the indexes and let go of the files.
+
+        Without ``sync`` the caller makes all durable before it relies on it; ``discard`` is for a
+        range that is going to be deleted.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self.discarded = discard
+        last = self.segments[-1] if self.segments else None
+        if last is not None and not discard:
+            if not last.finished:
+                last.write_index()
+            if not sync:
+                self.finish_sync(self.begin_sync())
+            elif not self.sealed:
+                self._sync_now([last])
+        self._list.forget()
+        if self.on_closed is not None:
+            self.on_closed(self)
+
+    def _sync_now(self, indexed: list[Segment]) -> None:
+        job = self.begin_sync()
+        paths = [
+            segment.path.with_suffix(suffix)
+            for segment in indexed
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        ]
+        job = job._replace(paths=(*paths, *job.paths, self.directory))
+        try:
+            carry_out(job, self._access)
+        except OSError as error:
+            raise storage_error(error, self.directory) from error
+        self.finish_sync(job)
+
+    def verify(self) -> list[Damage]:
+        """Check every byte of every file of the range."""
+        return verify_range(self.directory, self.segments)

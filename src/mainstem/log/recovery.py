@@ -1,0 +1,276 @@
+"""Opening a range that is on disk: trust what is known to be sound, scan the rest, cut a torn tail.
+
+    stopped cleanly     nothing is scanned; checksummed indexes are believed
+    process died        the last segment of an unsealed range is scanned
+    machine went down   all segments from the recovery point on are scanned
+
+A scan ends in one of three ways. *Sound*: all bytes check. *Torn tail*: from some byte on nothing
+checks and nothing of it had been durable; it is cut. *Damage*: bytes that had been durable do not
+check, or sound batches follow them. Damage is never cut: the bytes stay, readers get ``Corrupt``
+for the offsets concerned and data for all others, appends go on behind, offsets are not used twice.
+After the machine went down, batches that follow a torn one behind the recovery point were never
+acknowledged as durable; they are cut as well, but set aside in a file for the operator.
+"""
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from mainstem.log import scan
+from mainstem.log.checkpoint import RecoveryPoint, Trust
+from mainstem.log.damage import Damage
+from mainstem.log.file_access import read_fully
+from mainstem.log.identity import Seal, read_seal
+from mainstem.log.index import SegmentIndex, Summary, read_summary
+from mainstem.log.naming import segment_bases, segment_path
+from mainstem.log.open_files import OpenFiles
+from mainstem.log.range_log import RangeLog
+from mainstem.log.segment import Segment
+from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt
+
+logger = logging.getLogger(__name__)
+
+ASIDE_SUFFIX = ".aside"
+_COPY_BYTES = 1 << 20
+
+
+class Circumstances(NamedTuple):
+    """What is known from before the files are looked at."""
+
+    trust: Trust
+    point: RecoveryPoint | None
+
+
+class _Scanned(NamedTuple):
+    summary: Summary
+    entries: SegmentIndex
+    holes: list[Damage]
+    cut_at: int | None  # where a torn tail begins
+    followed: bool  # sound batches stand behind the cut
+
+
+def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: OpenFiles) -> None:
+    """Fill a log from its directory, whose header must be the right one.
+
+    Raises:
+        Corrupt: header or seal are damaged, or a compacted segment lost its index.
+    """
+    log.identity.check(log.directory)
+    seal = read_seal(log.directory)
+    is_compacted = log.identity.name.generation > 0
+    if is_compacted and seal is None:
+        raise Corrupt("a compacted range that was never finished", subject=str(log.directory))
+    bases = segment_bases(log.directory)
+    point = circumstances.point or RecoveryPoint(log.start_offset, log.start_offset, 0)
+    segments: list[Segment] = []
+    for place, base in enumerate(bases):
+        is_last = place == len(bases) - 1
+        segment = Segment(segment_path(log.directory, base), base, log.identity.epoch, files)
+        segment.dense = is_compacted
+        segment.index_interval_bytes = 1 if is_compacted else log.settings.index_interval_bytes
+        next_base = None if is_last else bases[place + 1]
+        segments.append(segment)
+        if seal is None and _needs_scan(circumstances.trust, base, point, is_last=is_last):
+            if _scan_open(segment, point, next_base, circumstances.trust):
+                _set_segments_aside(log.directory, bases[place + 1 :])
+                break
+        else:
+            sealed_until = seal.until_offset if seal is not None else point.offset
+            _open_believing(segment, sealed_until if next_base is None else next_base)
+    if segments and seal is None:
+        _reopen_last(segments[-1], clock)
+    log.adopt(segments, sealed=seal is not None)
+    for segment in segments:
+        log.damage.extend(segment.damage)
+    _check_end(log, seal, point)
+    for damage in log.damage:
+        logger.error("damage found on opening: %s", damage)
+
+
+def _needs_scan(trust: Trust, base: int, point: RecoveryPoint, *, is_last: bool) -> bool:
+    if trust is Trust.CLEAN:
+        return False
+    return is_last or (trust is Trust.OTHER_BOOT and base >= point.segment_base)
+
+
+def _open_believing(segment: Segment, until: int) -> None:
+    """Take over a file that must be whole: its index says what is in it."""
+    size = segment.path.stat().st_size
+    summary = _believed_summary(segment, size)
+    if summary is not None:
+        segment.adopt(summary, None, checked=False)
+        segment.finished = True
+        return
+    durable = RecoveryPoint(until, segment.base_offset, size)
+    scanned = scan_segment(segment, size, durable, Trust.SAME_BOOT)
+    if scanned.summary.until_offset < until and not segment.dense:
+        cause = f"ends at {scanned.summary.until_offset} where {until} is expected"
+        scanned.holes.append(Damage(segment.path, size, cause, scanned.summary.until_offset))
+        scanned = scanned._replace(summary=scanned.summary._replace(until_offset=until))
+    _take_over(segment, scanned)
+    segment.finish()
+
+
+def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, trust: Trust) -> bool:
+    """Take over a file that may end anywhere; True when all segments behind it must go."""
+    size = segment.path.stat().st_size
+    durable = RecoveryPoint(segment.base_offset, segment.base_offset, 0)
+    if segment.base_offset == point.segment_base:
+        durable = point
+    scanned = scan_segment(segment, size, durable, trust)
+    fd = segment.file.fd
+    if scanned.cut_at is not None:
+        if scanned.followed:
+            _copy_aside(fd, segment.path, scanned.cut_at, size)
+        logger.info("cut the torn tail of %s at byte %d", segment.path, scanned.cut_at)
+    if not scanned.holes:  # also gives back what was reserved behind the end
+        segment.file_access.cut(fd, scanned.summary.log_bytes)
+    _take_over(segment, scanned)
+    if next_base is None:
+        return False
+    if scanned.summary.until_offset < next_base and not scanned.holes:
+        return True
+    segment.until_offset = next_base
+    segment.finish()
+    return False
+
+
+def _take_over(segment: Segment, scanned: _Scanned) -> None:
+    # What was written but not durable becomes durable now: it will be shown to readers.
+    segment.file_access.sync_data(segment.file.fd)
+    segment.damage.extend(scanned.holes)
+    segment.adopt(scanned.summary, scanned.entries, checked=not scanned.holes)
+
+
+def _believed_summary(segment: Segment, size: int) -> Summary | None:
+    index_path = segment.path.with_suffix(".index")
+    try:
+        summary = read_summary(segment.path)
+    except (FileNotFoundError, Corrupt) as error:
+        cause = error.cause if isinstance(error, Corrupt) else "the index is missing"
+        segment.damage.append(Damage(index_path, 0, cause))
+        if segment.dense:
+            raise Corrupt(
+                f"the index of a compacted segment is needed: {cause}", subject=str(index_path)
+            ) from None
+        return None
+    if summary.base_offset != segment.base_offset:
+        raise Corrupt("the index belongs to another segment", subject=str(index_path))
+    if summary.log_bytes != size:
+        cause = f"{size} bytes where the index knows of {summary.log_bytes}"
+        segment.damage.append(Damage(segment.path, min(size, summary.log_bytes), cause))
+    return summary
+
+
+def scan_segment(segment: Segment, size: int, durable: RecoveryPoint, trust: Trust) -> _Scanned:
+    """Check every byte and build the index; changes nothing."""
+    index = SegmentIndex(segment.base_offset)
+    notes = _Notes(index, segment.index_interval_bytes)
+    holes: list[Damage] = []
+    fd = segment.file.fd
+    rules = scan.Rules(segment.epoch)
+    position, expected = 0, segment.base_offset
+    while True:
+        try:
+            for header, place in scan.check_file(fd, position, size, expected, rules):
+                notes.take(header, place)
+                position, expected = place + header.size, header.until_offset
+            if size < durable.position:
+                cause = f"{size} bytes where {durable.position} were durable"
+                holes.append(Damage(segment.path, size, cause, expected))
+                expected = max(expected, durable.offset)
+            return _Scanned(notes.summary(expected, size), index, holes, None, followed=False)
+        except scan.BadBatch as bad:
+            sound = scan.find_batch(fd, bad.position + 1, size, bad.offset, rules)
+            was_durable = bad.position < durable.position
+            if not was_durable and (sound is None or trust is Trust.OTHER_BOOT):
+                summary = notes.summary(bad.offset, bad.position)
+                return _Scanned(summary, index, holes, bad.position, followed=sound is not None)
+            holes.append(Damage(segment.path, bad.position, bad.cause, bad.offset))
+            if sound is None:
+                until = max(bad.offset, durable.offset)
+                return _Scanned(notes.summary(until, size), index, holes, None, followed=False)
+            position = sound
+            expected = int.from_bytes(read_fully(fd, 8, sound), "big")
+            notes.index_next()
+
+
+class _Notes:
+    """Index and largest timestamp of the batches seen so far."""
+
+    def __init__(self, index: SegmentIndex, interval_bytes: int) -> None:
+        self._index = index
+        self._interval_bytes = interval_bytes
+        self._index_at = interval_bytes
+        self._latest = NO_TIMESTAMP
+        self._latest_offset = -1
+
+    def take(self, header: BatchHeader, position: int) -> None:
+        if position >= self._index_at:
+            self._index.add(header.base_offset, position, self._latest)
+            self._index_at = position + self._interval_bytes
+        if header.max_timestamp > self._latest:
+            self._latest = header.max_timestamp
+            self._latest_offset = header.until_offset - 1
+
+    def index_next(self) -> None:
+        self._index_at = 0
+
+    def summary(self, until: int, size: int) -> Summary:
+        return Summary(self._index.base_offset, until, size, self._latest, self._latest_offset)
+
+
+def _reopen_last(segment: Segment, clock: Clock) -> None:
+    """The last segment of an unsealed range goes on growing, unless damage reaches its end."""
+    segment.finished = False
+    if any(damage.path == segment.path for damage in segment.damage):
+        segment.finish()
+    segment.created_ms = clock.wall_ms()
+    if segment.size:
+        first = read_fully(segment.file.fd, 43, 0)[35:43]
+        timestamp = int.from_bytes(first, "big", signed=True)
+        if 0 <= timestamp < segment.created_ms:
+            segment.created_ms = timestamp
+
+
+def _check_end(log: RangeLog, seal: Seal | None, point: RecoveryPoint) -> None:
+    """What is known to have been there must be there; its offsets are not given out again."""
+    until = point.offset if seal is None else seal.until_offset
+    if log.written_end < until:
+        cause = f"ends at {log.written_end} where {until} had been reached"
+        log.damage.append(Damage(log.directory, 0, cause, log.written_end))
+        log.written_end = log.synced_end = until
+        if log.segments and seal is None:
+            log.roll()
+    elif seal is not None and log.written_end > until:
+        cause = f"ends at {log.written_end} where it was sealed at {until}"
+        log.damage.append(Damage(log.directory, 0, cause, until))
+        log.written_end = log.synced_end = until
+    whole = log.first_offset == log.start_offset
+    if seal is not None and whole and len(log.segments) != seal.segment_count:
+        cause = f"{len(log.segments)} segments where {seal.segment_count} were sealed"
+        log.damage.append(Damage(log.directory, 0, cause))
+
+
+def _copy_aside(fd: int, path: Path, position: int, until: int) -> None:
+    aside = path.with_name(f"{path.name}.at-{position}{ASIDE_SUFFIX}")
+    logger.warning("batches behind a torn one are set aside in %s", aside)
+    with aside.open("wb") as file:
+        while position < until:
+            data = read_fully(fd, min(_COPY_BYTES, until - position), position)
+            if not data:
+                break
+            file.write(data)
+            position += len(data)
+
+
+def _set_segments_aside(directory: Path, bases: list[int]) -> None:
+    for base in bases:
+        path = segment_path(directory, base)
+        aside = path.with_name(path.name + ASIDE_SUFFIX)
+        logger.warning("a segment behind a torn one is set aside as %s", aside)
+        path.replace(aside)
+        for suffix in (".index", ".timeindex"):
+            path.with_suffix(suffix).unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""Walking the batches of a log file: by their headers, or checking every byte.
+
+The checksum of a batch does not cover its base offset and epoch, which the writer stamps. They are
+checked by what surrounds them: within a range every batch has the range's epoch, and it begins
+where the batch before it ended or, after compaction, where the dense index says it does.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mainstem.log.file_access import read_fully
+from mainstem.log.index import SegmentIndex
+from mainstem.model.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    check_stored,
+)
+from mainstem.model.errors import Corrupt
+from mainstem.model.limits import FRAME_BYTES_MAX
+
+CHUNK_BYTES = 256 * 1024
+FIRST_CHUNK_BYTES = 8 * 1024  # most walks go from an index entry to a batch near by
+_MAGIC_AT = 16
+
+
+class Rules(NamedTuple):
+    """What must hold for the stamps of every batch of a segment."""
+
+    epoch: int
+    dense: SegmentIndex | None = None  # set where offsets may have gaps: says where batches begin
+
+
+class BadBatch(Exception):
+    """The batch at ``position`` is not sound; all before it are."""
+
+    def __init__(self, position: int, offset: int, cause: str) -> None:
+        super().__init__(position, offset, cause)
+        self.position = position
+        self.offset = offset
+        self.cause = cause
+
+
+def check_stamp(header: BatchHeader, position: int, expected: int, rules: Rules) -> str:
+    """What is wrong with the part that no checksum covers; empty when nothing is."""
+    if header.magic != MAGIC:
+        return f"magic {header.magic} where {MAGIC} is expected"
+    if not HEADER_BYTES <= header.length + LENGTH_OVERHEAD <= FRAME_BYTES_MAX:
+        return f"batch length {header.length} cannot be"
+    if header.leader_epoch != rules.epoch:
+        return f"epoch {header.leader_epoch} in a range of epoch {rules.epoch}"
+    base = header.base_offset
+    if rules.dense is None:
+        is_expected = base == expected
+    else:
+        is_expected = base >= expected and rules.dense.has(base, position)
+    if not is_expected:
+        return f"base offset {base} where {expected} is expected"
+    if header.last_offset_delta < 0:
+        return f"last offset delta {header.last_offset_delta}"
+    return ""
+
+
+def walk_headers(
+    fd: int, position: int, until: int, expected: int, rules: Rules
+) -> Iterator[tuple[BatchHeader, int]]:
+    """Headers and positions from ``position`` on; stamps are checked, bodies are not read.
+
+    Raises:
+        BadBatch: a header is not sound or the file ends early.
+    """
+    chunk = b""
+    chunk_start = position
+    chunk_bytes = FIRST_CHUNK_BYTES
+    while position < until:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = read_fully(fd, min(chunk_bytes, until - position), position)
+            chunk_start, at = position, 0
+            chunk_bytes = min(chunk_bytes * 4, CHUNK_BYTES)
+            if len(chunk) < HEADER_BYTES:
+                raise BadBatch(position, expected, "the file ends inside a batch header")
+        header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+        wrong = check_stamp(header, position, expected, rules)
+        if not wrong and position + header.size > until:
+            wrong = f"batch length {header.length} goes beyond the end"
+        if wrong:
+            raise BadBatch(position, expected, wrong)
+        yield header, position
+        position += header.size
+        expected = header.until_offset
+
+
+def check_batches(
+    view: memoryview, start: int, expected: int, rules: Rules
+) -> Iterator[tuple[BatchHeader, int]]:
+    """Check every byte of whole batches held in ``view``, which begins at file position ``start``.
+
+    Raises:
+        BadBatch: a batch is not sound or is cut by the end of the view.
+    """
+    at = 0
+    size = len(view)
+    while at < size:
+        position = start + at
+        if size - at < HEADER_BYTES:
+            raise BadBatch(position, expected, "the file ends inside a batch header")
+        header = BatchHeader._make(HEADER.unpack_from(view, at))
+        wrong = check_stamp(header, position, expected, rules)
+        if wrong:
+            raise BadBatch(position, expected, wrong)
+        try:
+            check_stored(view, at, header)
+        except Corrupt as error:
+            raise BadBatch(position, expected, error.cause) from None
+        yield header, position
+        at += header.length + LENGTH_OVERHEAD
+        expected = header.until_offset
+
+
+def check_file(
+    fd: int, position: int, until: int, expected: int, rules: Rules
+) -> Iterator[tuple[BatchHeader, int]]:
+    """Check every byte between two batch boundaries of a file, a bounded piece at a time."""
+    piece_bytes = CHUNK_BYTES * 4
+    while position < until:
+        data = memoryview(read_fully(fd, min(piece_bytes, until - position), position))
+        if len(data) < HEADER_BYTES:
+            raise BadBatch(position, expected, "the file ends inside a batch header")
+        whole = _whole_batches(data)
+        if whole == 0:
+            size = int.from_bytes(data[8:12], "big", signed=True) + LENGTH_OVERHEAD
+            if not HEADER_BYTES <= size <= min(FRAME_BYTES_MAX, until - position):
+                raise BadBatch(position, expected, f"batch of {size} bytes goes beyond the end")
+            data = memoryview(read_fully(fd, size, position))
+            whole = len(data)
+        for header, place in check_batches(data[:whole], position, expected, rules):
+            yield header, place
+            expected = header.until_offset
+        position += whole
+
+
+def _whole_batches(data: memoryview) -> int:
+    """How many bytes the batches that end inside the piece take; damage ends the walk as well."""
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + LENGTH_OVERHEAD
+        if size < HEADER_BYTES:
+            return at or len(data)
+        if at + size > len(data):
+            return at
+        at += size
+    return at
+
+
+def find_batch(fd: int, position: int, until: int, expected: int, rules: Rules) -> int | None:
+    """Where the next sound batch after damage begins; None when there is none."""
+    mark = rules.epoch.to_bytes(4, "big", signed=True) + bytes([MAGIC])
+    overlap = HEADER_BYTES
+    while position < until:
+        data = read_fully(fd, min(CHUNK_BYTES * 4, until - position), position)
+        at = data.find(mark)
+        while at >= 0:
+            start = position + at - (_MAGIC_AT - 4)
+            if start >= 0 and _is_batch(fd, start, until, expected, rules):
+                return start
+            at = data.find(mark, at + 1)
+        if len(data) <= overlap:
+            return None
+        position += len(data) - overlap
+    return None
+
+
+def _is_batch(fd: int, start: int, until: int, expected: int, rules: Rules) -> bool:
+    raw = read_fully(fd, HEADER_BYTES, start)
+    if len(raw) < HEADER_BYTES:
+        return False
+    header = BatchHeader._make(HEADER.unpack(raw))
+    if header.base_offset < expected or header.size < HEADER_BYTES or start + header.size > until:
+        return False
+    if check_stamp(header, start, header.base_offset, rules):
+        return False
+    data = memoryview(read_fully(fd, header.size, start))
+    try:
+        check_stored(data, 0, header)
+    except Corrupt:
+        return False
+    return True

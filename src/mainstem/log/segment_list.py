@@ -1,0 +1,108 @@
+"""The segments of one range in order: which one holds an offset, where the next one begins."""
+
+from bisect import bisect_right
+from pathlib import Path
+
+from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from mainstem.log.open_files import OpenFiles
+from mainstem.log.segment import Segment
+from mainstem.log.segment_read import batch_start, headers_from
+from mainstem.model.batch import NO_TIMESTAMP
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+
+class SegmentList:
+    """Files of one directory; the last one may grow, all before it are finished."""
+
+    __slots__ = ("_bases", "_dense", "_directory", "_epoch", "_files", "segments")
+
+    def __init__(self, directory: Path, epoch: int, files: OpenFiles, *, dense: bool) -> None:
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._directory = directory
+        self._epoch = epoch
+        self._dense = dense
+        self._files = files
+
+    def adopt(self, segments: list[Segment]) -> None:
+        """Take over what is on disk."""
+        self.segments[:] = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def holding(self, offset: int) -> int:
+        """The place of the segment with an offset, or of the next one that holds anything."""
+        segments = self.segments
+        place = max(0, bisect_right(self._bases, offset) - 1)
+        while segments[place].until_offset <= offset and place + 1 < len(segments):
+            place += 1  # compaction may leave nothing of the end of a segment
+        return place
+
+    def begin(self, base_offset: int, now_ms: int, index_interval_bytes: int) -> None:
+        """Finish the last segment and begin another."""
+        self.finish_last()
+        path = segment_path(self._directory, base_offset)
+        segment = Segment(path, base_offset, self._epoch, self._files)
+        segment.dense = self._dense
+        segment.create(now_ms, 1 if self._dense else index_interval_bytes)
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+
+    def finish_last(self) -> None:
+        """No more appends to the last segment."""
+        if self.segments and not self.segments[-1].finished:
+            self.segments[-1].finish()
+
+    def cut(self, until: int) -> None:
+        """Drop everything from a batch boundary on."""
+        while self.segments and self.segments[-1].base_offset >= until:
+            self._bases.pop()
+            self._delete(self.segments.pop())
+        if self.segments and self.segments[-1].until_offset > until:
+            self._cut_last(until)
+
+    def _cut_last(self, until: int) -> None:
+        segment = self.segments[-1]
+        base, position = batch_start(segment, until)
+        if base != until:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"offset {until} lies inside the batch at {base}",
+                subject=str(segment.path),
+            )
+        segment.cut(until, position)
+        segment.max_timestamp, segment.offset_of_max_timestamp = NO_TIMESTAMP, -1
+        for header, _ in headers_from(segment, segment.base_offset):
+            if header.max_timestamp > segment.max_timestamp:
+                segment.max_timestamp = header.max_timestamp
+                segment.offset_of_max_timestamp = header.until_offset - 1
+
+    def drop_below(self, start: int) -> int:
+        """Delete whole segments below an offset, never the last one; returns the bytes freed."""
+        freed = 0
+        while len(self.segments) > 1 and self.segments[1].base_offset <= start:
+            segment = self.segments.pop(0)
+            self._bases.pop(0)
+            freed += segment.size
+            self._delete(segment)
+        return freed
+
+    def forget(self) -> None:
+        """Let go of all files."""
+        for segment in self.segments:
+            segment.forget()
+
+    def totals(self) -> tuple[int, int, int]:
+        """Bytes, largest timestamp and its offset."""
+        size = sum(segment.size for segment in self.segments)
+        latest, offset = NO_TIMESTAMP, -1
+        for segment in self.segments:
+            if segment.max_timestamp > latest:
+                latest, offset = segment.max_timestamp, segment.offset_of_max_timestamp
+        return size, latest, offset
+
+    @staticmethod
+    def _delete(segment: Segment) -> None:
+        segment.forget()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, None):
+            path = segment.path if suffix is None else segment.path.with_suffix(suffix)
+            path.unlink(missing_ok=True)

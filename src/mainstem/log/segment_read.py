@@ -1,0 +1,167 @@
+"""Reading from one segment: where a slice begins and ends, and whether its bytes are sound.
+
+Two cases are common and cheap: a reader at the tail (positions of the latest batches are known) and
+one that goes on where its last slice ended (remembered as well). Everything else starts at an index
+entry. Bytes that this process did not write are checked the first time they are read: checksum,
+order and epoch. Damage is ``Corrupt`` with file and position, never data; what stands before it in
+the slice is still given out.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from mainstem.log import scan
+from mainstem.log.damage import Damage
+from mainstem.log.file_access import read_fully
+from mainstem.log.file_slice import FileSlice
+from mainstem.log.segment import Segment
+from mainstem.model.batch import BatchHeader
+
+CURSORS_MAX = 64
+
+
+def read_slice(
+    segment: Segment, offset: int, max_bytes: int, until: int, *, min_one: bool
+) -> FileSlice | None:
+    """Whole batches from the one that holds ``offset``; None when nothing fits."""
+    tail = segment.tail_offsets
+    if tail and offset >= tail[0]:
+        place = bisect_right(tail, offset) - 1
+        base, position = tail[place], segment.tail_positions[place]
+        if segment.size - position <= max_bytes and until >= segment.until_offset:
+            end, end_offset = segment.size, segment.until_offset
+        else:
+            end, end_offset = _tail_end(segment, place, max_bytes, until, min_one=min_one)
+    else:
+        base, position = _locate(segment, offset)
+        end, end_offset = _end(segment, (base, position), max_bytes, until, min_one=min_one)
+    if end <= position:
+        return None
+    if position < segment.verified.own_start and not segment.verified.covers(position, end):
+        end, end_offset = _verify(segment, base, position, (end, end_offset))
+    cursors = segment.cursors
+    if len(cursors) >= CURSORS_MAX:
+        cursors.clear()
+    cursors[end_offset] = end
+    return FileSlice(segment.file, position, end - position, base, end_offset)
+
+
+def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, int]]:
+    """Headers from the batch that holds ``offset`` on; raises ``Corrupt`` at damage."""
+    base, position = _locate(segment, offset)
+    try:
+        yield from scan.walk_headers(segment.file.fd, position, segment.size, base, segment.rules())
+    except scan.BadBatch as bad:
+        raise segment.corrupt(bad) from None
+
+
+def batch_start(segment: Segment, offset: int) -> tuple[int, int]:
+    """Base offset and position of the batch that holds an offset; the end for one beyond."""
+    if offset >= segment.until_offset:
+        return segment.until_offset, segment.size
+    return _locate(segment, offset)
+
+
+def check_segment(segment: Segment) -> Damage | None:
+    """Check every byte of the log file; the first damage found."""
+    last = segment.base_offset
+    try:
+        size = segment.path.stat().st_size
+        for header, _ in scan.check_file(
+            segment.file.fd, 0, min(size, segment.size), last, segment.rules()
+        ):
+            last = header.until_offset
+    except scan.BadBatch as bad:
+        return Damage(segment.path, bad.position, bad.cause, bad.offset)
+    except OSError as error:
+        return Damage(segment.path, 0, f"cannot be read: {error.strerror}")
+    if size < segment.size:
+        return Damage(segment.path, size, f"{size} bytes where {segment.size} were written", last)
+    if size > segment.size and segment.finished:
+        return Damage(segment.path, segment.size, f"{size - segment.size} bytes too many", last)
+    if last != segment.until_offset and not segment.dense:
+        return Damage(segment.path, size, f"ends at {last}, not at {segment.until_offset}", last)
+    return None
+
+
+def _tail_end(
+    segment: Segment, place: int, max_bytes: int, until: int, *, min_one: bool
+) -> tuple[int, int]:
+    """Where a slice from a remembered batch ends: position and offset, both exact."""
+    offsets, positions = segment.tail_offsets, segment.tail_positions
+    count = len(offsets)
+    by_until = count if until >= segment.until_offset else bisect_right(offsets, until) - 1
+    limit = positions[place] + max_bytes
+    by_size = count if segment.size <= limit else bisect_right(positions, limit) - 1
+    if min_one:
+        by_size = max(by_size, place + 1)
+    stop = min(by_until, by_size)
+    if stop >= count:
+        return segment.size, segment.until_offset
+    return positions[stop], offsets[stop]
+
+
+def _locate(segment: Segment, offset: int) -> tuple[int, int]:
+    """Base offset and position of the batch that holds an offset, or of the next one."""
+    position = segment.cursors.get(offset)
+    if position is not None:
+        return offset, position
+    entry_offset, position = segment.index.at_offset(offset)
+    try:
+        for header, place in scan.walk_headers(
+            segment.file.fd, position, segment.size, entry_offset, segment.rules()
+        ):
+            if header.until_offset > offset:
+                return header.base_offset, place
+    except scan.BadBatch as bad:
+        raise segment.corrupt(bad) from None
+    return segment.until_offset, segment.size
+
+
+def _end(
+    segment: Segment, start: tuple[int, int], max_bytes: int, until: int, *, min_one: bool
+) -> tuple[int, int]:
+    """Where a slice ends: at an index entry where one serves, else found by walking headers."""
+    base, position = start
+    limit = position + max_bytes
+    if segment.size <= limit and until >= segment.until_offset:
+        return segment.size, segment.until_offset
+    end_offset, end = segment.index.at_position(limit)
+    if end_offset > until:
+        end_offset, end = segment.index.at_offset(until)
+    if end > position:
+        return end, end_offset
+    end, end_offset = position, base
+    try:
+        for header, place in scan.walk_headers(
+            segment.file.fd, position, segment.size, base, segment.rules()
+        ):
+            stop = place + header.size
+            fits = stop <= limit or (min_one and place == position)
+            if header.until_offset > until or not fits:
+                break
+            end, end_offset = stop, header.until_offset
+    except scan.BadBatch as bad:
+        if end == position:
+            raise segment.corrupt(bad) from None
+    return end, end_offset
+
+
+def _verify(segment: Segment, base: int, start: int, end: tuple[int, int]) -> tuple[int, int]:
+    """Check what was not checked since the file was opened; gives the sound part of the slice."""
+    end_position, end_offset = end
+    data = memoryview(read_fully(segment.file.fd, end_position - start, start))
+    try:
+        for header, place in scan.check_batches(data, start, base, segment.rules()):
+            sound, sound_offset = place + header.size, header.until_offset
+    except scan.BadBatch as bad:
+        if bad.position == start:
+            raise segment.corrupt(bad) from None
+        end_position, end_offset = bad.position, bad.offset
+    else:
+        if len(data) < end_position - start:
+            if not data:
+                raise segment.corrupt(scan.BadBatch(start, base, "the file is cut"))
+            end_position, end_offset = sound, sound_offset
+    segment.verified.add(start, end_position)
+    return end_position, end_offset

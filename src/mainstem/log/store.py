@@ -1,0 +1,272 @@
+"""All ranges on one disk: opening, dropping, finding, and the state that spans a restart.
+
+data/directory.id        which disk this is: a replaced disk is not the one that was assigned
+data/log.checkpoint      clean stop or not, recovery points
+data/log.lock            held while a process owns the directory
+data/topics/...          see ``naming``
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.checkpoint import (
+    Checkpoint,
+    RecoveryPoint,
+    load_checkpoint,
+    read_boot_id,
+    save_checkpoint,
+    trust_in,
+)
+from mainstem.log.file_access import FileAccess
+from mainstem.log.identity import RangeIdentity, read_topic_header
+from mainstem.log.naming import (
+    DELETED_SUFFIX,
+    TOPICS,
+    UNFINISHED_SUFFIX,
+    RangeName,
+    parse_partition_directory,
+    parse_range_directory,
+    parse_topic_directory,
+    segment_bases,
+    topic_directory_name,
+)
+from mainstem.log.open_files import OpenFiles
+from mainstem.log.range_log import RangeLog, SegmentSettings
+from mainstem.log.recovery import Circumstances, recover
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.ids import PartitionIndex, StreamId, TopicId
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY_ID = "directory.id"
+DIRECTORY_KIND = b"ID"
+LOCK = "log.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What the room may use."""
+
+    files_open_max: int = 4_000
+    boot_id: str = field(default_factory=read_boot_id)  # tests pretend that a machine went down
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRange:
+    """A range directory that the folder scan came upon."""
+
+    name: RangeName
+    directory: Path
+
+
+class LogStore:
+    """The logs of one data directory, owned by one process."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        access: FileAccess | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self._settings = settings
+        self._clock = clock
+        (data_dir / TOPICS).mkdir(parents=True, exist_ok=True)
+        self._lock = self._take_lock()
+        self.directory_id = self._load_directory_id()
+        self.files = OpenFiles(access or FileAccess(), settings.files_open_max)
+        self.logs: dict[Path, RangeLog] = {}
+        self._condemned: list[Path] = []
+        checkpoint = self._load_checkpoint()
+        self.trust = trust_in(checkpoint, settings.boot_id)
+        self._points = dict(checkpoint.points) if checkpoint else {}
+        self.write_checkpoint()
+        self._condemn_leftovers()
+
+    def open_range(  # noqa: PLR0913 -- a range has that many names
+        self,
+        stream: StreamId,
+        topic_name: str,
+        index: int,
+        *,
+        epoch: int,
+        start_offset: int,
+        generation: int = 0,
+        snapshot: bytes | None = None,
+        config: SegmentSettings | None = None,
+    ) -> RangeLog:
+        """Open what is on disk, or prepare a range whose directory is made at the first append.
+
+        Raises:
+            Corrupt: the directory belongs to another range, or its header is damaged.
+        """
+        name = RangeName(stream, topic_name, index, generation)
+        identity = RangeIdentity(name, epoch, start_offset, self.directory_id)
+        directory = identity.path(self.data_dir)
+        assert directory not in self.logs, f"{directory} is open already"
+        log = RangeLog(identity, directory, config or SegmentSettings(), self._clock, self.files)
+        self._condemn_other_generations(directory, index)
+        if directory.is_dir() and segment_bases(directory):
+            point = self._points.get(self._key(directory))
+            recover(log, Circumstances(self.trust, point), self._clock, self.files)
+        else:
+            if directory.is_dir():  # the process died before the first batch was in it
+                shutil.rmtree(directory)
+            log.snapshot = snapshot
+        self.logs[directory] = log
+        log.on_cut = self._before_cut
+        log.on_closed = self._forget
+        return log
+
+    def drop_range(self, log: RangeLog) -> None:
+        """Delete a range; slices that are still being sent keep their files."""
+        log.close(discard=True)
+        self._condemn(log.directory)
+
+    def drop_topic(self, topic_name: str, topic: TopicId) -> None:
+        """Delete everything of a topic; what a crash leaves over goes at the next start."""
+        directory = self.data_dir / TOPICS / topic_directory_name(topic_name, topic)
+        for log in list(self.logs.values()):
+            if directory in log.directory.parents:
+                log.close(discard=True)
+        self._condemn(directory)
+
+    def _condemn(self, directory: Path) -> None:
+        """Take a directory out of sight at once; ``sweep`` removes its files little by little."""
+        prefix = self._key(directory)
+        for key in [key for key in self._points if key == prefix or key.startswith(prefix + "/")]:
+            del self._points[key]
+        if not directory.is_dir():
+            return
+        count = 0
+        condemned = directory.with_name(directory.name + DELETED_SUFFIX)
+        while condemned.exists():
+            count += 1
+            condemned = directory.with_name(f"{directory.name}.{count}{DELETED_SUFFIX}")
+        directory.rename(condemned)
+        self._condemned.append(condemned)
+
+    def sweep(self, files_max: int = 16) -> bool:
+        """Remove some files of what was dropped; True while there is more to do."""
+        while self._condemned:
+            directory = self._condemned[-1]
+            for parent, _, names in os.walk(directory):
+                for name in names:
+                    if files_max <= 0:
+                        return True
+                    files_max -= 1
+                    Path(parent, name).unlink(missing_ok=True)
+            shutil.rmtree(directory)
+            self._condemned.pop()
+        return False
+
+    def scan(self) -> Iterator[FoundRange]:
+        """All range directories, for rebuilding a lost catalogue; unreadable names are skipped."""
+        for topic_dir in sorted((self.data_dir / TOPICS).iterdir()):
+            parsed = parse_topic_directory(topic_dir.name)
+            if parsed is None:
+                continue
+            try:
+                topic, topic_name = read_topic_header(topic_dir)
+            except (Corrupt, FileNotFoundError):
+                topic_name, topic = parsed
+            for partition_dir in sorted(topic_dir.iterdir()):
+                partition = parse_partition_directory(partition_dir.name)
+                if partition is None:
+                    continue
+                stream = StreamId(topic, PartitionIndex(partition))
+                for directory in sorted(partition_dir.iterdir()):
+                    numbers = parse_range_directory(directory.name)
+                    if numbers is not None:
+                        yield FoundRange(RangeName(stream, topic_name, *numbers), directory)
+
+    def size_bytes(self) -> int:
+        """Bytes of all open logs."""
+        return sum(log.size_bytes for log in self.logs.values())
+
+    def write_checkpoint(self, *, clean: bool = False) -> None:
+        """Note what is durable by now; to be called from time to time."""
+        for directory, log in self.logs.items():
+            if log.segments and not log.sealed:
+                self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
+        save_checkpoint(self.data_dir, Checkpoint(self._settings.boot_id, clean, self._points))
+
+    def free_bytes(self) -> int:
+        """Space left on the disk."""
+        return shutil.disk_usage(self.data_dir).free
+
+    def close(self) -> None:
+        """Close all logs and mark the stop as clean."""
+        for log in list(self.logs.values()):
+            log.close(sync=False)
+        self.files.access.sync_file_system(self._lock)
+        self.write_checkpoint(clean=True)
+        os.close(self._lock)
+
+    def _forget(self, log: RangeLog) -> None:
+        self.logs.pop(log.directory, None)
+        if log.segments and not log.sealed:
+            self._points[self._key(log.directory)] = RecoveryPoint(*log.synced_place)
+        else:
+            self._points.pop(self._key(log.directory), None)
+
+    def _before_cut(self, _log: RangeLog) -> None:
+        self.write_checkpoint()
+
+    def _key(self, directory: Path) -> str:
+        return str(directory.relative_to(self.data_dir))
+
+    def _take_lock(self) -> int:
+        fd = os.open(self.data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise Unavailable(
+                ErrorCode.STORAGE_FAILED,
+                "another process owns the data directory",
+                subject=str(self.data_dir),
+                remedy="stop the other node or choose another directory",
+            ) from None
+        return fd
+
+    def _load_directory_id(self) -> bytes:
+        path = self.data_dir / DIRECTORY_ID
+        try:
+            return read_checked(path, DIRECTORY_KIND)
+        except FileNotFoundError:
+            fresh = os.urandom(16)
+            write_checked(path, DIRECTORY_KIND, fresh, sync=True)
+            return fresh
+
+    def _load_checkpoint(self) -> Checkpoint | None:
+        try:
+            return load_checkpoint(self.data_dir)
+        except Corrupt as error:
+            # Without it nothing is known to be durable: every open range is scanned as a whole.
+            logger.error("the checkpoint is damaged and is not used: %s", error)  # noqa: TRY400
+            return None
+
+    def _condemn_leftovers(self) -> None:
+        """Half-deleted and half-written directories of an earlier process."""
+        topics = self.data_dir / TOPICS
+        for directory in (*topics.glob("*"), *topics.glob("*/*"), *topics.glob("*/*/*")):
+            if directory.name.endswith(DELETED_SUFFIX) and directory.is_dir():
+                self._condemned.append(directory)
+            elif directory.name.endswith(UNFINISHED_SUFFIX) and directory.is_dir():
+                self._condemn(directory)
+
+    def _condemn_other_generations(self, directory: Path, index: int) -> None:
+        """What compaction left over: the catalogue knows which generation counts."""
+        for sibling in directory.parent.glob(f"range-{index}.g*"):
+            numbers = parse_range_directory(sibling.name)
+            if numbers is not None and sibling != directory and sibling not in self.logs:
+                self._condemn(sibling)
