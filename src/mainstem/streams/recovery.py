@@ -5,15 +5,12 @@ checkpoint (written at start and stop), the opening snapshot of the last range, 
 before, each followed by the batch headers that came after it.
 """
 
-from collections.abc import Mapping
-
 from mainstem.log.range_log import RangeLog, SegmentSettings
 from mainstem.log.store import LogStore
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.topic_config import TopicSettings
+from mainstem.streams.checkpoint_storage import Checkpoint
 from mainstem.streams.producer_state import ProducerStates
-
-Checkpoint = Mapping[str, tuple[int, bytes]]  # stream id as text: offset, producer snapshot
 
 
 def segment_settings(settings: TopicSettings) -> SegmentSettings:
@@ -42,7 +39,7 @@ def range_log(
         start_offset=facts.start,
         generation=facts.generation,
         snapshot=snapshot,
-        settings=segment_settings(settings),
+        config=segment_settings(settings),
     )
 
 
@@ -72,9 +69,10 @@ def recovered_producers(
         start_offset=stream.ranges[-2].start,
         generation=stream.ranges[-2].generation,
         snapshot=None,
-        settings=last.settings,
+        config=last.settings,
     )
     states = _replayed(ProducerStates.restore(before.opening_snapshot() or b""), before)
+    before.close(sync=False)
     return _replayed(states, last)
 
 

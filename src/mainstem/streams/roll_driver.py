@@ -84,7 +84,12 @@ class RollDriver:
         if old.synced_end == old.written_end:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._commits.request(old, lambda: done.done() or done.set_result(None))
+
+        def settle() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        self._commits.request(old, settle)
         await done
 
     def _rolled(self, stream: StreamWriter, task: asyncio.Task[None]) -> None:

@@ -17,6 +17,7 @@ from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.placement import records
 from mainstem.placement.service import PlacementService
+from mainstem.streams.checkpoint_storage import read_producers, write_producers
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.producer_state import ProducerStates
 from mainstem.streams.recovery import range_log, recovered_producers
@@ -45,20 +46,19 @@ class StreamService:
         self._node = node
         self._by_name: dict[str, list[StreamWriter]] = {}
         self._by_id: dict[TopicId, list[StreamWriter]] = {}
-        self._checkpoint: dict[str, tuple[int, bytes]] = {}
 
     # Start and stop
 
     async def start(self, incarnation: int) -> None:
         """Open every stream under its next epoch, then follow the catalogue."""
         catalogue = self._placement.catalogue
-        self._checkpoint = self._store.read_producers()
+        checkpoint = read_producers(self._store.data_dir)
         found = {}
         ends = []
         for stream in catalogue.streams_of(self._node):
             topic = catalogue.need_topic(stream.id.topic)
             log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
-            producers = recovered_producers(self._store, topic, stream, log, self._checkpoint)
+            producers = recovered_producers(self._store, topic, stream, log, checkpoint)
             found[stream.id] = (log, producers)
             ends.append(_end_of(stream, log))
         if ends:
@@ -78,12 +78,13 @@ class StreamService:
 
     def save_producers(self) -> None:
         """Write down every producer state with its offset, which spares the next start a scan."""
-        self._store.write_producers(
+        write_producers(
+            self._store.data_dir,
             {
                 str(stream.id): (stream.next_offset, stream.producers.snapshot())
                 for stream in self.all()
                 if len(stream.producers)
-            }
+            },
         )
 
     def close(self) -> None:
@@ -211,9 +212,7 @@ class StreamService:
         self._by_name.pop(fact.name, None)
         for stream in streams:
             stream.close(_unknown(ErrorCode.UNKNOWN_TOPIC, f"{fact.name}-{stream.id.partition}"))
-            for log in stream.ranges:
-                log.close()
-        self._store.drop_topic(fact.id, fact.name)
+        self._store.drop_topic(fact.name, fact.id)
 
     def _configure(self, topic: Topic) -> None:
         settings = self._settings_of(topic)

@@ -28,6 +28,7 @@ from mainstem.model.batch import (
     STAMP_EPOCH,
     BatchHeader,
     check_produced,
+    read_header,
 )
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
@@ -231,7 +232,7 @@ class StreamWriter(StreamReader):
         failure = self.failure(base)
         if failure is not None:
             raise failure
-        return base + HEADER.unpack_from(batch, 0)[6] + 1
+        return base + read_header(batch).last_offset_delta + 1
 
     def when_committed(self, until: int, settled: Settled) -> bool:
         """The same as ``when_written`` for the offset after a batch."""

@@ -1,0 +1,252 @@
+"""Stories of the single writer of a stream, on real files."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.log.group_commit import GroupCommit
+from mainstem.log.store import LogStore, StoreSettings
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
+from mainstem.model.metadata import Range, Stream, Topic
+from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.model.topic_config import topic_settings
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.producer_state import ProducerStates
+from mainstem.streams.recovery import range_log
+from mainstem.streams.writer_driver import StreamWriter
+from mainstem.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from mainstem.log.range_log import RangeLog
+
+STREAM_ID = StreamId(TopicId(b"t" * 16), PartitionIndex(0))
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+
+class Bench:
+    """One stream with its files, its syncs held back until asked for."""
+
+    def __init__(self, folder: Path, configs: dict[str, str]) -> None:
+        self.clock = ManualClock()
+        self.store = LogStore(folder, StoreSettings(), self.clock)
+        self.to_sync: list[RangeLog] = []
+        self.rolls: list[StreamWriter] = []
+        self.flusher = Flusher(Metrics(), sync=self.to_sync.append, roll=self.rolls.append)
+        self.settings = topic_settings(configs)
+        first = Range(RangeIndex(0), Offset(0), Epoch(3), (NodeId(1),))
+        self.facts = Stream(STREAM_ID, Epoch(3), NodeId(1), Offset(0), (first,))
+        self.topic = Topic(STREAM_ID.topic, "t", 0, (self.facts,), configs)
+        self.writer = StreamWriter(self.facts, "t", self.settings, self.flusher, self.clock)
+        log = range_log(self.store, self.topic, self.facts, first, self.settings)
+        self.writer.open_at([log], ProducerStates())
+
+    def write(self, *values: bytes, producer: ProducerStamp | None = None) -> int:
+        records = [Record(0, self.clock.now_ms, b"k", value) for value in values]
+        batch = build_batch(records, producer=producer) if producer else build_batch(records)
+        base = self.writer.stage(memoryview(batch), 0, len(batch))
+        self.flusher.flush()
+        return base
+
+    async def sync(self) -> None:
+        commits = GroupCommit(asyncio.get_running_loop(), on_fatal=pytest.fail)
+        for log in self.to_sync:
+            commits.request(log)
+        self.to_sync.clear()
+        await commits.drain()
+        commits.close()
+
+    def values(self, offset: int = 0) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        while True:
+            part = self.writer.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
+            if part is None:
+                return found
+            data = memoryview(part.read())
+            while data:
+                size = 12 + int.from_bytes(data[8:12], "big")
+                found += [r.value for r in records_of(data[:size]) if r.offset >= offset]
+                data = data[size:]
+            offset = part.until_offset
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, {"flush.policy": "written"})
+
+
+def test_readers_see_nothing_before_it_is_synced(tmp_path: Path) -> None:
+    async def story() -> None:
+        bench = Bench(tmp_path, {})
+        settled: list[MainstemError | None] = []
+        base = bench.write(b"a", b"b")
+        assert bench.values() == []
+        assert not bench.writer.when_written(Offset(base), settled.append)
+
+        await bench.sync()
+
+        assert settled == [None]
+        assert bench.values() == [b"a", b"b"]
+
+    asyncio.run(story())
+
+
+def test_with_policy_written_a_record_is_committed_by_its_write(written: Bench) -> None:
+    woken: list[int] = []
+    written.writer.add_waiter(lambda: woken.append(written.writer.committed))
+
+    written.write(b"a")
+
+    assert woken == [1]
+    assert written.values() == [b"a"]
+
+
+def test_several_batches_of_one_burst_are_written_once(written: Bench) -> None:
+    batches = [build_batch([Record(0, 1, None, bytes([n]))] * 2) for n in range(3)]
+    bases = [written.writer.stage(memoryview(b), 0, len(b)) for b in batches]
+    assert written.writer.committed == 0
+
+    written.flusher.flush()
+
+    assert bases == [0, 2, 4]
+    assert written.values() == [b"\0", b"\0", b"\1", b"\1", b"\2", b"\2"]
+
+
+def test_batches_carry_offset_and_epoch_of_the_stream(written: Bench) -> None:
+    written.write(b"a")
+    written.write(b"b")
+
+    part = written.writer.read(1, max_bytes=10**6, committed_only=False, min_one=True)
+    assert part is not None
+    data = part.read()
+    assert int.from_bytes(data[0:8], "big") == 1
+    assert int.from_bytes(data[12:16], "big") == 3
+
+
+def test_a_repeated_batch_is_stored_once(written: Bench) -> None:
+    stamp = ProducerStamp(9, 0, 0)
+    first = written.write(b"a", b"b", producer=stamp)
+
+    again = written.write(b"a", b"b", producer=stamp)
+
+    assert again == first
+    assert written.values() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("at", [8, 16, 17, 22, 24, 57, 60, 61, -1])
+def test_a_damaged_batch_is_refused_and_changes_nothing(written: Bench, at: int) -> None:
+    batch = build_batch([Record(0, 1, b"k", b"value")])
+    batch[at] ^= 0x5A
+
+    with pytest.raises((Corrupt, InvalidRequest)):
+        written.writer.stage(memoryview(batch), 0, len(batch))
+
+    written.flusher.flush()
+    assert written.writer.next_offset == 0
+    assert written.write(b"ok") == 0
+
+
+def test_reading_past_the_end_is_out_of_range(written: Bench) -> None:
+    written.write(b"a")
+
+    assert written.writer.read(1, max_bytes=1, committed_only=False, min_one=True) is None
+    with pytest.raises(InvalidRequest) as caught:
+        written.writer.read(2, max_bytes=1, committed_only=False, min_one=True)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_the_next_range_takes_appends_at_once_and_commits_once_it_is_known(
+    written: Bench,
+) -> None:
+    written.write(b"a")
+    writer = written.writer
+    following = Range(RangeIndex(1), Offset(1), Epoch(3), (NodeId(1),))
+    new = range_log(written.store, written.topic, written.facts, following, written.settings)
+
+    writer.begin_range(new)
+    written.write(b"b")
+    assert written.values() == [b"a"]
+    first = Range(RangeIndex(0), Offset(0), Epoch(3), (NodeId(1),), end=Offset(1))
+    writer.range_known(Stream(STREAM_ID, Epoch(3), NodeId(1), Offset(0), (first, following)))
+
+    assert written.values() == [b"a", b"b"]
+    assert writer.committed == 2
+
+
+def test_a_compacted_topic_refuses_records_without_a_key(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"cleanup.policy": "compact"})
+    batch = build_batch([Record(0, 1, None, b"v")])
+
+    with pytest.raises(InvalidRequest) as caught:
+        bench.writer.stage(memoryview(batch), 0, len(batch))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_log_append_time_stamps_the_nodes_clock(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"message.timestamp.type": "LogAppendTime", "flush.policy": "written"})
+    batch = build_batch([Record(0, 5, b"k", b"v")])
+    bench.writer.stage(memoryview(batch), 0, len(batch))
+    bench.flusher.flush()
+
+    part = bench.writer.read(0, max_bytes=10**6, committed_only=False, min_one=True)
+    assert part is not None
+    [record] = records_of(part.read())
+    assert record.timestamp == bench.clock.now_ms
+    assert bench.writer.append_time_ms == bench.clock.now_ms
+
+
+@pytest.mark.parametrize("codec", [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
+def test_a_topic_with_a_codec_stores_in_it(tmp_path: Path, codec: tuple[str, int]) -> None:
+    bench = Bench(tmp_path, {"compression.type": codec[0], "flush.policy": "written"})
+
+    bench.write(b"a" * 1000, b"b" * 1000, producer=ProducerStamp(4, 1, 0))
+
+    part = bench.writer.read(0, max_bytes=10**6, committed_only=False, min_one=True)
+    assert part is not None
+    data = part.read()
+    assert data[22] & 7 == codec[1]
+    assert [r.value for r in records_of(data)] == [b"a" * 1000, b"b" * 1000]
+
+
+def test_a_batch_over_the_topics_limit_is_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"max.message.bytes": "200"})
+
+    with pytest.raises(InvalidRequest) as caught:
+        bench.write(b"x" * 200)
+    assert caught.value.code is ErrorCode.RECORD_TOO_LARGE
+
+
+def test_a_timestamp_far_in_the_future_is_refused(written: Bench) -> None:
+    batch = build_batch([Record(0, written.clock.now_ms + 2 * 3600 * 1000, b"k", b"v")])
+
+    with pytest.raises(InvalidRequest) as caught:
+        written.writer.stage(memoryview(batch), 0, len(batch))
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_closed_stream_answers_those_who_wait(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {})
+    settled: list[MainstemError | None] = []
+    base = bench.write(b"a")
+    bench.writer.when_written(Offset(base), settled.append)
+    gone = InvalidRequest(ErrorCode.UNKNOWN_TOPIC)
+
+    bench.writer.close(gone)
+
+    assert settled == [gone]
+    with pytest.raises(InvalidRequest):
+        bench.write(b"b")
