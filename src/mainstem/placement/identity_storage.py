@@ -1,0 +1,154 @@
+"""Whose data folder this is: ``data/node.json``, written once and checked at every start.
+
+A folder belongs to one node of one cluster. Started with another node id or cluster id, or while
+another process uses the folder, the node refuses: mixing two nodes' data up cannot be undone.
+"""
+
+import fcntl
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from crc32c import crc32c
+
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.ids import NodeId
+
+NAME = "node.json"
+LOCK = "node.lock"
+VERSION = 1
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    """What a data folder was made for. The directory id is new for every new folder."""
+
+    version: int
+    cluster_id: str
+    node_id: NodeId
+    directory_id: str
+    created_ms: int
+
+
+class _Signed(msgspec.Struct, frozen=True):
+    identity: NodeIdentity
+    checksum: str
+
+
+def new_uuid_text() -> str:
+    """A random id as 22 characters of url-safe base64, never starting with a dash.
+
+    A leading dash would look like an option on a command line.
+    """
+    while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def open_identity(
+    data: Path,
+    *,
+    node_id: NodeId,
+    cluster_id: str | None,
+    now_ms: int,
+    new_uuid: Callable[[], str] = new_uuid_text,
+) -> NodeIdentity:
+    """The identity of a data folder, made at the first start.
+
+    Args:
+        data: the node's data folder.
+        node_id: the id that the node is configured with.
+        cluster_id: the cluster it is configured for; None takes what the folder says.
+        now_ms: when a new identity was made.
+        new_uuid: source of fresh ids.
+
+    Raises:
+        InvalidRequest: the folder belongs to another node or cluster.
+        Corrupt: the file is damaged.
+    """
+    path = data / NAME
+    if not path.exists():
+        data.mkdir(parents=True, exist_ok=True)
+        made = NodeIdentity(VERSION, cluster_id or new_uuid(), node_id, new_uuid(), now_ms)
+        write_atomically(path, _encode(made))
+        return made
+    found = _decode(path)
+    if found.node_id != node_id:
+        raise _mismatch(path, "node", found.node_id, node_id)
+    if cluster_id is not None and found.cluster_id != cluster_id:
+        raise _mismatch(path, "cluster", found.cluster_id, cluster_id)
+    return found
+
+
+def lock_folder(data: Path) -> int:
+    """Keep other processes out of a data folder until the returned descriptor is closed.
+
+    Raises:
+        Unavailable: another process is in.
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    fd = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise Unavailable(
+            ErrorCode.STORAGE_FAILED,
+            "another process uses the data folder",
+            subject=str(data),
+            remedy="stop the other node, or give this one a folder of its own",
+        ) from None
+    return fd
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file so that either the old or the new content is there after a crash."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _encode(identity: NodeIdentity) -> bytes:
+    signed = _Signed(identity, _checksum(identity))
+    return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
+
+
+def _decode(path: Path) -> NodeIdentity:
+    try:
+        signed = msgspec.json.decode(path.read_bytes(), type=_Signed)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from error
+    if signed.checksum != _checksum(signed.identity) or signed.identity.version != VERSION:
+        raise _damaged(path, "its checksum does not match, or it is of another version")
+    return signed.identity
+
+
+def _checksum(identity: NodeIdentity) -> str:
+    return f"{crc32c(msgspec.json.encode(identity)):08x}"
+
+
+def _damaged(path: Path, cause: str) -> Corrupt:
+    return Corrupt(
+        f"the node's identity is damaged: {cause}",
+        subject=str(path),
+        remedy="restore the file from a backup",
+    )
+
+
+def _mismatch(path: Path, what: str, found: object, wanted: object) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.INVALID_REQUEST,
+        f"the data folder belongs to {what} {found}, the configuration says {wanted}",
+        subject=str(path),
+        remedy=f"start the node as {what} {found}, or give it another data folder",
+    )

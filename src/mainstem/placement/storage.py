@@ -1,0 +1,342 @@
+"""The durable journal of the catalogue's facts: two files under ``data/catalogue/``.
+
+    snapshot   the whole catalogue as of frame n          replaced by rename, never changed in place
+    journal    header | mark | frame n+1 | frame n+2 | …  appended to, one frame per sync
+
+A frame is written, synced, and only then is the next one written; so everything but the last frame
+must be sound, and a last frame that is not was never acknowledged: it is cut off. The *mark* in the
+header says how far the file was known to be durable. Damage or truncation below the mark, or a
+sound frame behind a damaged one, is ``Corrupt`` and stops the node rather than losing topics
+silently.
+
+An error of ``fsync`` is final: the page cache may already have dropped what could not be written,
+so nothing is retried and the node stops. A full disk is not: the unfinished frame is taken back and
+the command refused.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+from msgspec import Struct as Value
+
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.limits import MIB
+
+JOURNAL_MAGIC = b"MSJOURN1"
+SNAPSHOT_MAGIC = b"MSSNAPS1"
+HEADER = Struct(">8sQI12x")  # magic, index of the first frame, checksum of both
+MARK = Struct(">QI20x")  # durable until this position, checksum
+FRAME = Struct(">IIQ")  # payload bytes, checksum of index and payload, index
+SNAPSHOT = Struct(">8sQQI4x")  # magic, index, payload bytes, checksum of the three and payload
+U64 = Struct(">Q")
+FRAMES_START = HEADER.size + MARK.size
+
+FRAME_BYTES_MAX = 1024 * MIB
+SNAPSHOT_AFTER_BYTES = 4 * MIB
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+REMEDY = (
+    "restore the folder from a backup, or start once with --rebuild-catalogue to rebuild the "
+    "topics from the folders of their records"
+)
+
+
+class Stored(Value, frozen=True):
+    """What was found on disk: a snapshot and the payloads of the frames after it."""
+
+    snapshot: bytes | None
+    frames: tuple[bytes, ...]
+    cut_bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever recorded here."""
+        return self.snapshot is None and not self.frames
+
+
+class JournalFailed(MainstemError):
+    """The journal can no longer be trusted; the node must stop."""
+
+    def __init__(self, cause: str, *, subject: str) -> None:
+        super().__init__(ErrorCode.STORAGE_FAILED, cause, subject=subject)
+
+
+class JournalStorage:
+    """See the module's text. ``append`` and ``snapshot`` run on one thread of their own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        sync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
+        self._folder = folder
+        self._journal = folder / "journal"
+        self._snapshot = folder / "snapshot"
+        self._snapshot_after_bytes = snapshot_after_bytes
+        self._sync = sync
+        self._fd = -1
+        self._end = 0  # where the next frame goes
+        self._next_index = 1
+        self._snapshot_bytes = 0
+        self._failed = False
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether replaying the journal has become more work than reading a snapshot."""
+        return self._end > max(self._snapshot_after_bytes, 2 * self._snapshot_bytes)
+
+    def open(self) -> Stored:
+        """Read what is there, cut a torn end, and be ready to append. Blocking.
+
+        Raises:
+            Corrupt: something that was once durable is damaged or missing.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self._folder.glob("*.new"):
+            leftover.unlink()
+        index, snapshot = self._read_snapshot()
+        if not self._journal.exists():
+            if snapshot is not None:
+                raise Corrupt("the snapshot is there, the journal is not",
+                              subject=str(self._journal), remedy=REMEDY)  # fmt: skip
+            self._new_journal(first_index=1)
+            _sync_folder(self._folder.parent)
+        self._fd = os.open(self._journal, os.O_RDWR | os.O_CLOEXEC)
+        data = self._journal.read_bytes()
+        frames = self._read_journal(data, index)
+        cut_bytes = len(data) - self._end
+        if cut_bytes:
+            os.ftruncate(self._fd, self._end)
+        # What the last life wrote but had not synced is visible now, so it must last.
+        self._sync(self._fd)
+        self._write_mark()
+        return Stored(snapshot, frames, cut_bytes)
+
+    async def append(self, entries: Sequence[bytes]) -> None:
+        """Make entries durable, all of them or none; no entry holds a line feed.
+
+        Raises:
+            Unavailable: the disk is full; nothing was recorded.
+            JournalFailed: it is unknown what the disk holds; the node must stop.
+        """
+        await self._on_thread(self.append_now, b"\n".join(entries))
+
+    async def snapshot(self, state: bytes) -> None:
+        """Replace snapshot and journal by ``state``, which covers everything appended so far."""
+        await self._on_thread(self.snapshot_now, state)
+
+    def close(self) -> None:
+        """Mark the end as durable and let go of the file. Waits for what is in flight."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+            self._thread = None
+        if self._fd >= 0:
+            if not self._failed:
+                self._sync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def append_now(self, payload: bytes) -> None:
+        """The blocking part of ``append``."""
+        self._refuse_if_failed()
+        if len(payload) > FRAME_BYTES_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, f"{len(payload)} bytes in one journal frame")
+        index = U64.pack(self._next_index)
+        checksum = crc32c(payload, crc32c(index))
+        frame = FRAME.pack(len(payload), checksum, self._next_index) + payload
+        try:
+            _write_all(self._fd, frame, self._end)
+        except OSError as error:
+            self._take_back(error)
+        try:
+            self._sync(self._fd)
+            self._end += len(frame)
+            self._next_index += 1
+            self._write_mark()
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def snapshot_now(self, state: bytes) -> None:
+        """The blocking part of ``snapshot``."""
+        self._refuse_if_failed()
+        last = self._next_index - 1
+        head = SNAPSHOT.pack(SNAPSHOT_MAGIC, last, len(state), 0)[:24]
+        checksum = crc32c(state, crc32c(head))
+        try:
+            packed = SNAPSHOT.pack(SNAPSHOT_MAGIC, last, len(state), checksum)
+            self._replace(self._snapshot, packed + state)
+            self._new_journal(first_index=self._next_index)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                return  # the journal simply stays; there will be another occasion
+            raise self._fail(error) from error
+        os.close(self._fd)
+        self._fd = os.open(self._journal, os.O_RDWR | os.O_CLOEXEC)
+        self._end = FRAMES_START
+        self._snapshot_bytes = len(state)
+
+    async def _on_thread(self, job: Callable[[bytes], None], argument: bytes) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalogue")
+        await asyncio.get_running_loop().run_in_executor(self._thread, job, argument)
+
+    def _refuse_if_failed(self) -> None:
+        if self._failed or self._fd < 0:
+            raise JournalFailed("the journal is closed", subject=str(self._journal))
+
+    def _take_back(self, error: OSError) -> None:
+        """A frame could not be written: remove what there is of it, or give up."""
+        if error.errno not in DISK_FULL:
+            raise self._fail(error) from error
+        try:
+            os.ftruncate(self._fd, self._end)
+        except OSError as again:
+            raise self._fail(again) from again
+        raise Unavailable(
+            ErrorCode.DISK_FULL, "the catalogue's disk is full", subject=str(self._journal)
+        ) from error
+
+    def _fail(self, error: OSError) -> JournalFailed:
+        self._failed = True
+        return JournalFailed(f"{error.strerror or error}", subject=str(self._journal))
+
+    def _write_mark(self) -> None:
+        # Not synced by itself: an older mark only means that less is known to be durable.
+        position = U64.pack(self._end)
+        _write_all(self._fd, MARK.pack(self._end, crc32c(position)), HEADER.size)
+
+    def _new_journal(self, *, first_index: int) -> None:
+        head = JOURNAL_MAGIC + U64.pack(first_index)
+        header = HEADER.pack(JOURNAL_MAGIC, first_index, crc32c(head))
+        mark = MARK.pack(FRAMES_START, crc32c(U64.pack(FRAMES_START)))
+        self._replace(self._journal, header + mark)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        fresh = path.with_suffix(".new")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, data, 0)
+            self._sync(fd)
+        finally:
+            os.close(fd)
+        fresh.replace(path)
+        _sync_folder(self._folder)
+
+    def _read_snapshot(self) -> tuple[int, bytes | None]:
+        if not self._snapshot.exists():
+            return 0, None
+        data = self._snapshot.read_bytes()
+        if len(data) >= SNAPSHOT.size:
+            magic, index, length, checksum = SNAPSHOT.unpack_from(data)
+            payload = data[SNAPSHOT.size :]
+            padded = data[SNAPSHOT.size - 4 : SNAPSHOT.size] == bytes(4)
+            sound = magic == SNAPSHOT_MAGIC and length == len(payload) and padded
+            if sound and crc32c(payload, crc32c(data[:24])) == checksum:
+                self._snapshot_bytes = length
+                return index, payload
+        raise Corrupt("the snapshot is damaged", subject=str(self._snapshot), remedy=REMEDY)
+
+    def _read_journal(self, data: bytes, snapshot_index: int) -> tuple[bytes, ...]:
+        first, durable = self._read_header(data)
+        if first > snapshot_index + 1:
+            raise self._corrupt(
+                f"it starts with frame {first}, the snapshot ends with {snapshot_index}"
+            )
+        frames = []
+        index, position = first, FRAMES_START
+        while (payload := _frame_at(data, position, index)) is not None:
+            if index > snapshot_index:
+                frames.append(payload)
+            index += 1
+            position += FRAME.size + len(payload)
+        if position < durable:
+            raise self._corrupt(f"frame {index} at byte {position} is damaged or missing")
+        if _later_frame(data, position, index):
+            raise self._corrupt(f"frame {index} at byte {position} is damaged, later ones are not")
+        if index <= snapshot_index:
+            raise self._corrupt(
+                f"it ends with frame {index - 1}, before the snapshot's {snapshot_index}"
+            )
+        self._end, self._next_index = position, index
+        return tuple(frames)
+
+    def _read_header(self, data: bytes) -> tuple[int, int]:
+        if len(data) < FRAMES_START:
+            raise self._corrupt("it is too short")
+        magic, first, checksum = HEADER.unpack_from(data)
+        durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
+        if (
+            magic != JOURNAL_MAGIC
+            or checksum != crc32c(data[:16])
+            or mark_checksum != crc32c(U64.pack(durable))
+            or any(data[20:32])
+            or any(data[44:64])
+        ):
+            raise self._corrupt("its header is damaged")
+        return first, durable
+
+    def _corrupt(self, cause: str) -> Corrupt:
+        return Corrupt(
+            f"the journal is damaged: {cause}", subject=str(self._journal), remedy=REMEDY
+        )
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move a damaged catalogue out of the way, to be looked at; where it went."""
+    if not folder.exists():
+        return None
+    for number in range(1, 10_000):
+        aside = folder.with_name(f"{folder.name}.damaged-{number}")
+        if not aside.exists():
+            folder.rename(aside)
+            _sync_folder(folder.parent)
+            return aside
+    raise Corrupt("10,000 damaged catalogues stand aside already", subject=str(folder))
+
+
+def _frame_at(data: bytes, position: int, index: int) -> bytes | None:
+    """The payload of frame ``index`` if it stands at ``position`` and is sound."""
+    if position + FRAME.size > len(data):
+        return None
+    length, checksum, found = FRAME.unpack_from(data, position)
+    start = position + FRAME.size
+    if found != index or length > len(data) - start:
+        return None
+    payload = data[start : start + length]
+    return payload if crc32c(payload, crc32c(U64.pack(index))) == checksum else None
+
+
+def _later_frame(data: bytes, position: int, index: int) -> bool:
+    """Whether a sound frame ``index + 1`` follows the damaged one at ``position``."""
+    pattern = U64.pack(index + 1)
+    at = data.find(pattern, position + FRAME.size)
+    while at >= 0:
+        if _frame_at(data, at - 8, index + 1) is not None:
+            return True
+        at = data.find(pattern, at + 1)
+    return False
+
+
+def _write_all(fd: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
