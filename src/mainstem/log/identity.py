@@ -128,8 +128,8 @@ class Seal:
     offset_of_max_timestamp: int
     segment_count: int
 
-    def write(self, directory: Path) -> None:
-        """Make the seal durable."""
+    def write(self, directory: Path, *, sync: bool) -> None:
+        """Write the seal."""
         payload = _SEAL.pack(
             self.until_offset,
             self.size_bytes,
@@ -137,7 +137,7 @@ class Seal:
             self.offset_of_max_timestamp,
             self.segment_count,
         )
-        write_checked(directory / RANGE_SEAL, SEAL_KIND, payload, sync=True)
+        write_checked(directory / RANGE_SEAL, SEAL_KIND, payload, sync=sync)
 
 
 def read_seal(directory: Path) -> Seal | None:

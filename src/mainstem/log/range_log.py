@@ -8,7 +8,6 @@ Owned by one thread. The directory is made at the first append; until its entrie
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mainstem.log.checked_file import read_checked, write_checked
@@ -16,11 +15,10 @@ from mainstem.log.damage import Damage
 from mainstem.log.file_access import FileAccess, storage_error
 from mainstem.log.file_slice import FileSlice
 from mainstem.log.identity import SNAPSHOT_KIND, RangeIdentity, Seal
-from mainstem.log.index import RELATIVE_MAX
 from mainstem.log.naming import INDEX_SUFFIX, OPENING_SNAPSHOT, TIME_INDEX_SUFFIX
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.segment import Segment, StagedBatch
-from mainstem.log.segment_list import SegmentList
+from mainstem.log.segment_list import SegmentList, SegmentSettings, must_roll
 from mainstem.log.segment_read import headers_from, read_slice
 from mainstem.log.sync_job import SyncJob, carry_out
 from mainstem.log.time_search import find_by_time
@@ -28,20 +26,8 @@ from mainstem.log.verify import verify_range
 from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
-from mainstem.model.limits import GIB
 
 __all__ = ["FileSlice", "RangeLog", "SegmentSettings", "StagedBatch", "SyncJob"]
-
-_FILE_BYTES_MAX = 2**32 - 1  # positions in an index have four bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentSettings:
-    """How the files of a range are cut: Kafka's ``segment.*`` and ``index.*`` topic settings."""
-
-    segment_bytes: int = 1 * GIB
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    index_interval_bytes: int = 4096
 
 
 class RangeLog:
@@ -136,10 +122,9 @@ class RangeLog:
             not segments
             or self.sealed
             or self.closed
-            or self._must_roll(segments[-1], total, until, self._clock.wall_ms())
+            or must_roll(segments[-1], total, until, self.settings, self._clock.wall_ms())
         ):
-            self._append_slowly(staged)
-            self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
+            self._append_rolling(staged)
         else:
             assert staged[0][1] == self.written_end or segments[-1].dense, "a gap between batches"
             segment = segments[-1]
@@ -150,61 +135,25 @@ class RangeLog:
                 self.offset_of_max_timestamp = segment.offset_of_max_timestamp
         self.written_end = until
 
-    def _must_roll(self, segment: Segment, size_bytes: int, until: int, now_ms: int) -> bool:
-        settings = self.settings
-        size = segment.size + size_bytes
-        return segment.finished or (
-            segment.size > 0
-            and (
-                size > settings.segment_bytes
-                or now_ms - segment.created_ms >= settings.segment_ms
-                or until - segment.base_offset > RELATIVE_MAX
-                or size > _FILE_BYTES_MAX
-            )
-        )
-
-    def _append_slowly(self, staged: list[StagedBatch]) -> None:
+    def _append_rolling(self, staged: list[StagedBatch]) -> None:
         """First append, and appends that reach into another segment: all of them or none."""
         if self.sealed or self.closed:
             raise Fenced(ErrorCode.RANGE_SEALED, subject=str(self.directory))
         if not self.directory_synced and not self.segments:
             self.materialise()
         assert staged[0][1] >= self.written_end, "batches that are there already"
-        now_ms = self._clock.wall_ms()
-        run: list[StagedBatch] = []
-        run_bytes = 0
         try:
-            for batch in staged:
-                size = len(batch[0])
-                if self._is_full(run_bytes, size, batch[2], now_ms):
-                    if run:
-                        self.segments[-1].append(run, run_bytes)
-                        run, run_bytes = [], 0
-                    self._list.begin(batch[1], now_ms, self.settings.index_interval_bytes)
-                    self._unsynced_paths.append(self.directory)
-                run.append(batch)
-                run_bytes += size
-            self.segments[-1].append(run, run_bytes)
+            self._list.append_rolling(staged, self.settings, self._clock.wall_ms())
         except MainstemError:
             self._list.cut(self.written_end)
             raise
+        self._unsynced_paths.append(self.directory)
+        self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     @property
     def segment_count(self) -> int:
         """How many files hold the records."""
         return len(self.segments)
-
-    def _is_full(self, run_bytes: int, size: int, until: int, now_ms: int) -> bool:
-        """Whether a batch goes into another segment, given the bytes that wait for this one."""
-        if not self.segments:
-            return True
-        last = self.segments[-1]
-        if run_bytes and not last.size:  # nothing is on disk yet, but the run will be
-            return (
-                run_bytes + size > self.settings.segment_bytes
-                or until - last.base_offset > RELATIVE_MAX
-            )
-        return self._must_roll(last, run_bytes + size, until, now_ms)
 
     def roll(self) -> None:
         """Finish the current segment now; the next append begins another."""
@@ -253,13 +202,16 @@ class RangeLog:
             segment = self.segments[self._list.holding(offset)]
         return read_slice(segment, offset, max_bytes, until, min_one=min_one)
 
-    def batches(self, start: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
+    def batches(
+        self, start: int | None = None, *, skip_damage: bool = False
+    ) -> Iterator[tuple[BatchHeader, int]]:
         """Headers and positions in their files, from the batch that holds ``start`` on."""
         offset = self.first_offset if start is None else max(start, self.first_offset)
         if offset >= self.written_end:
             return
         for segment in self.segments[self._list.holding(offset) :]:
-            yield from headers_from(segment, max(offset, segment.base_offset))
+            first = max(offset, segment.base_offset)
+            yield from headers_from(segment, first, skip_damage=skip_damage)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is not older."""
@@ -307,10 +259,21 @@ class RangeLog:
         """
         if self.sealed:
             return
+        self.begin_seal()
+        if self.segments:
+            _sync_now(self, self._access)
+            self.end_seal(sync=True)
+
+    def begin_seal(self) -> None:
+        """Take no more appends and write the indexes; the caller makes all that durable."""
         self.sealed = True
+        self._list.finish_last()
+
+    def end_seal(self, *, sync: bool = False) -> None:
+        """All is durable: note on disk that the range is sealed, and what it holds."""
         if not self.segments:
             return
-        self._list.finish_last()
+        self.finish_sync(self.begin_sync())
         seal = Seal(
             self.written_end,
             self.size_bytes,
@@ -318,9 +281,8 @@ class RangeLog:
             self.offset_of_max_timestamp,
             len(self.segments),
         )
-        self._sync_now(self.segments)
         try:
-            seal.write(self.directory)
+            seal.write(self.directory, sync=sync)
         except OSError as error:
             raise storage_error(error, self.directory) from error
 
@@ -338,28 +300,33 @@ class RangeLog:
         if last is not None and not discard:
             if not last.finished:
                 last.write_index()
-            if not sync:
-                self.finish_sync(self.begin_sync())
-            elif not self.sealed:
-                self._sync_now([last])
+            if sync and not self.sealed:
+                _sync_now(self, self._access)
         self._list.forget()
         if self.on_closed is not None:
             self.on_closed(self)
 
-    def _sync_now(self, indexed: list[Segment]) -> None:
-        job = self.begin_sync()
-        paths = [
-            segment.path.with_suffix(suffix)
-            for segment in indexed
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        ]
-        job = job._replace(paths=(*paths, *job.paths, self.directory))
-        try:
-            carry_out(job, self._access)
-        except OSError as error:
-            raise storage_error(error, self.directory) from error
-        self.finish_sync(job)
-
     def verify(self) -> list[Damage]:
         """Check every byte of every file of the range."""
         return verify_range(self.directory, self.segments)
+
+
+def _sync_now(log: RangeLog, access: FileAccess) -> None:
+    job = log.begin_sync()
+    unsynced = [segment for segment in log.segments if not segment.index_synced]
+    paths = [
+        segment.path.with_suffix(suffix)
+        for segment in unsynced
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        if segment.indexed_bytes >= 0
+    ]
+    if paths:
+        paths.append(log.directory)
+    job = job._replace(paths=(*paths, *job.paths))
+    try:
+        carry_out(job, access)
+    except OSError as error:
+        raise storage_error(error, log.directory) from error
+    for segment in unsynced:
+        segment.index_synced = True
+    log.finish_sync(job)

@@ -50,6 +50,8 @@ class Segment:
         "epoch",
         "finished",
         "index_interval_bytes",
+        "index_synced",
+        "indexed_bytes",
         "max_timestamp",
         "offset_of_max_timestamp",
         "path",
@@ -75,6 +77,8 @@ class Segment:
         self.dirty = False
         self.used = True
         self.finished = False
+        self.indexed_bytes = -1  # what the index files cover
+        self.index_synced = False
         self.damage: list[Damage] = []
         self.verified = VerifiedBytes()
         self.tail_offsets: array[int] = array("q")
@@ -107,6 +111,8 @@ class Segment:
         self.verified.adopt(self.size, checked=checked)
         self._index = index
         self._index_at = self.size
+        if index is None:  # the files on disk are believed
+            self.indexed_bytes, self.index_synced = self.size, True
 
     @property
     def summary(self) -> Summary:
@@ -180,7 +186,9 @@ class Segment:
             if self._reserved:
                 self._files.access.cut(self.file.fd, self.size)
                 self._reserved = 0
-            write_index(self.path, self.summary, self.index)
+            if self.indexed_bytes != self.size:
+                write_index(self.path, self.summary, self.index)
+                self.indexed_bytes, self.index_synced = self.size, False
         except OSError as error:
             raise storage_error(error, self.path) from error
 
@@ -202,7 +210,7 @@ class Segment:
             if len(views) > VIEWS_PER_WRITE_MAX or (
                 access.pwritev(file.fd, views, start) != total_bytes
             ):
-                self._write_in_pieces(access, file.fd, views, start)
+                _write_in_pieces(access, file.fd, views, start)
         except OSError as error:
             self._cut_back(file.fd, start)
             raise storage_error(error, self.path) from error
@@ -231,20 +239,6 @@ class Segment:
         if len(offsets) > 2 * TAIL_BATCHES:
             del offsets[:-TAIL_BATCHES], positions[:-TAIL_BATCHES]
 
-    @staticmethod
-    def _write_in_pieces(
-        access: FileAccess, fd: int, views: list[memoryview], position: int
-    ) -> None:
-        # Also the way on after a short write: writing the same bytes again does no harm.
-        left = list(views)
-        while left:
-            written = access.pwritev(fd, left[:VIEWS_PER_WRITE_MAX], position)
-            position += written
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if written:
-                left[0] = left[0][written:]
-
     def _cut_back(self, fd: int, size: int) -> None:
         self._reserved = 0
         try:
@@ -272,6 +266,7 @@ class Segment:
         self._reserved = 0
         self.size = position
         self.until_offset = until
+        self.indexed_bytes = -1
         self.verified.cut(position)
         self.cursors.clear()
         keep = bisect_left(self.tail_offsets, until)
@@ -308,3 +303,15 @@ class Segment:
         except scan.BadBatch as bad:
             raise self.corrupt(bad) from None
         return index
+
+
+def _write_in_pieces(access: FileAccess, fd: int, views: list[memoryview], position: int) -> None:
+    # Also the way on after a short write: writing the same bytes again does no harm.
+    left = list(views)
+    while left:
+        written = access.pwritev(fd, left[:VIEWS_PER_WRITE_MAX], position)
+        position += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]

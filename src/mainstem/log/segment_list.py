@@ -1,14 +1,28 @@
 """The segments of one range in order: which one holds an offset, where the next one begins."""
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
 
+from mainstem.log.index import RELATIVE_MAX
 from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from mainstem.log.open_files import OpenFiles
-from mainstem.log.segment import Segment
+from mainstem.log.segment import Segment, StagedBatch
 from mainstem.log.segment_read import batch_start, headers_from
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import GIB
+
+_FILE_BYTES_MAX = 2**32 - 1  # positions in an index have four bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSettings:
+    """How the files of a range are cut: Kafka's ``segment.*`` and ``index.*`` topic settings."""
+
+    segment_bytes: int = 1 * GIB
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
 
 
 class SegmentList:
@@ -36,6 +50,24 @@ class SegmentList:
         while segments[place].until_offset <= offset and place + 1 < len(segments):
             place += 1  # compaction may leave nothing of the end of a segment
         return place
+
+    def append_rolling(
+        self, staged: list[StagedBatch], settings: SegmentSettings, now_ms: int
+    ) -> None:
+        """Append, beginning other segments where the settings ask for them."""
+        run: list[StagedBatch] = []
+        run_bytes = 0
+        for batch in staged:
+            size = len(batch[0])
+            last = self.segments[-1] if self.segments else None
+            if last is None or _is_full(last, run_bytes, batch, settings, now_ms):
+                if last is not None and run:
+                    last.append(run, run_bytes)
+                    run, run_bytes = [], 0
+                self.begin(batch[1], now_ms, settings.index_interval_bytes)
+            run.append(batch)
+            run_bytes += size
+        self.segments[-1].append(run, run_bytes)
 
     def begin(self, base_offset: int, now_ms: int, index_interval_bytes: int) -> None:
         """Finish the last segment and begin another."""
@@ -106,3 +138,29 @@ class SegmentList:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, None):
             path = segment.path if suffix is None else segment.path.with_suffix(suffix)
             path.unlink(missing_ok=True)
+
+
+def must_roll(
+    segment: Segment, size_bytes: int, until: int, settings: SegmentSettings, now_ms: int
+) -> bool:
+    """Whether bytes up to an offset go into another segment; an empty one takes anything."""
+    size = segment.size + size_bytes
+    return segment.finished or (
+        segment.size > 0
+        and (
+            size > settings.segment_bytes
+            or now_ms - segment.created_ms >= settings.segment_ms
+            or until - segment.base_offset > RELATIVE_MAX
+            or size > _FILE_BYTES_MAX
+        )
+    )
+
+
+def _is_full(
+    segment: Segment, waiting_bytes: int, batch: StagedBatch, settings: SegmentSettings, now_ms: int
+) -> bool:
+    """The same while ``waiting_bytes`` are about to be written to the segment."""
+    size = waiting_bytes + len(batch[0])
+    if waiting_bytes and not segment.size and not segment.finished:
+        return size > settings.segment_bytes or batch[2] - segment.base_offset > RELATIVE_MAX
+    return must_roll(segment, size, batch[2], settings, now_ms)

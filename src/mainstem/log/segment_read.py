@@ -46,13 +46,29 @@ def read_slice(
     return FileSlice(segment.file, position, end - position, base, end_offset)
 
 
-def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, int]]:
-    """Headers from the batch that holds ``offset`` on; raises ``Corrupt`` at damage."""
-    base, position = _locate(segment, offset)
-    try:
-        yield from scan.walk_headers(segment.file.fd, position, segment.size, base, segment.rules())
-    except scan.BadBatch as bad:
-        raise segment.corrupt(bad) from None
+def headers_from(
+    segment: Segment, offset: int, *, skip_damage: bool = False
+) -> Iterator[tuple[BatchHeader, int]]:
+    """Headers from the batch that holds ``offset`` on; ``Corrupt`` at damage, or a gap there."""
+    if skip_damage and segment.damage:
+        base, position = segment.index.at_offset(offset)
+    else:
+        base, position = _locate(segment, offset)
+    fd, rules = segment.file.fd, segment.rules()
+    while position < segment.size:
+        try:
+            for header, place in scan.walk_headers(fd, position, segment.size, base, rules):
+                if header.until_offset > offset:
+                    yield header, place
+            position = segment.size
+        except scan.BadBatch as bad:
+            if not skip_damage:
+                raise segment.corrupt(bad) from None
+            sound = scan.find_batch(fd, bad.position + 1, segment.size, bad.offset, rules)
+            if sound is None:
+                return
+            position = sound
+            base = int.from_bytes(read_fully(fd, 8, sound), "big")
 
 
 def batch_start(segment: Segment, offset: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from mainstem.log.checkpoint import (
     save_checkpoint,
     trust_in,
 )
-from mainstem.log.file_access import FileAccess
+from mainstem.log.file_access import FileAccess, storage_error
 from mainstem.log.identity import RangeIdentity, read_topic_header
 from mainstem.log.naming import (
     DELETED_SUFFIX,
@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 DIRECTORY_ID = "directory.id"
 DIRECTORY_KIND = b"ID"
 LOCK = "log.lock"
+SEALED_ONE_BY_ONE_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class LogStore:
         self._settings = settings
         self._clock = clock
         (data_dir / TOPICS).mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
-        self.directory_id = self._load_directory_id()
+        self._lock = _take_lock(data_dir)
+        self.directory_id = _load_directory_id(data_dir)
         self.files = OpenFiles(access or FileAccess(), settings.files_open_max)
         self.logs: dict[Path, RangeLog] = {}
         self._condemned: list[Path] = []
@@ -203,13 +204,43 @@ class LogStore:
         """Space left on the disk."""
         return shutil.disk_usage(self.data_dir).free
 
+    def seal(self, logs: Sequence[RangeLog]) -> None:
+        """Seal many ranges with two syncs of the file system, whatever their number.
+
+        The seals are written when all they speak of is durable.
+        """
+        logs = [log for log in logs if not log.sealed]
+        if len(logs) <= SEALED_ONE_BY_ONE_MAX:
+            for log in logs:
+                log.seal()
+            return
+        for log in logs:
+            log.begin_seal()
+        self._sync_all()
+        for log in logs:
+            log.end_seal()
+        self._sync_all()
+
     def close(self) -> None:
         """Close all logs and mark the stop as clean."""
+        ends = {}
         for log in list(self.logs.values()):
             log.close(sync=False)
-        self.files.access.sync_file_system(self._lock)
+            if log.segments and not log.sealed:
+                last = log.segments[-1]
+                ends[self._key(log.directory)] = RecoveryPoint(
+                    log.written_end, last.base_offset, last.size
+                )
+        self._sync_all()
+        self._points.update(ends)
         self.write_checkpoint(clean=True)
         os.close(self._lock)
+
+    def _sync_all(self) -> None:
+        try:
+            self.files.access.sync_file_system(self._lock)
+        except OSError as error:
+            raise storage_error(error, self.data_dir) from error
 
     def _forget(self, log: RangeLog) -> None:
         self.logs.pop(log.directory, None)
@@ -223,29 +254,6 @@ class LogStore:
 
     def _key(self, directory: Path) -> str:
         return str(directory.relative_to(self.data_dir))
-
-    def _take_lock(self) -> int:
-        fd = os.open(self.data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            raise Unavailable(
-                ErrorCode.STORAGE_FAILED,
-                "another process owns the data directory",
-                subject=str(self.data_dir),
-                remedy="stop the other node or choose another directory",
-            ) from None
-        return fd
-
-    def _load_directory_id(self) -> bytes:
-        path = self.data_dir / DIRECTORY_ID
-        try:
-            return read_checked(path, DIRECTORY_KIND)
-        except FileNotFoundError:
-            fresh = os.urandom(16)
-            write_checked(path, DIRECTORY_KIND, fresh, sync=True)
-            return fresh
 
     def _load_checkpoint(self) -> Checkpoint | None:
         try:
@@ -270,3 +278,28 @@ class LogStore:
             numbers = parse_range_directory(sibling.name)
             if numbers is not None and sibling != directory and sibling not in self.logs:
                 self._condemn(sibling)
+
+
+def _take_lock(data_dir: Path) -> int:
+    fd = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise Unavailable(
+            ErrorCode.STORAGE_FAILED,
+            "another process owns the data directory",
+            subject=str(data_dir),
+            remedy="stop the other node or choose another directory",
+        ) from None
+    return fd
+
+
+def _load_directory_id(data_dir: Path) -> bytes:
+    path = data_dir / DIRECTORY_ID
+    try:
+        return read_checked(path, DIRECTORY_KIND)
+    except FileNotFoundError:
+        fresh = os.urandom(16)
+        write_checked(path, DIRECTORY_KIND, fresh, sync=True)
+        return fresh
