@@ -32,7 +32,7 @@ def save(group: Group, wall_ms: int, *, assignments: dict[str, bytes] | None = N
 
 def restore(group: Group, saved: GroupSaved) -> None:
     """Make ``group`` what was saved. Members it knows keep what is not stored."""
-    stored = {m.member_id for m in saved.members}
+    stored = dict.fromkeys(m.member_id for m in saved.members)
     for member_id in [m for m in group.members if m not in stored]:
         group.remove(member_id)
     group.protocol_type = saved.protocol_type
@@ -40,6 +40,8 @@ def restore(group: Group, saved: GroupSaved) -> None:
     group.generation = saved.generation
     for member in saved.members:
         _restore_member(group, member, saved)
+    # The order is the order of election: it has to be the same wherever the fact is replayed.
+    group.members = {m: group.members[m] for m in stored if m in group.members}
     group.protocol_type = saved.protocol_type or None
     if saved.leader in group.members:
         group.leader = saved.leader

@@ -1,0 +1,138 @@
+"""A shard of consumer groups on a virtual clock and an in-memory log: for stories and properties.
+
+Does what the runtime does, at once: facts are encoded, kept and replayed; answers are collected by
+ticket; time moves only when told, from one alarm to the next.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from mainstem.coordination.alarms import Alarms
+from mainstem.coordination.group_shard import GroupShard
+from mainstem.coordination.rebalance import Answer, GroupEffects
+from mainstem.coordination.records import Fact, GroupSaved, decode, encode
+from mainstem.coordination.requests import (
+    CommitRequest,
+    HeartbeatRequest,
+    JoinRequest,
+    Leaver,
+    Outcome,
+    SyncRequest,
+)
+from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.shard import Instant
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+
+_EPOCH_MS = 1_700_000_000_000
+
+
+class GroupSim:
+    """One shard; ``answers`` holds what each ticket was told, ``stored`` all facts in order."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.answers: dict[int, Answer | MainstemError] = {}
+        self.stored: list[Fact] = []
+        self.is_full = False
+        self._tickets = itertools.count(1)
+        self._ids = itertools.count(1)
+        self._alarms = Alarms()
+        self.shard = self._new_shard()
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.settings, lambda: str(next(self._ids)))
+
+    def now(self) -> Instant:
+        """The virtual time."""
+        return Instant(self.now_ms, _EPOCH_MS + self.now_ms)
+
+    def join(self, request: JoinRequest) -> int:
+        """Park a join; the ticket it is answered under. A refusal is raised."""
+        ticket = next(self._tickets)
+        effects = self.shard.groups.join(request, ticket, self.now())
+        self._carry_out(request.group_id, effects)
+        return ticket
+
+    def sync(self, request: SyncRequest) -> int:
+        """Park a sync."""
+        ticket = next(self._tickets)
+        effects = self.shard.groups.sync(request, ticket, self.now())
+        self._carry_out(request.group_id, effects)
+        return ticket
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """A sign of life."""
+        self.shard.groups.heartbeat(request, self.now())
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[Outcome]:
+        """Members go."""
+        outcomes, effects = self.shard.groups.leave(group_id, leavers, self.now())
+        self._carry_out(group_id, effects)
+        return outcomes
+
+    def commit(self, request: CommitRequest) -> list[Outcome]:
+        """Positions are kept."""
+        outcomes, facts = self.shard.commit(request, self.now())
+        self.store(facts)
+        return outcomes
+
+    def store(self, facts: Sequence[Fact]) -> None:
+        """Append and replay, or refuse all."""
+        if self.is_full and facts:
+            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the disk is full")
+        for fact in facts:
+            self._append(fact)
+            self.shard.replay(fact)
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass; every alarm on the way rings at its moment."""
+        until_ms = self.now_ms + by_ms
+        while (at_ms := self._alarms.next_ms()) is not None and at_ms <= until_ms:
+            self.now_ms = max(self.now_ms, at_ms)
+            for group_id in self._alarms.due(self.now_ms):
+                self._carry_out(group_id, self.shard.groups.on_time(group_id, self.now()))
+        self.now_ms = until_ms
+
+    def restart(self) -> None:
+        """Lose everything that is not stored, and load what is."""
+        self.shard = self.rebuilt()
+        self._alarms = Alarms()
+        for group_id, effects in self.shard.groups.loaded(self.now()).items():
+            self._carry_out(group_id, effects)
+
+    def rebuilt(self) -> GroupShard:
+        """Another shard, from the stored facts alone."""
+        shard = self._new_shard()
+        for fact in self.stored:
+            shard.replay(fact)
+        return shard
+
+    def _append(self, fact: Fact) -> None:
+        stored = decode(*encode(fact))
+        assert stored == fact, "facts survive their encoding"
+        self.stored.append(stored)
+
+    def _carry_out(self, group_id: str, effects: GroupEffects) -> None:
+        follow_up = None
+        if effects.then is not None:
+            follow_up = self._store_then(effects)
+        elif not self.is_full:
+            self.store(effects.facts)
+        for ticket, answer in effects.answers:
+            assert ticket not in self.answers, "a request is answered once"
+            self.answers[ticket] = answer
+        if effects.wake_ms is not None:
+            self._alarms.set(group_id, effects.wake_ms)
+        if follow_up is not None:
+            self._carry_out(group_id, follow_up)
+
+    def _store_then(self, effects: GroupEffects) -> GroupEffects:
+        assert effects.then is not None
+        [saved] = effects.facts
+        assert isinstance(saved, GroupSaved)
+        if self.is_full:
+            refusal = Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the disk is full")
+            return self.shard.groups.refused(effects.then, refusal, self.now())
+        self._append(saved)
+        return self.shard.groups.stored(effects.then, saved, self.now())
