@@ -42,6 +42,5 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_interval_ms_max: int = 300_000
     assignors: tuple[str, ...] = ("range", "roundrobin")
     instance_id: str | None = None
-    rack: str = ""
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000

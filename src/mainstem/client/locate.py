@@ -1,0 +1,49 @@
+"""Finds where to begin: at the committed offset, or where the reset policy says."""
+
+from collections.abc import Iterable
+
+from mainstem.client.cluster import Cluster
+from mainstem.client.committed import fetch_committed
+from mainstem.client.feed import Feed
+from mainstem.client.offset_query import list_offsets
+from mainstem.client.settings import ConsumerSettings
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+
+async def locate(
+    cluster: Cluster, feeds: Iterable[Feed], group: str | None, settings: ConsumerSettings
+) -> None:
+    """Gives every partition without a position one.
+
+    Raises:
+        InvalidRequest: there is nothing to go by, and the policy is to say so.
+        MainstemError: the cluster does not answer in time.
+    """
+    homeless = [feed for feed in feeds if feed.position is None]
+    if not homeless:
+        return
+    new = [feed.partition for feed in homeless if not feed.is_out_of_range]
+    if group is not None and new:
+        committed = await fetch_committed(cluster, group, new, timeout_ms=settings.api_timeout_ms)
+        for feed in homeless:
+            # The reader may have sought meanwhile; then that counts.
+            if feed.position is None and not feed.is_out_of_range and feed.partition in committed:
+                feed.move(committed[feed.partition].offset)
+    rest = {feed.partition: feed.reset_to for feed in homeless if feed.position is None}
+    wanted = {partition: reset for partition, reset in rest.items() if reset is not None}
+    for partition in rest.keys() - wanted.keys():
+        raise InvalidRequest(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            "no offset is committed",
+            subject=str(partition),
+            remedy="seek, or choose a reset policy",
+        )
+    found = await list_offsets(
+        cluster,
+        wanted,
+        read_committed=settings.isolation == "read_committed",
+        timeout_ms=settings.api_timeout_ms,
+    )
+    for feed in homeless:
+        if feed.position is None and feed.partition in found:
+            feed.move(found[feed.partition].offset)
