@@ -1,0 +1,96 @@
+"""Messages in JSON to messages of the house and back."""
+
+import binascii
+from base64 import b64encode
+
+import msgspec
+
+from mainstem.model.limits import HEADERS_PER_RECORD_MAX
+from mainstem.model.message import Message
+from mainstem.model.record import Header, Record
+from mainstem.protocols.rest.bodies import (
+    HeaderAnswer,
+    HeaderRequest,
+    MessageAnswer,
+    MessageRequest,
+)
+from mainstem.protocols.rest.errors import bad_request
+
+_QUOTE = 0x22
+
+
+def message_of(request: MessageRequest, *, now_ms: int, place: int) -> Message:
+    """The message that was described; ``place`` is its number in the request, for reasons."""
+    headers: list[Header] = []
+    given = request.headers
+    if isinstance(given, dict):
+        given = [HeaderRequest(name=name, value=value) for name, value in given.items()]
+    if len(given) > HEADERS_PER_RECORD_MAX:
+        raise bad_request(f"{len(given)} headers in one message", subject=f"messages[{place}]")
+    for header in given:
+        where = f"messages[{place}].headers[{header.name[:100]}]"
+        value = header.value
+        headers.append(
+            (header.name, None if value is None else _bytes(value, header.encoding, where))
+        )
+    return Message(
+        _field(request.key, request.key_encoding, f"messages[{place}].key"),
+        _field(request.value, request.value_encoding, f"messages[{place}].value"),
+        tuple(headers),
+        now_ms if request.timestamp is None else request.timestamp,
+    )
+
+
+def shown(record: Record, partition: int, encoding: str) -> MessageAnswer:
+    """A stored record for people: ``auto`` shows text where the bytes are text."""
+    key, key_encoding = _shown(record.key, encoding)
+    value, value_encoding = _shown(record.value, encoding)
+    headers = []
+    for name, content in record.headers:
+        text, used = _shown(content, encoding)
+        headers.append(HeaderAnswer(name=name, value=text, encoding=used))
+    return MessageAnswer(
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=key,
+        value=value,
+        partition=partition,
+        key_encoding=key_encoding,
+        value_encoding=value_encoding,
+        headers=headers,
+    )
+
+
+def _field(raw: msgspec.Raw, encoding: str, where: str) -> bytes | None:
+    data = bytes(raw)
+    if data == b"null":
+        return None
+    if data[0] == _QUOTE:
+        try:
+            text = msgspec.json.decode(data, type=str)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"not a JSON string: {error}", subject=where) from None
+        return _bytes(text, encoding, where)
+    if encoding != "text":
+        raise bad_request("base64 is written as a string", subject=where)
+    return data
+
+
+def _bytes(text: str, encoding: str, where: str) -> bytes:
+    if encoding == "text":
+        return text.encode()
+    try:
+        return binascii.a2b_base64(text.encode(), strict_mode=True)
+    except binascii.Error as error:
+        raise bad_request(f"not base64: {error}", subject=where) from None
+
+
+def _shown(data: bytes | None, encoding: str) -> tuple[str | None, str]:
+    if data is None:
+        return None, "text"
+    if encoding != "base64":
+        try:
+            return data.decode(errors="strict" if encoding == "auto" else "replace"), "text"
+        except UnicodeDecodeError:
+            pass
+    return b64encode(data).decode(), "base64"

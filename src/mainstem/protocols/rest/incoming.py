@@ -1,0 +1,107 @@
+"""The body of a request: bounded while it arrives, in time and in bytes, then decoded strictly."""
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from mainstem.protocols.rest.errors import Problem, Refusal, bad_request
+from mainstem.protocols.rest.parameters import whole_number
+from mainstem.protocols.rest.site import Site
+
+BODY_TIMEOUT_S = 30.0
+
+Decoded = TypeVar("Decoded")
+
+# What ``curl -d`` says about everything it sends; the body is JSON all the same.
+_JSON_TYPES = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
+RAW_TYPES = frozenset({"text/plain", "application/octet-stream"})
+
+
+async def read_body(site: Site, request: Request) -> bytes:
+    """The whole body, refused as soon as it is too long or too slow."""
+    limit = site.body_bytes_max
+    claimed = whole_number(request.headers.get("content-length", ""))
+    if claimed is not None and claimed > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for piece in request.stream():
+                if len(body) + len(piece) > limit:
+                    raise _too_large(limit)
+                site.held.take(len(piece))
+                body += piece
+    except TimeoutError:
+        raise Refusal(
+            408,
+            Problem(
+                "REQUEST_TIMEOUT", f"the body did not arrive within {BODY_TIMEOUT_S:.0f} seconds"
+            ),
+        ) from None
+    finally:
+        # From here on the body lives as long as this one request, whose records the log bounds.
+        site.held.give_back(len(body))
+    return bytes(body)
+
+
+def check_json(request: Request) -> None:
+    """Refuse a body that does not call itself JSON."""
+    kind = media_type(request)
+    if kind not in _JSON_TYPES and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise unsupported_type(kind, "application/json")
+    _check_coding(request)
+
+
+def check_raw(request: Request) -> bool:
+    """Whether the body is to be taken as it stands."""
+    raw = media_type(request) in RAW_TYPES
+    if raw:
+        _check_coding(request)
+    return raw
+
+
+def media_type(request: Request) -> str:
+    """The declared type without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def unsupported_type(kind: str, allowed: str) -> Refusal:
+    """A 415."""
+    return Refusal(
+        415,
+        Problem(
+            "UNSUPPORTED_MEDIA_TYPE", f"a body of type {kind[:100]!r}", remedy=f"send {allowed}"
+        ),
+    )
+
+
+def decode(body: bytes, kind: type[Decoded]) -> Decoded:
+    """The body as a value of that type, or a 400 that says where it does not fit."""
+    try:
+        body.decode()  # values that stay raw would otherwise hide bytes that are no text
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"the body does not fit: {error}", remedy="see /openapi.json") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise bad_request("the body is nested too deeply") from None
+
+
+def _check_coding(request: Request) -> None:
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise unsupported_type(f"content-encoding {coding}", "the body without content-encoding")
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(
+        413,
+        Problem(
+            "BODY_TOO_LARGE",
+            f"the body has more than {limit} bytes",
+            remedy="send fewer messages at once, or raise http.body_bytes_max",
+        ),
+    )

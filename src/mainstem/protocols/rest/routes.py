@@ -1,0 +1,189 @@
+"""The table of everything that is served over HTTP."""
+
+from mainstem.protocols.rest import groups, ops, peek, produce, topics
+from mainstem.protocols.rest.bodies import (
+    BrokerAnswer,
+    GroupAnswer,
+    GroupDeleted,
+    GroupLine,
+    MessageAnswer,
+    MessageRequest,
+    MessagesRequest,
+    MessagesStored,
+    NewTopicRequest,
+    Probe,
+    TopicAnswer,
+    TopicDeleted,
+    TopicLine,
+    TopicRequest,
+)
+from mainstem.protocols.rest.operation import Address, Operation
+
+_FIGURES = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
+_HEALTH = {
+    "type": "object",
+    "required": ["is_healthy", "status", "timestamp"],
+    "properties": {
+        "is_healthy": {"type": "boolean"},
+        "status": {"type": "string"},
+        "live": {"type": "boolean"},
+        "ready": {"type": "boolean"},
+        "components": {"type": "array", "items": {"type": "object"}},
+        "timestamp": {"type": "string", "format": "date-time"},
+    },
+}
+_TEXT = {"type": "string"}
+
+_READ_MESSAGES = Operation(
+    handler=peek.peek,
+    summary="Look at messages of one partition.",
+    answer=list[MessageAnswer],
+    parameters=(peek.PARTITION, peek.OFFSET, peek.FROM_TIMESTAMP, peek.LIMIT, peek.ENCODING),
+    refusals=(404, 416),
+)
+_STORE_MESSAGES = Operation(
+    handler=produce.produce,
+    summary="Store messages; answered once they are as durable as the topic asks.",
+    answer=MessagesStored,
+    body=(MessagesRequest, MessageRequest, list[MessageRequest]),
+    parameters=(peek.PARTITION, produce.KEY, produce.TIMESTAMP),
+    refusals=(403, 404, 408, 413, 415, 504),
+)
+
+ADDRESSES: tuple[Address, ...] = (
+    Address(
+        "/",
+        {
+            "GET": Operation(
+                handler=ops.get_index,
+                summary="A page of links.",
+                answer=_TEXT,
+                media_type="text/html",
+            )
+        },
+    ),
+    Address(
+        "/v1/broker",
+        {"GET": Operation(handler=ops.get_broker, summary="This node.", answer=BrokerAnswer)},
+    ),
+    Address(
+        "/v1/topics",
+        {
+            "GET": Operation(
+                handler=topics.list_topics,
+                summary="All topics.",
+                answer=list[TopicLine],
+                parameters=(topics.INTERNAL,),
+            ),
+            "POST": Operation(
+                handler=topics.create_topic,
+                summary="Create a topic; refused if it exists.",
+                answer=TopicAnswer,
+                status=201,
+                body=(NewTopicRequest,),
+                refusals=(403, 408, 409, 413, 415),
+            ),
+        },
+    ),
+    Address(
+        "/v1/topics/{name}",
+        {
+            "GET": Operation(
+                handler=topics.get_topic,
+                summary="One topic with its partitions.",
+                answer=TopicAnswer,
+                refusals=(404,),
+            ),
+            "PUT": Operation(
+                handler=topics.put_topic,
+                summary="Create a topic (201), or bring it to what is asked for (200).",
+                answer=TopicAnswer,
+                body=(TopicRequest,),
+                refusals=(403, 408, 409, 413, 415),
+            ),
+            "DELETE": Operation(
+                handler=topics.delete_topic,
+                summary="Delete a topic and its messages.",
+                answer=TopicDeleted,
+                refusals=(403, 404),
+            ),
+        },
+    ),
+    Address("/v1/topics/{name}/messages", {"GET": _READ_MESSAGES, "POST": _STORE_MESSAGES}),
+    Address(
+        "/v1/groups",
+        {
+            "GET": Operation(
+                handler=groups.list_groups, summary="All groups.", answer=list[GroupLine]
+            )
+        },
+    ),
+    Address(
+        "/v1/groups/{id:path}",
+        {
+            "GET": Operation(
+                handler=groups.get_group,
+                summary="One group with its members and positions.",
+                answer=GroupAnswer,
+                refusals=(404,),
+            ),
+            "DELETE": Operation(
+                handler=groups.delete_group,
+                summary="Delete an empty group and its positions.",
+                answer=GroupDeleted,
+                refusals=(404, 409),
+            ),
+        },
+    ),
+    Address(
+        "/health",
+        {
+            "GET": Operation(
+                handler=ops.get_health,
+                summary="How the node is; 503 when something needs an operator.",
+                answer=_HEALTH,
+            )
+        },
+    ),
+    Address(
+        "/health/live",
+        {
+            "GET": Operation(
+                handler=ops.get_live,
+                summary="503 asks for a restart of the process.",
+                answer=Probe,
+            )
+        },
+    ),
+    Address(
+        "/health/ready",
+        {
+            "GET": Operation(
+                handler=ops.get_ready,
+                summary="503 asks to send clients elsewhere for now.",
+                answer=Probe,
+            )
+        },
+    ),
+    Address(
+        "/metrics",
+        {
+            "GET": Operation(
+                handler=ops.get_metrics,
+                summary="Every metric in Prometheus' text format.",
+                answer=_TEXT,
+                media_type="text/plain",
+            )
+        },
+    ),
+    Address(
+        "/metrics/json",
+        {
+            "GET": Operation(
+                handler=ops.get_metrics_json,
+                summary="The figures a person looks for first.",
+                answer=_FIGURES,
+            )
+        },
+    ),
+)

@@ -1,0 +1,85 @@
+"""The HTTP listener of a node, inside the node's own event loop.
+
+    service = RestService(site)
+    port = await service.start("127.0.0.1", 8080)
+    await service.stop(timeout_s=30)
+
+It takes no signals, starts no threads and ticks for nothing: the node's lifecycle starts and ends
+it. Stopping refuses new work, lets requests in flight finish within the time given, then cuts.
+"""
+
+import asyncio
+import logging
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from mainstem.protocols.rest.app import RestApp
+from mainstem.protocols.rest.site import Site
+from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnection
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1_024
+
+
+class RestService:
+    """Listens, serves, and stops in good order."""
+
+    def __init__(self, site: Site, bounds: Bounds | None = None) -> None:
+        self._app = RestApp(site)
+        self._metrics = site.telemetry.metrics
+        self._bounds = bounds or Bounds()
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that was taken."""
+        config = Config(
+            self._app,
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=int(IDLE_TIMEOUT_S),
+        )
+        config.load()
+
+        def connect() -> HttpConnection:
+            return HttpConnection(config, self._state, self._bounds, self._metrics)
+
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(connect, host, port, backlog=_BACKLOG)
+        taken: int = self._server.sockets[0].getsockname()[1]
+        return taken
+
+    def refuse_new(self) -> None:
+        """Take no new connections and no new requests; health and metrics are still answered."""
+        self._app.draining = True
+        if self._server is not None:
+            self._server.close()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Let what is in flight finish, then close everything."""
+        if self._server is None:
+            return
+        self.refuse_new()
+        state = self._state
+        for connection in list(state.connections):
+            connection.shutdown()
+        if state.tasks:
+            _, late = await asyncio.wait(state.tasks, timeout=timeout_s)
+            if late:
+                log.warning("HTTP requests were cut off", extra={"requests": len(late)})
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await self._server.wait_closed()
+        self._server = None

@@ -1,0 +1,247 @@
+"""One HTTP connection: uvicorn's parser and pacing, with the bounds that it leaves open.
+
+* heads are bounded in bytes and in time, and so are bytes that bring a request no further;
+* an idle connection is closed, and one whose peer takes no answer is cut;
+* few requests may be sent ahead of their answers;
+* there is a largest number of connections.
+
+A connection that breaks a bound is answered, where it can still be, and closed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import NoReturn, cast
+
+import msgspec
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from mainstem.model.limits import KIB
+from mainstem.protocols.rest.errors import Problem
+from mainstem.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 1_000
+HEAD_BYTES_MAX = 64 * KIB
+HEAD_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 60.0
+STALLED_WRITE_TIMEOUT_S = 30.0
+REQUESTS_AHEAD_MAX = 16
+
+
+class Bounds:
+    """The limits of one listener; tests use smaller ones."""
+
+    def __init__(
+        self,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        head_timeout_s: float = HEAD_TIMEOUT_S,
+        stalled_write_timeout_s: float = STALLED_WRITE_TIMEOUT_S,
+    ) -> None:
+        self.connections_max = connections_max
+        self.head_timeout_s = head_timeout_s
+        self.stalled_write_timeout_s = stalled_write_timeout_s
+
+
+class _Broken(Exception):
+    """Ends the parsing of what just arrived."""
+
+
+class _Timer:
+    """Something that happens after a while unless it is cancelled."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, delay_s: float, act: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._delay_s = delay_s
+        self._act = act
+        self._handle: asyncio.TimerHandle | None = None
+
+    def arm(self) -> None:
+        """Begin to wait, unless it waits already."""
+        if self._handle is None:
+            self._handle = self._loop.call_later(self._delay_s, self._fire)
+
+    def cancel(self) -> None:
+        """Stop waiting."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._act()
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One accepted connection."""
+
+    def __init__(
+        self, config: Config, state: ServerState, bounds: Bounds, metrics: Metrics
+    ) -> None:
+        super().__init__(config, state, {})
+        self.logger = log
+        self._bounds = bounds
+        self._metrics = metrics
+        self._head_timer = _Timer(self.loop, bounds.head_timeout_s, self._head_timed_out)
+        self._stall_timer = _Timer(self.loop, bounds.stalled_write_timeout_s, self._stalled)
+        self._counted = False
+        self._in_head = False
+        self._head_bytes = 0
+        self._steps = 0
+        self._fruitless_bytes = 0
+        self._refusal: tuple[int, Problem] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or say that there are too many."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        metrics = self._metrics
+        if len(self.connections) > self._bounds.connections_max:
+            metrics.connections_rejected += 1
+            self._refuse(503, Problem("OVERLOADED", "too many HTTP connections"))
+            return
+        metrics.connections_accepted += 1
+        metrics.connections_active += 1
+        self._counted = True
+        self._head_timer.arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything that was to happen."""
+        super().connection_lost(exc)
+        self._head_timer.cancel()
+        self._stall_timer.cancel()
+        if self._counted:
+            self._metrics.connections_active -= 1
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """A peer that has finished sending may still wait for its answer."""
+        if self.cycle is None or self.cycle.response_complete:
+            return None
+        self.cycle.keep_alive = False
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; close if too much arrives that leads nowhere."""
+        if self.transport.is_closing():
+            return
+        steps = self._steps
+        super().data_received(data)
+        if self.parser is None or self.transport.is_closing():
+            return
+        self._fruitless_bytes = 0 if self._steps != steps else self._fruitless_bytes + len(data)
+        if self._fruitless_bytes > HEAD_BYTES_MAX:
+            self._refuse(431, _head_too_large())
+        elif not self._in_head and self._is_idle() and self.timeout_keep_alive_task is None:
+            # Line ends between requests stop uvicorn's timer without beginning anything.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._in_head = True
+        self._head_bytes = 0
+        self._head_timer.arm()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address."""
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, or one trailer after a chunked body."""
+        self._count_head(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: begin to serve."""
+        self._steps += 1
+        self._in_head = False
+        self._head_timer.cancel()
+        if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
+            self._break(400, Problem("INVALID_REQUEST", "too many requests ahead of their answers"))
+        _date_answers(self.server_state)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._steps += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._steps += 1
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The peer does not take what it asked for."""
+        super().pause_writing()
+        self._stall_timer.arm()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._stall_timer.cancel()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn when parsing failed."""
+        status, problem = self._refusal or (400, Problem("INVALID_REQUEST", "this is not HTTP/1.1"))
+        self._refuse(status, problem)
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._break(431, _head_too_large())
+
+    def _break(self, status: int, problem: Problem) -> NoReturn:
+        self._refusal = status, problem
+        raise _Broken
+
+    def _refuse(self, status: int, problem: Problem) -> None:
+        """Answer and close; an answer that is already on its way is cut off instead."""
+        if not self._is_idle():
+            self.transport.abort()
+            return
+        self._metrics.http_requests[status] += 1
+        body = msgspec.json.encode(problem) + b"\n"
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: application/json\r\nconnection: close\r\n"
+            + b"content-length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        self.transport.close()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _head_timed_out(self) -> None:
+        if self.transport.is_closing():
+            return
+        if not self._is_idle():
+            self._head_timer.arm()  # the head of a request that waits behind another one
+        elif self._in_head:
+            self._refuse(408, Problem("REQUEST_TIMEOUT", "the head did not arrive in time"))
+        else:
+            self.transport.close()
+
+    def _stalled(self) -> None:
+        self.transport.abort()
+
+
+def _date_answers(state: ServerState) -> None:
+    """Set the Date header; nothing ticks while nobody asks."""
+    state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+
+
+def _head_too_large() -> Problem:
+    return Problem(
+        "HEAD_TOO_LARGE", f"address and headers have more than {HEAD_BYTES_MAX} bytes together"
+    )

@@ -1,0 +1,131 @@
+"""Reading a window of messages: only the batches that hold it are decoded, within bounds.
+
+Damage ends a window: what lies before it is answered, and a window that begins at the damage is
+answered with the reason. Decoding gives way to other work of the node every few hundred records.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from mainstem.broker.api import StreamDoor
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.limits import MIB
+from mainstem.model.record import Record, batches_of, records_of
+
+MESSAGES_MAX = 10_000
+ANSWER_BYTES_MAX = 8 * MIB
+BATCH_PLAIN_BYTES_MAX = 32 * MIB
+WINDOWS_AT_ONCE_MAX = 4
+WINDOWS_WAITING_MAX = 64
+READ_BYTES = 1 * MIB
+_RECORDS_BETWEEN_PAUSES = 256
+_RECORD_OVERHEAD_BYTES = 160  # the names of the fields in JSON
+
+
+class Window(Struct):
+    """What was found, and where the next window begins."""
+
+    records: list[Record]
+    next_offset: int
+    damage: Corrupt | None = None
+
+
+class Peeker:
+    """Reads windows, a few at a time, so that many readers cannot fill memory or stop the node."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(WINDOWS_AT_ONCE_MAX)
+        self._waiting = 0
+
+    async def window(self, door: StreamDoor, start: int, *, limit: int) -> Window:
+        """Up to ``limit`` committed messages from ``start`` on."""
+        if self._waiting >= WINDOWS_WAITING_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers wait")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await _Reading(door, start, limit).run()
+        finally:
+            self._waiting -= 1
+
+
+class _Reading:
+    """One window on its way."""
+
+    def __init__(self, door: StreamDoor, start: int, limit: int) -> None:
+        self._door = door
+        self._limit = limit
+        self._left_bytes = ANSWER_BYTES_MAX
+        self._window = Window([], start)
+
+    async def run(self) -> Window:
+        """Read until the window is full, the bytes are spent or the stream ends."""
+        window = self._window
+        try:
+            while await self._read_on():
+                pass
+        except Corrupt as damage:
+            if not window.records:
+                raise
+            window.damage = damage
+        return window
+
+    async def _read_on(self) -> bool:
+        """Take in one more piece of the log; whether more is wanted."""
+        window, door = self._window, self._door
+        asked = window.next_offset
+        # The fewer messages are wanted, the less is read at once; a batch comes whole anyway.
+        found = door.read(
+            asked,
+            max_bytes=min(READ_BYTES, self._left_bytes),
+            committed_only=True,
+            min_one=True,
+        )
+        if found is None:
+            return False
+        for header, batch in batches_of(found.read()):
+            if header.until_offset <= window.next_offset:
+                continue
+            if not header.is_control and not await self._decode(batch):
+                return False
+            window.next_offset = header.until_offset
+        if window.next_offset == asked:
+            raise Corrupt(f"no batch at offset {asked} where the log has one")
+        return True
+
+    async def _decode(self, batch: memoryview) -> bool:
+        """Take the records of one batch; False when the window is full."""
+        window = self._window
+        records = records_of(batch, limit_bytes=BATCH_PLAIN_BYTES_MAX)
+        # The first step checks and unpacks the whole batch, which other threads can do as well.
+        record = await asyncio.to_thread(_first, records)
+        seen = 0
+        while record is not None:
+            if record.offset >= window.next_offset:
+                if not self._take(record):
+                    return False
+                window.next_offset = record.offset + 1
+                if len(window.records) >= self._limit:
+                    return False
+            seen += 1
+            if seen % _RECORDS_BETWEEN_PAUSES == 0:
+                await asyncio.sleep(0)
+            record = next(records, None)
+        return True
+
+    def _take(self, record: Record) -> bool:
+        """Add a record unless it would make the answer too long; one always fits."""
+        window = self._window
+        size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        size += sum(len(name) + len(value or b"") + 40 for name, value in record.headers)
+        if window.records and size > self._left_bytes:
+            return False
+        self._left_bytes = max(0, self._left_bytes - size)
+        window.records.append(record)
+        return True
+
+
+def _first(records: Iterator[Record]) -> Record | None:
+    return next(records, None)
