@@ -273,7 +273,7 @@ class Admin:
         """What each log directory of some or all nodes holds."""
         await self._cluster.refresh()
         asked = nodes if nodes is not None else [node.id for node in self._cluster.info.nodes]
-        found = await asyncio.gather(*(self._log_dirs_of(node) for node in asked))
+        found = await asyncio.gather(*(_log_dirs_of(self._cluster, node) for node in asked))
         return [directory for directories in found for directory in directories]
 
     # How they are carried out.
@@ -319,23 +319,22 @@ class Admin:
         errors.check(answer.error_code, subject=str(partition))
         return answer.low_watermark
 
-    async def _log_dirs_of(self, node: int) -> list[LogDir]:
-        response: DescribeLogDirsResponse = await self._cluster.link(node).call(
-            DescribeLogDirsRequest(topics=None)
+
+async def _log_dirs_of(cluster: Cluster, node: int) -> list[LogDir]:
+    response: DescribeLogDirsResponse = await cluster.link(node).call(
+        DescribeLogDirsRequest(topics=None)
+    )
+    errors.check(response.error_code, subject=f"node {node}")
+    directories = []
+    for result in response.results:
+        errors.check(result.error_code, subject=result.log_dir)
+        partitions = [
+            LogDirPartition(topic.name, p.partition_index, p.partition_size, p.offset_lag)
+            for topic in result.topics
+            for p in topic.partitions
+        ]
+        partitions.sort(key=lambda p: (p.topic, p.partition))
+        directories.append(
+            LogDir(node, result.log_dir, result.total_bytes, result.usable_bytes, tuple(partitions))
         )
-        errors.check(response.error_code, subject=f"node {node}")
-        directories = []
-        for result in response.results:
-            errors.check(result.error_code, subject=result.log_dir)
-            partitions = [
-                LogDirPartition(topic.name, p.partition_index, p.partition_size, p.offset_lag)
-                for topic in result.topics
-                for p in topic.partitions
-            ]
-            partitions.sort(key=lambda p: (p.topic, p.partition))
-            directories.append(
-                LogDir(
-                    node, result.log_dir, result.total_bytes, result.usable_bytes, tuple(partitions)
-                )
-            )
-        return directories
+    return directories
