@@ -1,6 +1,7 @@
 """Entry point: the tree of commands and the one place that turns errors into exit codes."""
 
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -8,7 +9,9 @@ from typing import Annotated
 import typer
 
 from mainstem import __version__
-from mainstem.cli import config
+from mainstem.cli import config, groups, topics
+from mainstem.cli.consume import consume
+from mainstem.cli.dev import dev
 from mainstem.cli.failure import ExitCode, exit_code, report
 from mainstem.cli.kafka_apis import kafka_apis
 from mainstem.cli.produce import produce
@@ -22,7 +25,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("dev")(dev)
+app.add_typer(topics.app, name="topic")
 app.command("produce")(produce)
+app.command("consume")(consume)
+app.add_typer(groups.app, name="group")
 app.add_typer(config.app, name="config")
 app.command("kafka-apis")(kafka_apis)
 
@@ -55,8 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has seen enough, as `mainstem consume ... | head` does.
-        sys.stderr.close()
+        # The reader of our output has seen enough, as `mainstem consume ... | head` has; without
+        # this, the interpreter would stumble over the rest when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)
 
 

@@ -1,0 +1,223 @@
+"""``mainstem consume``: prints records, from any place, alone or as a member of a group."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from mainstem.cli.failure import UsageFailure
+from mainstem.cli.moment import parse_moment
+from mainstem.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    Bootstrap,
+    OutputForm,
+    TimeoutSeconds,
+)
+from mainstem.cli.record_format import DEFAULT_FORMAT, as_document, compiled
+from mainstem.cli.render import Output
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import Admin
+    from mainstem.client.consumer import Consumer
+    from mainstem.client.values import ConsumerRecord, TopicPartition
+
+POLL_MS = 250
+RECORDS_PER_POLL_MAX = 500
+
+Printer = Callable[["ConsumerRecord"], bytes]
+
+
+class Begin(NamedTuple):
+    """Where to begin without a group: the first field that is set decides."""
+
+    offset: int | None = None  # below zero: so many records before the end
+    moment_ms: int | None = None
+    beginning: bool = True
+
+
+class Wish(NamedTuple):
+    """What to read, and when to stop."""
+
+    topics: Sequence[str]
+    partitions: Sequence[int]
+    group: str | None
+    begin: Begin
+    follow: bool
+    records_max: int | None
+    timeout_s: float
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the oldest record.")
+    ] = False,
+    offset: Annotated[
+        int | None,
+        typer.Option("--offset", help="Begin at this offset; -5: five records before the end."),
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", help="Begin at a time: a date, or -2h.")
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new records instead of ending.")
+    ] = False,
+    records_max: Annotated[
+        int | None, typer.Option("--max", "-n", min=1, help="End after so many records.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help=r"%t %p %o %T %k %s %h, \n, \t  [default: %s\\n]"),
+    ] = None,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Leave out aborted transactions.")
+    ] = False,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Print records: all there are, or with --follow also those that come.
+
+    Without a group, reading begins at the oldest record, with --follow at the next new one. With a
+    group it begins where the group stands. -o json prints one object per line.
+    """
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise UsageFailure("--from-beginning, --offset and --timestamp exclude each other")
+    if group is not None and (offset is not None or timestamp is not None or partition):
+        raise UsageFailure(
+            "a group decides itself where to read",
+            subject="--group",
+            remedy="move it first: mainstem group reset-offsets",
+        )
+    moment_ms = parse_moment(timestamp, time.time_ns() // 1_000_000) if timestamp else None
+    begin = Begin(offset, moment_ms, from_beginning or not (follow or group))
+    wish = Wish(topics, partition or [], group, begin, follow, records_max, timeout)
+    asyncio.run(_read(bootstrap, wish, printer(form, output), read_committed=read_committed))
+
+
+def printer(form: str | None, output: Output) -> Printer:
+    """From a record to the bytes to print."""
+    if output is Output.TABLE:
+        return compiled(DEFAULT_FORMAT if form is None else form)
+    if form is not None:
+        raise UsageFailure("--format and --output exclude each other")
+    if output is Output.JSON:
+        import msgspec
+
+        return lambda record: msgspec.json.encode(as_document(record)) + b"\n"
+    import yaml
+
+    return lambda record: yaml.safe_dump(
+        as_document(record), sort_keys=False, explicit_start=True, allow_unicode=True
+    ).encode()
+
+
+async def _read(bootstrap: str, wish: Wish, form: Printer, *, read_committed: bool) -> None:
+    from mainstem.client.admin import Admin
+    from mainstem.client.cluster import Cluster
+    from mainstem.client.consumer import Consumer, ConsumerSettings
+
+    settings = ConsumerSettings(
+        reset="earliest" if wish.begin.beginning else "latest",
+        isolation="read_committed" if read_committed else "read_uncommitted",
+        api_timeout_ms=round(wish.timeout_s * 1000),
+    )
+    async with Cluster(bootstrap) as cluster:
+        admin = Admin(cluster, timeout_ms=settings.api_timeout_ms)
+        places = await _places(admin, wish)
+        ends = await _ends(admin, places)
+        async with Consumer(cluster, wish.group, settings) as consumer:
+            if wish.group is not None:
+                consumer.subscribe(wish.topics)
+            else:
+                consumer.assign(places)
+                await _go_to_begin(consumer, wish.begin, ends)
+            await _print_all(consumer, wish, ends, form)
+
+
+async def _places(admin: "Admin", wish: Wish) -> list["TopicPartition"]:
+    from mainstem.client.values import TopicPartition
+
+    infos = await admin.describe_topics(wish.topics)
+    places = [
+        TopicPartition(topic, index)
+        for topic, info in infos.items()
+        for index in info.partitions
+        if not wish.partitions or index in wish.partitions
+    ]
+    if not places:
+        raise UsageFailure("the topic has no such partition", subject=", ".join(wish.topics))
+    return places
+
+
+async def _ends(admin: "Admin", places: Sequence["TopicPartition"]) -> dict["TopicPartition", int]:
+    from mainstem.client.offset_query import LATEST
+
+    found = await admin.offsets(dict.fromkeys(places, LATEST))
+    return {place: answer.offset for place, answer in found.items()}
+
+
+async def _go_to_begin(
+    consumer: "Consumer", begin: Begin, ends: dict["TopicPartition", int]
+) -> None:
+    from mainstem.client.offset_query import EARLIEST, LATEST
+
+    if begin.offset is not None and begin.offset >= 0:
+        for place in ends:
+            consumer.seek(place, begin.offset)
+    elif begin.offset is not None:
+        starts = await consumer.offsets(dict.fromkeys(ends, EARLIEST))
+        for place, end in ends.items():
+            consumer.seek(place, max(starts[place].offset, end + begin.offset))
+    elif begin.moment_ms is not None:
+        await consumer.seek_to_time(begin.moment_ms)
+    else:
+        await consumer.seek_to_time(EARLIEST if begin.beginning else LATEST)
+
+
+async def _print_all(
+    consumer: "Consumer", wish: Wish, ends: dict["TopicPartition", int], form: Printer
+) -> None:
+    """Until so many are printed or, without --follow, what was there at the start is read."""
+    from mainstem.client.values import TopicPartition
+
+    out = sys.stdout.buffer
+    left = wish.records_max
+    heard_at = time.monotonic()
+    while wish.follow or not await _is_read(consumer, ends):
+        count = RECORDS_PER_POLL_MAX if left is None else min(left, RECORDS_PER_POLL_MAX)
+        records = await consumer.poll(POLL_MS, count)
+        if wish.group is None and not wish.follow:
+            # What arrived meanwhile was not there when we were asked.
+            records = [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
+        out.write(b"".join(form(record) for record in records))
+        out.flush()
+        if left is not None:
+            left -= len(records)
+            if left <= 0:
+                return
+        if records:
+            heard_at = time.monotonic()
+        elif not wish.follow and time.monotonic() - heard_at > wish.timeout_s:
+            return
+
+
+async def _is_read(consumer: "Consumer", ends: dict["TopicPartition", int]) -> bool:
+    """Whether everything that this consumer was given is read up to the noted ends."""
+    assignment = consumer.assignment
+    for place in assignment:
+        if place in ends and await consumer.position(place) < ends[place]:
+            return False
+    return bool(assignment)

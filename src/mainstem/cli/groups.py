@@ -1,0 +1,124 @@
+"""``mainstem group``: list, describe, lag, reset-offsets and delete consumer groups."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.cli.connected import with_admin
+from mainstem.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    Bootstrap,
+    OutputForm,
+    TimeoutSeconds,
+)
+from mainstem.cli.render import Output, show_done, show_one, show_rows
+from mainstem.cli.reset import reset_offsets
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import Admin
+    from mainstem.client.group_admin import PartitionLag
+
+app = typer.Typer(help="Consumer groups: members, lag, positions.", no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")]
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Only groups in this state, such as Stable or Empty."),
+    ] = None,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """List groups."""
+    found = with_admin(bootstrap, timeout, lambda admin: admin.groups.list_all(state or []))
+    rows = [
+        {"group": group.id, "state": group.state, "protocol_type": group.protocol_type}
+        for group in found
+    ]
+    show_rows(rows, output, columns=["group", "state", "protocol_type"])
+
+
+@app.command("describe")
+def describe(
+    name: Group,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Describe a group: state, coordinator, members and what each of them reads."""
+    group = with_admin(bootstrap, timeout, lambda admin: admin.groups.describe(name))
+    members: list[dict[str, object]] = [
+        {
+            "member": member.id,
+            "client": member.client_id,
+            "host": member.host,
+            "instance": member.instance_id,
+            "partitions": [str(partition) for partition in member.assignment],
+        }
+        for member in group.members
+    ]
+    facts: dict[str, object] = {
+        "group": group.id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": f"{group.coordinator.host}:{group.coordinator.port}",
+    }
+    if output is not Output.TABLE:
+        show_one(facts | {"members": members}, output)
+        return
+    show_one(facts, output)
+    if members:
+        print()
+        show_rows(members, output)
+
+
+@app.command("lag")
+def lag(
+    names: Groups,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show how far groups are behind, partition by partition."""
+
+    async def act(admin: "Admin") -> list[tuple[str, "PartitionLag"]]:
+        return [(name, found) for name in names for found in await admin.groups.lag(name)]
+
+    rows = [
+        {
+            "group": name,
+            "topic": found.partition.topic,
+            "partition": found.partition.partition,
+            "committed": _known(found.committed),
+            "end": _known(found.end),
+            "lag": _known(found.lag),
+            "client": found.member.client_id if found.member else None,
+        }
+        for name, found in with_admin(bootstrap, timeout, act)
+    ]
+    columns = ["group", "topic", "partition", "committed", "end", "lag", "client"]
+    show_rows(rows, output, columns=columns)
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+@app.command("delete")
+def delete(
+    names: Groups,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Delete groups that have no members, and their positions."""
+    with_admin(bootstrap, timeout, lambda admin: admin.groups.delete(names))
+    show_done(f"deleted {', '.join(names)}", {"deleted": names}, output)

@@ -1,0 +1,33 @@
+"""Points in time as people write them."""
+
+import pytest
+
+from mainstem.cli.failure import UsageFailure
+from mainstem.cli.moment import parse_moment, shown_moment
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1234", 1234),
+        ("-2h", NOW_MS - 7_200_000),
+        ("-1.5s", NOW_MS - 1_500),
+        ("2026-01-31T12:00:00Z", 1_769_860_800_000),
+        ("2026-01-31T12:00:00.250+01:00", 1_769_857_200_250),
+    ],
+)
+def test_dates_numbers_and_distances_are_understood(text: str, expected: int) -> None:
+    assert parse_moment(text, NOW_MS) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-2", "2h", "-h", "٣"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageFailure, match="not a point in time"):
+        parse_moment(text, NOW_MS)
+
+
+def test_a_moment_is_shown_in_universal_time() -> None:
+    assert shown_moment(1_769_860_800_000) == "2026-01-31T12:00:00.000+00:00"
+    assert shown_moment(-1) == "-"

@@ -1,0 +1,54 @@
+"""Where a reset moves a group."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.cli.reset import Destination, Ground, new_positions
+from mainstem.client.values import TopicPartition
+
+P = TopicPartition("t", 0)
+GROUND = Ground(committed={P: 50}, starts={P: 10}, ends={P: 90}, at_moment={P: 70})
+
+
+@pytest.mark.parametrize(
+    ("destination", "expected"),
+    [
+        (Destination(earliest=True), 10),
+        (Destination(latest=True), 90),
+        (Destination(offset=33), 33),
+        (Destination(offset=0), 10),
+        (Destination(offset=1000), 90),
+        (Destination(moment_ms=5), 70),
+        (Destination(shift=-5), 45),
+        (Destination(shift=-100), 10),
+        (Destination(shift=100), 90),
+    ],
+)
+def test_a_group_moves_where_it_was_told_but_never_outside(
+    destination: Destination, expected: int
+) -> None:
+    assert new_positions(destination, GROUND) == {P: expected}
+
+
+def test_a_moment_after_the_last_record_is_the_end() -> None:
+    ground = GROUND._replace(at_moment={P: -1})
+    assert new_positions(Destination(moment_ms=5), ground) == {P: 90}
+
+
+def test_a_group_without_position_shifts_from_the_start() -> None:
+    ground = GROUND._replace(committed={})
+    assert new_positions(Destination(shift=7), ground) == {P: 17}
+
+
+@given(
+    start=st.integers(0, 100),
+    length=st.integers(0, 100),
+    committed=st.integers(0, 300),
+    shift=st.integers(-300, 300),
+)
+def test_a_shift_stays_between_start_and_end(
+    start: int, length: int, committed: int, shift: int
+) -> None:
+    ground = Ground({P: committed}, {P: start}, {P: start + length}, {})
+    assert start <= new_positions(Destination(shift=shift), ground)[P] <= start + length
