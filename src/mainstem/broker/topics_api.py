@@ -5,16 +5,21 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainstem.model.ids import TopicId
+from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node, Topic
+from mainstem.model.topic_config import TopicSettings
 
 
 class ConfigValue(Struct, frozen=True):
-    """One setting as a describe call shows it."""
+    """One setting as a describe call shows it.
+
+    ``source`` is "topic", "dynamic" (this node, at run time), "dynamic_default" (all nodes, at run
+    time), "static" (the node's configuration) or "default".
+    """
 
     name: str
     value: str | None
-    source: str  # "topic", "dynamic", "static" or "default"
+    source: str
     type: str  # "boolean", "string", "int", "short", "long", "double", "list", "class", "password"
     read_only: bool = False
     sensitive: bool = False
@@ -30,14 +35,44 @@ class ConfigChange(Struct, frozen=True):
     value: str | None = None
 
 
+class LogDirectory(Struct, frozen=True):
+    """The folder that holds a node's records, and the disk it is on."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+
+
 class Topics(Protocol):
     """Topics and settings. Mutating verbs return once the change is durable."""
 
-    def by_name(self, name: str) -> Topic | None: ...
-    def by_id(self, topic: TopicId) -> Topic | None: ...
-    def all(self) -> Iterable[Topic]: ...
-    def nodes(self) -> Sequence[Node]: ...
-    def cluster_id(self) -> str: ...
+    def by_name(self, name: str) -> Topic | None:
+        """The topic with that name."""
+        ...
+
+    def by_id(self, topic: TopicId) -> Topic | None:
+        """The topic with that id."""
+        ...
+
+    def all(self) -> Iterable[Topic]:
+        """Every topic; not to be held over an ``await``."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """Every node of the cluster."""
+        ...
+
+    def cluster_id(self) -> str:
+        """The cluster's name."""
+        ...
+
+    def settings_of(self, topic: Topic) -> TopicSettings:
+        """Every setting of a topic, parsed."""
+        ...
+
+    def log_directory(self) -> LogDirectory:
+        """Where this node's records are."""
+        ...
 
     async def create(
         self,
@@ -56,23 +91,61 @@ class Topics(Protocol):
         """The topic, created with defaults when auto-creation allows it."""
         ...
 
-    async def delete(self, name: str) -> None: ...
+    async def delete(self, name: str) -> None:
+        """Delete a topic and its records."""
+        ...
 
     async def add_partitions(
-        self, name: str, *, total: int, validate_only: bool = False
-    ) -> None: ...
+        self,
+        name: str,
+        *,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Let a topic have ``total`` partitions; ``assignments`` lists nodes of the new ones."""
+        ...
 
-    def topic_configs(self, name: str) -> Sequence[ConfigValue]: ...
-    def node_configs(self) -> Sequence[ConfigValue]: ...
+    def topic_configs(self, name: str) -> Sequence[ConfigValue]:
+        """Every setting of a topic and where it comes from."""
+        ...
+
+    def configs_of(self, topic: Topic) -> Sequence[ConfigValue]:
+        """The same for a topic at hand, which may be one that was only validated."""
+        ...
+
+    def node_configs(self, node: NodeId | None) -> Sequence[ConfigValue]:
+        """Every setting of this node; None: those made at run time for all nodes."""
+        ...
 
     async def alter_topic_configs(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None: ...
+    ) -> None:
+        """Change some of what is set on a topic."""
+        ...
 
     async def replace_topic_configs(
         self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
-    ) -> None: ...
+    ) -> None:
+        """Let ``configs`` be all that is set on a topic."""
+        ...
 
     async def alter_node_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None: ...
+        self,
+        node: NodeId | None,
+        changes: Sequence[ConfigChange],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some of what is set at run time on a node, or on all of them (None)."""
+        ...
+
+    async def replace_node_configs(
+        self,
+        node: NodeId | None,
+        configs: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Let ``configs`` be all that is set at run time on a node, or on all of them (None)."""
+        ...

@@ -1,0 +1,201 @@
+"""Topics, settings and the cluster: what administrators ask for, in terms of the catalogue.
+
+Checks that depend on who asks are here (internal topics are the house's own, deletion may be
+switched off, defaults are filled in); what a topic may look like is the catalogue's to decide.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from uuid import uuid4
+
+from mainstem.broker.config_changes import without_nulls
+from mainstem.broker.config_service import ConfigAdmin, NodeDefaults, unknown_topic
+from mainstem.broker.topics_api import LogDirectory
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import NodeId, TopicId
+from mainstem.model.metadata import Node, Topic
+from mainstem.model.topic_config import check_topic_configs
+from mainstem.model.topic_name import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, check_topic_name
+from mainstem.placement.records import AddPartitions, CreateTopic, DeleteTopic
+from mainstem.placement.service import PlacementService
+
+__all__ = ["NodeDefaults", "TopicsAdmin", "new_topic_id"]
+
+OFFSETS_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": "104857600",
+}
+
+
+def new_topic_id() -> TopicId:
+    """A fresh topic id."""
+    return TopicId(uuid4().bytes)
+
+
+class TopicsAdmin(ConfigAdmin):
+    """The ``Topics`` of one node. ``node`` is replaced once the listener's port is known."""
+
+    def __init__(
+        self,
+        placement: PlacementService,
+        node: Node,
+        defaults: NodeDefaults,
+        new_id: Callable[[], TopicId] = new_topic_id,
+    ) -> None:
+        super().__init__(placement, node, defaults)
+        self._new_id = new_id
+
+    def by_name(self, name: str) -> Topic | None:
+        """The topic with that name."""
+        return self._catalogue.topic(name)
+
+    def by_id(self, topic: TopicId) -> Topic | None:
+        """The topic with that id."""
+        return self._catalogue.topic_by_id(topic)
+
+    def all(self) -> Iterable[Topic]:
+        """Every topic."""
+        return self._catalogue.topics()
+
+    def nodes(self) -> Sequence[Node]:
+        """Every node, this one with the address it is reached at now."""
+        others = [known.node for known in self._catalogue.nodes() if known.node.id != self.node.id]
+        return sorted([self.node, *others], key=lambda node: node.id)
+
+    def cluster_id(self) -> str:
+        """The cluster's name."""
+        return self._catalogue.cluster_id
+
+    def partition_count(self, name: str) -> int:
+        """How many partitions a topic has; 0 without such a topic."""
+        topic = self._catalogue.topic(name)
+        return 0 if topic is None else len(topic.streams)
+
+    def log_directory(self) -> LogDirectory:
+        """Where this node's records are."""
+        path = self._defaults.static.get("log.dirs", ".")
+        usage = shutil.disk_usage(path)
+        return LogDirectory(path, usage.total, usage.free)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str | None],
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Create a topic; -1 partitions or replicas mean the default."""
+        check_topic_name(name)
+        if name in INTERNAL_TOPICS:
+            raise _internal(name, "created")
+        given = None if assignments is None else _in_order(assignments)
+        texts = without_nulls(configs)
+        check_topic_configs(texts, self._settings.node_level())
+        command = CreateTopic(
+            id=self._new_id(),
+            name=name,
+            partitions=self._defaults.partitions if partitions == -1 else partitions,
+            replication_factor=(
+                self._defaults.replication_factor
+                if replication_factor == -1
+                else replication_factor
+            ),
+            configs=texts,
+            assignments=given,
+        )
+        return await self._do(command, validate_only=validate_only)
+
+    async def ensure(self, name: str) -> Topic:
+        """The topic, created with defaults when auto-creation allows it."""
+        topic = self._catalogue.topic(name)
+        if topic is not None:
+            return topic
+        check_topic_name(name)
+        if not self._defaults.auto_create:
+            raise unknown_topic(name)
+        if name == GROUP_OFFSETS_TOPIC:
+            await self.ensure_offsets_topic()
+        elif name in INTERNAL_TOPICS:
+            raise unknown_topic(name)
+        else:
+            await self._create_unless_there(CreateTopic(
+                self._new_id(), name, self._defaults.partitions, self._defaults.replication_factor
+            ))  # fmt: skip
+        return self._need(name)
+
+    async def ensure_offsets_topic(self) -> None:
+        """Create the internal topic of groups and offsets if it is not there."""
+        if self._catalogue.topic(GROUP_OFFSETS_TOPIC) is None:
+            await self._create_unless_there(CreateTopic(
+                self._new_id(),
+                GROUP_OFFSETS_TOPIC,
+                self._defaults.offsets_partitions,
+                replication_factor=1,
+                configs=OFFSETS_CONFIGS,
+                internal=True,
+            ))  # fmt: skip
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic and its records."""
+        topic = self._need(name)
+        if topic.internal:
+            raise _internal(name, "deleted")
+        if not self._defaults.delete_enabled:
+            raise InvalidRequest(
+                ErrorCode.POLICY_VIOLATION, "deletion of topics is switched off", subject=name
+            )
+        await self._placement.submit(DeleteTopic(topic.id))
+
+    async def add_partitions(
+        self,
+        name: str,
+        *,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Let a topic have ``total`` partitions; ``assignments`` lists nodes of the new ones."""
+        topic = self._need(name)
+        if topic.internal:
+            raise _internal(name, "given partitions")
+        count = len(topic.streams)
+        given = None
+        if assignments is not None:
+            given = tuple(tuple(NodeId(node) for node in nodes) for nodes in assignments)
+            if total > count and len(given) != total - count:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{len(given)} assignments for {total - count} new partitions",
+                    subject=name,
+                )
+        command = AddPartitions(topic.id, count, total, given)
+        await self._do(command, validate_only=validate_only)
+
+    async def _create_unless_there(self, command: CreateTopic) -> None:
+        try:
+            await self._placement.submit(command)
+        except InvalidRequest as error:
+            if error.code is not ErrorCode.TOPIC_EXISTS:
+                raise
+
+
+def _internal(name: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.INVALID_REQUEST, f"internal topic {name} may not be {what}", subject=name
+    )
+
+
+def _in_order(assignments: Mapping[int, Sequence[int]]) -> tuple[tuple[NodeId, ...], ...]:
+    """Assignments by partition number, which must count up from 0."""
+    if sorted(assignments) != list(range(len(assignments))):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partitions {sorted(assignments)}: they must be numbered from 0 without gaps",
+        )
+    return tuple(
+        tuple(NodeId(node) for node in assignments[partition]) for partition in sorted(assignments)
+    )

@@ -1,0 +1,224 @@
+"""Settings of topics and nodes: shown with where they come from, and changed at run time.
+
+A change is computed from what is set now and refused by the catalogue if that has changed
+meanwhile; then it is computed anew.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from mainstem.broker.config_changes import changed, without_nulls
+from mainstem.broker.topics_api import ConfigChange, ConfigValue
+from mainstem.model.config_key import ConfigKey
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node, Topic
+from mainstem.model.node_config import NODE_KEYS, parse_node_config
+from mainstem.model.topic_config import TOPIC_KEYS, TopicSettings, check_topic_configs
+from mainstem.placement.records import Command, SetNodeConfigs, SetTopicConfigs
+from mainstem.placement.service import PlacementService
+from mainstem.placement.settings_view import CLUSTER, SettingsView, topic_value
+
+ReplyT = TypeVar("ReplyT")
+
+CONFLICTS_MAX = 10
+OFFSETS_PARTITIONS = "50"
+
+
+class NodeDefaults:
+    """A node's own configuration, by Kafka's node-level names, and what topics get from it."""
+
+    def __init__(self, static: Mapping[str, str]) -> None:
+        self.static = dict(static)
+        self.auto_create = bool(parse_node_config("auto.create.topics.enable", static))
+        self.delete_enabled = bool(parse_node_config("delete.topic.enable", static))
+        self.partitions = int(static.get("num.partitions", "1"))
+        self.replication_factor = int(static.get("default.replication.factor", "1"))
+        self.offsets_partitions = int(
+            static.get("offsets.topic.num.partitions", OFFSETS_PARTITIONS)
+        )
+
+
+class ConfigAdmin:
+    """The part of ``Topics`` that concerns settings. ``node`` is this node as clients reach it."""
+
+    def __init__(self, placement: PlacementService, node: Node, defaults: NodeDefaults) -> None:
+        self.node = node
+        self._placement = placement
+        self._defaults = defaults
+        self._catalogue = placement.catalogue
+        self._settings = SettingsView(placement.catalogue, node.id, defaults.static)
+        placement.subscribe(self._settings.on_fact)
+
+    def settings_of(self, topic: Topic) -> TopicSettings:
+        """Every setting of a topic, parsed."""
+        return self._settings.of(topic)
+
+    def topic_configs(self, name: str) -> Sequence[ConfigValue]:
+        """Every setting of a topic and where it comes from."""
+        return self.configs_of(self._need(name))
+
+    def configs_of(self, topic: Topic) -> Sequence[ConfigValue]:
+        """The same for a topic at hand."""
+        return [_topic_config(self._settings, topic, key) for key in TOPIC_KEYS.values()]
+
+    def node_configs(self, node: NodeId | None) -> Sequence[ConfigValue]:
+        """Every setting of this node; None: those made at run time for all nodes."""
+        self._check_node(node)
+        if node is None:
+            texts = self._catalogue.cluster_configs()
+            return [
+                ConfigValue(name, text, CLUSTER, NODE_KEYS[name].type,
+                            documentation=NODE_KEYS[name].documentation,
+                            synonyms=((name, text, CLUSTER),))
+                for name, text in texts.items()
+            ]  # fmt: skip
+        shown = [_node_config(self._settings, key) for key in NODE_KEYS.values()]
+        return [config for config in shown if config is not None]
+
+    async def alter_topic_configs(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some of what is set on a topic."""
+        await self._set_topic_configs(
+            name,
+            lambda topic: changed(
+                topic.configs,
+                changes,
+                TOPIC_KEYS,
+                lambda key: _topic_config(self._settings, topic, key).value,
+            ),
+            validate_only=validate_only,
+        )
+
+    async def replace_topic_configs(
+        self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Let ``configs`` be all that is set on a topic."""
+        texts = without_nulls(configs)
+        await self._set_topic_configs(name, lambda _: texts, validate_only=validate_only)
+
+    async def alter_node_configs(
+        self,
+        node: NodeId | None,
+        changes: Sequence[ConfigChange],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some of what is set at run time on a node, or on all of them (None)."""
+
+        def after(before: Mapping[str, str]) -> dict[str, str]:
+            return changed(before, changes, NODE_KEYS, self._node_text)
+
+        await self._set_node_configs(node, after, validate_only=validate_only)
+
+    async def replace_node_configs(
+        self,
+        node: NodeId | None,
+        configs: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Let ``configs`` be all that is set at run time on a node, or on all of them (None)."""
+        texts = without_nulls(configs)
+        await self._set_node_configs(node, lambda _: texts, validate_only=validate_only)
+
+    async def _set_topic_configs(
+        self, name: str, after: Callable[[Topic], dict[str, str]], *, validate_only: bool
+    ) -> None:
+        for _ in range(CONFLICTS_MAX):
+            topic = self._need(name)
+            configs = after(topic)
+            check_topic_configs(configs, self._settings.node_level())
+            if configs == topic.configs:
+                return
+            command = SetTopicConfigs(topic.id, topic.configs, configs)
+            try:
+                await self._do(command, validate_only=validate_only)
+            except Fenced:
+                continue
+            return
+        raise _too_many_changes(name)
+
+    async def _set_node_configs(
+        self,
+        node: NodeId | None,
+        after: Callable[[Mapping[str, str]], dict[str, str]],
+        *,
+        validate_only: bool,
+    ) -> None:
+        self._check_node(node)
+        catalogue = self._catalogue
+        for _ in range(CONFLICTS_MAX):
+            before = catalogue.cluster_configs() if node is None else catalogue.node_configs(node)
+            command = SetNodeConfigs(node, dict(before), after(before))
+            if command.expected == command.configs:
+                return
+            try:
+                await self._do(command, validate_only=validate_only)
+            except Fenced:
+                continue
+            return
+        raise _too_many_changes(f"node {node}")
+
+    async def _do(self, command: Command[ReplyT], *, validate_only: bool) -> ReplyT:
+        if validate_only:
+            return self._placement.check(command)
+        return await self._placement.submit(command)
+
+    def _node_text(self, key: ConfigKey) -> str | None:
+        origins = self._settings.node_origins(key)
+        return origins[0][1] if origins else None
+
+    def _check_node(self, node: NodeId | None) -> None:
+        if node is not None and node != self.node.id:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"this is node {self.node.id}, the request is for node {node}",
+                remedy="ask that node, or use the empty name for all nodes",
+            )
+
+    def _need(self, name: str) -> Topic:
+        topic = self._catalogue.topic(name)
+        if topic is None:
+            raise unknown_topic(name)
+        return topic
+
+
+def unknown_topic(name: str) -> InvalidRequest:
+    """The refusal of a topic that is not there."""
+    return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, f"there is no topic {name!r}", subject=name)
+
+
+def _topic_config(settings: SettingsView, topic: Topic, key: ConfigKey) -> ConfigValue:
+    origins = settings.topic_origins(topic, key)
+    return ConfigValue(
+        name=key.name,
+        value=topic_value(key, origins[0]),
+        source=origins[0][2],
+        type=key.type,
+        documentation=key.documentation,
+        synonyms=tuple(origins),
+    )
+
+
+def _node_config(settings: SettingsView, key: ConfigKey) -> ConfigValue | None:
+    """A node setting; None for one that this node was not started with and has no default for."""
+    origins = settings.node_origins(key)
+    if not origins:
+        return None
+    return ConfigValue(
+        name=key.name,
+        value=origins[0][1],
+        source=origins[0][2],
+        type=key.type,
+        read_only=key.read_only,
+        documentation=key.documentation,
+        synonyms=tuple(origins),
+    )
+
+
+def _too_many_changes(subject: str) -> Unavailable:
+    return Unavailable(
+        ErrorCode.TIMED_OUT, "the settings keep being changed by others", subject=subject
+    )
