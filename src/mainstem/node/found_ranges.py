@@ -26,7 +26,7 @@ def found_ranges(store: LogStore) -> Iterator[FoundRange]:
                 generation=name.generation,
             )
         except (Corrupt, FileNotFoundError) as error:
-            log.error("left out of the rebuilt catalogue: %s (%s)", found.directory, error)
+            log.warning("left out of the rebuilt catalogue: %s (%s)", found.directory, error)
             continue
         yield FoundRange(
             topic=name.topic_name,

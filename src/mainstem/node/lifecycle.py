@@ -14,15 +14,17 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration
 from mainstem.node.config import Config
-from mainstem.node.wiring import Rooms, build
+from mainstem.node.wiring import build
 from mainstem.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+Announce = Callable[[Mapping[str, object]], None]
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -42,8 +44,14 @@ def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -
     return run(config)
 
 
-def run(config: Config) -> int:
-    """Run a node in its own event loop."""
+def announce_ready(addresses: Mapping[str, object]) -> None:
+    """One line that scripts wait for, with every address."""
+    sys.stdout.write(f"READY {json.dumps(addresses)}\n")
+    sys.stdout.flush()
+
+
+def run(config: Config, *, announce: Announce = announce_ready) -> int:
+    """Run a node in its own event loop; ``announce`` is told the addresses once it serves."""
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
     except ImportError:
@@ -51,10 +59,10 @@ def run(config: Config) -> int:
     else:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, announce))
 
 
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, announce: Announce) -> int:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
     failed: list[BaseException] = []
@@ -75,7 +83,7 @@ async def _serve(config: Config) -> int:
     except MainstemError as error:
         log.critical("the node does not start: %s", error)
         return EXIT_REFUSED
-    announce(rooms)
+    announce({**rooms.addresses(), "pid": os.getpid()})
     reason = await stopping
     log.info("stopping: %s", reason)
     if failed:
@@ -85,10 +93,3 @@ async def _serve(config: Config) -> int:
     with contextlib.suppress(TimeoutError):
         await rooms.stop(config.shutdown.grace_ms / 1000)
     return EXIT_FATAL if failed else EXIT_OK
-
-
-def announce(rooms: Rooms) -> None:
-    """One line that scripts wait for, with every address."""
-    addresses = {**rooms.addresses(), "pid": os.getpid()}
-    sys.stdout.write(f"READY {json.dumps(addresses)}\n")
-    sys.stdout.flush()

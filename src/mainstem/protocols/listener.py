@@ -19,6 +19,7 @@ from typing import Any, cast
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
+from mainstem.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
             start, self._need = self.session.receive(buf, view, start, until)
         except ProtocolViolation as reason:
             log.warning("connection %s:%d closed: %s", *self.peer, reason)
-            self._listener.violations += 1
+            self._listener.metrics.malformed_frames += 1
             self.abort()
             return
         if start == until:
@@ -155,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             own = self._buffers.take(max(size, FIRST_OWN_BUFFER_BYTES))
             if own is None:
                 log.warning("connection %s:%d closed: receive buffers are spent", *self.peer)
-                self._listener.violations += 1
+                self._listener.metrics.connections_rejected += 1
                 self.abort()
                 return
             own_view = memoryview(own)
@@ -281,20 +282,16 @@ class Listener:
         *,
         connections_max: int,
         buffers: Buffers,
+        metrics: Metrics,
     ) -> None:
         self.name = name
         self.buffers = buffers
-        self.accepted = self.rejected = self.violations = 0
+        self.metrics = metrics
         self._make_session = make_session
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Event | None = None
-
-    @property
-    def active(self) -> int:
-        """Connections open now."""
-        return len(self._connections)
 
     async def start(self, host: str, port: int, **options: Any) -> int:
         """Listen; the port, which the system chooses where 0 was asked for."""
@@ -307,10 +304,11 @@ class Listener:
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False when there are too many."""
         if len(self._connections) >= self._connections_max:
-            self.rejected += 1
+            self.metrics.connections_rejected += 1
             log.warning("%s: %d connections, the limit", self.name, self._connections_max)
             return False
-        self.accepted += 1
+        self.metrics.connections_accepted += 1
+        self.metrics.connections_active += 1
         self._connections.add(connection)
         return True
 
@@ -318,6 +316,7 @@ class Listener:
         """Forget a connection; whether it had been admitted."""
         if connection in self._connections:
             self._connections.remove(connection)
+            self.metrics.connections_active -= 1
             if self._empty is not None and not self._connections:
                 self._empty.set()
             return True

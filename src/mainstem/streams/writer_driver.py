@@ -190,6 +190,7 @@ class StreamWriter(StreamReader):
         if not staged:
             return
         log = self.log
+        size_bytes = log.size_bytes
         try:
             log.append(staged)
         except Unavailable as error:
@@ -199,8 +200,10 @@ class StreamWriter(StreamReader):
             self.producers.forget_from(log.written_end)
             return
         flusher = self._flusher
-        flusher.metrics.messages_in += staged[-1][2] - staged[0][1]
-        flusher.metrics.batches_in += len(staged)
+        metrics = flusher.metrics
+        metrics.messages_in += staged[-1][2] - staged[0][1]
+        metrics.batches_in += len(staged)
+        metrics.bytes_in += log.size_bytes - size_bytes
         if self._fsync:
             flusher.sync(log)
         else:

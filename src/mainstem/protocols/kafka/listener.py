@@ -53,4 +53,10 @@ def kafka_listener(service: KafkaService, *, connections_max: int, buffers: Buff
         peer = Peer(*connection.peer, *connection.local)
         return KafkaSession(connection, peer, service, runner)
 
-    return Listener("kafka", make_session, connections_max=connections_max, buffers=buffers)
+    return Listener(
+        "kafka",
+        make_session,
+        connections_max=connections_max,
+        buffers=buffers,
+        metrics=service.metrics,
+    )

@@ -73,7 +73,7 @@ class KafkaSession:
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
         self._replies = Replies(sender.send)
-        self._produce = ProducePath(service.broker.streams, self._replies, sender)
+        self._produce = ProducePath(service.broker.streams, self._replies, sender, service.metrics)
         self._fetches: dict[Fetch, Reply] = {}
         self._later: deque[bytearray] = deque()
         self._stop_work: Callable[[], None] | None = None
@@ -195,13 +195,14 @@ class KafkaSession:
         self._watch_backlog()
 
     def _fetch(self, call: Call, correlation: int, request: Any) -> None:
-        fetch = Fetch(self._broker.streams, call.version, correlation, request, self._fetched)
+        fetch = Fetch(
+            self._broker.streams, call.version, correlation, request, self._fetched, self._metrics
+        )
         self._fetches[fetch] = self._replies.reserve()
         self._runner.fetch(fetch)
 
     def _fetched(self, fetch: Fetch, chunks: Sequence[Chunk]) -> None:
         reply = self._fetches.pop(fetch)
-        self._metrics.bytes_out += fetch.bytes_out
         self._replies.settle(reply, chunks)
         if self._paused:
             self._watch_backlog()

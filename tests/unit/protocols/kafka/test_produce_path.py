@@ -13,6 +13,7 @@ from mainstem.model.ids import NO_TOPIC_ID, Offset, PartitionIndex, StreamId
 from mainstem.model.record import Record, build_batch
 from mainstem.protocols.kafka.handlers.produce import ProducePath
 from mainstem.protocols.kafka.replies import Replies
+from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -89,7 +90,7 @@ class Wire:
     def __init__(self, streams: MemoryStreams) -> None:
         self.sent = b""
         self.is_closed = False
-        self.path = ProducePath(streams, Replies(self.send), self)  # type: ignore[arg-type]
+        self.path = ProducePath(streams, Replies(self.send), self, Metrics())  # type: ignore[arg-type]
 
     def send(self, chunks: Sequence[Any]) -> None:
         self.sent += b"".join(bytes(chunk) for chunk in chunks)

@@ -1,6 +1,7 @@
 """FindCoordinator: which node looks after a group."""
 
 from mainstem.model.errors import ErrorCode
+from mainstem.protocols.kafka.addresses import reached_at
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.wire.kafka.messages.find_coordinator import (
@@ -12,8 +13,6 @@ from mainstem.wire.kafka.messages.find_coordinator import (
 _GROUP = 0
 _TRANSACTION = 1
 _FIRST_WITH_KEYS = 4
-_UNSPECIFIED = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # compared with, not bound to
-_LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -44,16 +43,8 @@ def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
             error_message=f"This cluster does not serve {kind}.",
         )
     node = call.broker.node
-    host, port = _address(call)
+    host, port = reached_at(call, node)
     return Coordinator(key=key, node_id=node.id, host=host, port=port, error_message=None)
-
-
-def _address(call: Call) -> tuple[str, int]:
-    """Where this client reaches the node: what it dialled, unless an outer address is set."""
-    node, peer = call.broker.node, call.peer
-    if node.host in _UNSPECIFIED or peer.dialled_host in _LOOPBACK:
-        return peer.dialled_host, peer.dialled_port
-    return node.host, node.port
 
 
 SERVED = {10: Served(find_coordinator, 0, 6)}

@@ -15,6 +15,7 @@ from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Wanted
 from mainstem.protocols.session import Chunk
+from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.fetch import (
     FetchableTopicResponse,
@@ -37,12 +38,12 @@ class Fetch:
         "_correlation",
         "_doors",
         "_incremental",
+        "_metrics",
         "_request",
         "_session",
         "_streams",
         "_timer",
         "_version",
-        "bytes_out",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Fetch:
         correlation: int,
         request: FetchRequest,
         answer: Callable[["Fetch", Sequence[Chunk]], None],
+        metrics: Metrics,
     ) -> None:
         self._streams = streams
         self._version = version
@@ -62,7 +64,7 @@ class Fetch:
         self._timer: asyncio.TimerHandle | None = None
         self._incremental = False
         self._session: FetchSession
-        self.bytes_out = 0
+        self._metrics = metrics
 
     def start(self, sessions: FetchSessions, loop: asyncio.AbstractEventLoop) -> None:
         """Answer now, or park until enough has arrived or the wait is over."""
@@ -81,6 +83,7 @@ class Fetch:
             self._respond(found)
             return
         self._doors = [w.door for w in self._session.wanted.values() if w.door is not None]
+        self._metrics.fetches_parked += 1
         for door in self._doors:
             door.add_waiter(self._woken)
         wait_s = min(request.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
@@ -91,6 +94,7 @@ class Fetch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._metrics.fetches_parked -= 1
         for door in self._doors:
             door.remove_waiter(self._woken)
         self._doors = []
@@ -131,7 +135,6 @@ class Fetch:
             if part is not None:
                 total += len(part)
             found.append((wanted, part, None))
-        self.bytes_out = total
         return found, failed or total >= max(request.min_bytes, 0) or not found
 
     def _door(self, wanted: Wanted) -> StreamDoor:
@@ -169,6 +172,8 @@ class Fetch:
             topic.partitions.append(data)
             if part is not None:
                 served.append(wanted.key)
+                self._metrics.bytes_out += len(part)
+                self._metrics.messages_out += part.until_offset - part.start_offset
         self._session.serve_last(served)
         self._send(FetchResponse(session_id=self._session.id, responses=list(topics.values())))
 

@@ -18,6 +18,7 @@ from mainstem.model.ids import Offset, TopicId
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.protocols.kafka.replies import Replies
 from mainstem.protocols.session import Chunk, Sender
+from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.produce import (
     PartitionProduceResponse,
@@ -88,15 +89,17 @@ class Wide:
 class ProducePath:
     """The produce requests of one connection."""
 
-    __slots__ = ("_burst", "_replies", "_sender", "_shape", "_streams", "bytes_in")
+    __slots__ = ("_burst", "_metrics", "_replies", "_sender", "_shape", "_streams")
 
-    def __init__(self, streams: Streams, replies: Replies, sender: Sender) -> None:
+    def __init__(
+        self, streams: Streams, replies: Replies, sender: Sender, metrics: Metrics
+    ) -> None:
         self._streams = streams
         self._replies = replies
         self._sender = sender
         self._shape: Shape | None = None
         self._burst: list[tuple[int, Shape, Offset] | Wide] = []
-        self.bytes_in = 0
+        self._metrics = metrics
 
     @property
     def has_staged(self) -> bool:
@@ -106,7 +109,6 @@ class ProducePath:
     def take(self, buf: Any, view: memoryview, start: int, until: int) -> None:
         """One request frame without its length; staged now, answered by ``finish``."""
         version, correlation = _version_and_correlation(buf, start + 2)
-        self.bytes_in += until - start
         shape = self._shape
         if shape is not None and version == shape.version:
             at = start + 8 + len(shape.prefix)
@@ -162,6 +164,7 @@ class ProducePath:
                     door = self._door(version, topic.topic_id, topic.name, part.index)
                     base = self._stage(request, door, part.records)
                 except MainstemError as error:
+                    self._metrics.batches_refused += 1
                     _refuse(reply, error)
                 else:
                     wide.parts.append((reply, door, base))

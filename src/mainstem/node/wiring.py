@@ -1,0 +1,199 @@
+"""Builds every object of a node and hands it its dependencies; no logic of its own."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import asdict, replace
+
+from mainstem.broker.admin import NodeDefaults, TopicsAdmin
+from mainstem.broker.broker import NodeBroker
+from mainstem.broker.producers_service import ProducerIds
+from mainstem.coordination.partitions import OFFSETS_TOPIC
+from mainstem.coordination.runtime import GroupsRuntime
+from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.log.group_commit import GroupCommit
+from mainstem.log.store import LogStore, StoreSettings
+from mainstem.model.clock import Clock
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.model.topic_config import topic_settings
+from mainstem.node.clock import SystemClock
+from mainstem.node.config import Config
+from mainstem.node.found_ranges import found_ranges
+from mainstem.node.http import node_facts, rest_service
+from mainstem.placement.opening_service import Placement, Start, open_placement
+from mainstem.placement.records import AnyFact, TopicDeleted
+from mainstem.protocols.kafka.listener import kafka_listener
+from mainstem.protocols.kafka.served import served_apis
+from mainstem.protocols.kafka.session import KafkaService
+from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.rest.service import RestService
+from mainstem.protocols.rest.site import NodeFacts
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.roll_driver import RollDriver
+from mainstem.streams.service import StreamService
+from mainstem.telemetry.health import Component, Health, State, summarize
+from mainstem.telemetry.metrics import Metrics
+
+Fatal = Callable[[BaseException], None]
+
+
+@dataclass(kw_only=True)
+class Rooms:
+    """A running node: its rooms, and how they are left."""
+
+    config: Config
+    placement: Placement
+    store: LogStore
+    commits: GroupCommit
+    streams: StreamService
+    rolls: RollDriver
+    groups: GroupsRuntime
+    broker: NodeBroker
+    metrics: Metrics
+    topics: TopicsAdmin
+    clock: Clock
+    kafka: Listener | None = None
+    kafka_port: int = 0
+    http: RestService | None = None
+    http_port: int = 0
+    stopping: bool = False
+
+    def addresses(self) -> dict[str, str]:
+        """Where each protocol listens."""
+        found = {"kafka": f"{self.config.kafka.host}:{self.kafka_port}"}
+        if self.http is not None:
+            found["http"] = f"{self.config.http.host}:{self.http_port}"
+        return found
+
+    def health(self) -> Health:
+        """How the node is, part by part."""
+        loaded = State.OK if self.groups.is_loaded() else State.STARTING
+        node = State.STOPPING if self.stopping else State.OK
+        damaged = State.DEGRADED if self.metrics.log_corruptions else State.OK
+        return summarize(
+            [Component("node", node), Component("log", damaged), Component("groups", loaded)]
+        )
+
+    async def listen(self) -> None:
+        """Open the listeners; the node serves from now on."""
+        config = self.config
+        service = KafkaService(
+            self.broker, served_apis(), self.metrics, config.kafka.frame_bytes_max
+        )
+        self.kafka = kafka_listener(
+            service,
+            connections_max=config.kafka.max_connections,
+            buffers=Buffers(config.memory.large_frames_bytes_max),
+        )
+        self.kafka_port = await self.kafka.start(config.kafka.host, config.kafka.port)
+        # Clients are told the address they dialled; tools that ask the catalogue are told this one.
+        self.topics.node = replace(
+            self.topics.node,
+            host=config.kafka.advertised_host or config.kafka.host,
+            port=config.kafka.advertised_port or self.kafka_port,
+        )
+        self.broker.node = self.topics.node
+        if config.http.enabled:
+            self.http = rest_service(
+                config,
+                self.broker,
+                self.clock,
+                self.metrics,
+                health=self.health,
+                facts=self._facts,
+            )
+            self.http_port = await self.http.start(config.http.host, config.http.port)
+
+    def _facts(self) -> NodeFacts:
+        return node_facts(
+            self.config,
+            kafka_port=self.kafka_port,
+            http_port=self.http_port,
+            segment_bytes=topic_settings({}, self.config.kafka_names()).segment_bytes,
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse what is new, finish what is in flight, leave the files clean."""
+        self.stopping = True
+        deadline = asyncio.get_running_loop().time() + grace_s
+        if self.http is not None:
+            await self.http.stop(grace_s)
+        assert self.kafka is not None
+        await self.kafka.stop()
+        self.groups.stop()
+        await self.commits.drain()
+        await self.kafka.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+        await self.rolls.settled()
+        await self.commits.drain()
+        self.streams.save_producers()
+        self.streams.close()
+        self.commits.close()
+        self.store.close()
+        await self.placement.close()
+
+    async def abandon(self) -> None:
+        """Leave at once after a fatal error: nothing more is written or acknowledged."""
+        os._exit(3)
+
+
+async def build(config: Config, on_fatal: Fatal) -> Rooms:
+    """Open the data folder and everything above it; listeners last."""
+    clock = SystemClock()
+    metrics = Metrics()
+    data = Path(config.node.data_dir)
+    node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
+    store = LogStore(data, StoreSettings(), clock)
+    placement = await open_placement(
+        Start(
+            data=data,
+            node=node,
+            cluster_id=config.node.cluster_id,
+            scan=lambda: found_ranges(store),
+        ),
+        clock,
+        on_fatal,
+    )
+    topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
+    commits = GroupCommit(asyncio.get_running_loop(), on_fatal)
+    rolls = RollDriver(placement.service, store, commits, on_fatal)
+    flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll)
+    streams = StreamService(placement.service, store, flusher, clock, topics.settings_of, node.id)
+    await streams.start(placement.incarnation)
+    groups = GroupsRuntime(
+        GroupSettings(**asdict(config.groups)),
+        InternalTopic(
+            ensure=topics.ensure_offsets_topic,
+            open_stream=lambda partition: streams.door(OFFSETS_TOPIC, partition),
+            partition_count=topics.partition_count,
+        ),
+        clock,
+    )
+    producers = ProducerIds(placement.service, node.id, placement.incarnation)
+    broker = NodeBroker(node, streams, topics, groups, producers)
+
+    def on_fact(fact: AnyFact) -> None:
+        if isinstance(fact, TopicDeleted):
+            groups.topic_deleted(fact.name)
+
+    placement.service.subscribe(on_fact)
+    groups.start()
+    rooms = Rooms(
+        config=config,
+        placement=placement,
+        store=store,
+        commits=commits,
+        streams=streams,
+        rolls=rolls,
+        groups=groups,
+        broker=broker,
+        metrics=metrics,
+        topics=topics,
+        clock=clock,
+    )
+    await rooms.listen()
+    return rooms

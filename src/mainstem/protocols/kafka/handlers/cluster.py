@@ -1,0 +1,293 @@
+"""What the cluster is and what it holds: Metadata, DescribeCluster, DescribeTopicPartitions,
+DescribeLogDirs.
+"""
+
+from collections.abc import Awaitable, Sequence
+
+from mainstem.broker.topics_api import Topics
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import NO_TOPIC_ID, TopicId
+from mainstem.model.metadata import Stream, Topic
+from mainstem.protocols.kafka.addresses import reached_at
+from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.wire.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from mainstem.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from mainstem.wire.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+from mainstem.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+# Bits by number of the operation, as a cluster without access rules answers: everything is allowed.
+# Topic: read, write, create, delete, alter, describe, describe and alter configs.
+TOPIC_OPERATIONS = 0b1101_1111_1000
+# Cluster: create, alter, describe, act as node, describe and alter configs, idempotent write.
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+NOT_ASKED = -(2**31)
+
+ENDPOINT_BROKERS = 1
+ENDPOINT_CONTROLLERS = 2
+MISMATCHED_ENDPOINT_TYPE = 114
+UNSUPPORTED_ENDPOINT_TYPE = 115
+
+PARTITIONS_PER_RESPONSE_MAX = 2_000
+_FIRST_WITH_NULLABLE_NAME = 12
+
+
+# Metadata
+
+
+def metadata(
+    call: Call, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Nodes, and the topics asked for; topics that are not there may come into being."""
+    topics = call.broker.topics
+    everything = request.topics is None or (call.version == 0 and not request.topics)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    response = _cluster_metadata(call, request)
+    if everything:
+        response.topics = [_topic_metadata(topic, operations) for topic in topics.all()]
+        return response
+    asked = request.topics or []
+    if request.allow_auto_topic_creation and any(_is_missing(topics, topic) for topic in asked):
+        return _metadata_creating(call, asked, operations, response)
+    response.topics = [_answer(call, topic, operations) for topic in asked]
+    return response
+
+
+async def _metadata_creating(
+    call: Call,
+    asked: Sequence[MetadataRequestTopic],
+    operations: int,
+    response: MetadataResponse,
+) -> MetadataResponse:
+    topics = call.broker.topics
+    for topic in asked:
+        refusal = None
+        if _is_missing(topics, topic):
+            assert topic.name is not None
+            try:
+                await topics.ensure(topic.name)
+            except MainstemError as error:
+                refusal = error
+        response.topics.append(_answer(call, topic, operations, refusal))
+    return response
+
+
+def _cluster_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+    brokers = []
+    for node in call.broker.topics.nodes():
+        host, port = reached_at(call, node)
+        brokers.append(MetadataResponseBroker(node.id, host, port, node.rack))
+    asked = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=call.broker.topics.cluster_id(),
+        controller_id=call.broker.node.id,
+        topics=[],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _is_missing(topics: Topics, asked: MetadataRequestTopic) -> bool:
+    """Whether a topic is asked for by a name that no topic has."""
+    by_name = asked.topic_id == NO_TOPIC_ID and asked.name is not None
+    return by_name and topics.by_name(asked.name or "") is None
+
+
+def _answer(
+    call: Call,
+    asked: MetadataRequestTopic,
+    operations: int,
+    refusal: MainstemError | None = None,
+) -> MetadataResponseTopic:
+    topics = call.broker.topics
+    if asked.topic_id != NO_TOPIC_ID:
+        topic = topics.by_id(TopicId(asked.topic_id))
+        if topic is None:
+            name = None if call.version >= _FIRST_WITH_NULLABLE_NAME else ""
+            return _no_topic(name, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic_metadata(topic, operations)
+    if asked.name is None:
+        return _no_topic(None, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST)
+    topic = topics.by_name(asked.name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC if refusal is None else refusal.code
+        return _no_topic(asked.name, NO_TOPIC_ID, code)
+    return _topic_metadata(topic, operations)
+
+
+def _no_topic(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=kafka_code(code), name=name, topic_id=topic_id, partitions=[]
+    )
+
+
+def _topic_metadata(topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[_partition_metadata(stream) for stream in topic.streams],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition_metadata(stream: Stream) -> MetadataResponsePartition:
+    replicas: list[int] = list(stream.last.replicas)
+    return MetadataResponsePartition(
+        partition_index=stream.id.partition,
+        leader_id=stream.writer,
+        leader_epoch=stream.epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        offline_replicas=[],
+    )
+
+
+# DescribeCluster
+
+
+def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The nodes of the cluster. All of them are brokers; no separate controllers exist."""
+    topics = call.broker.topics
+    if request.endpoint_type != ENDPOINT_BROKERS:
+        known = request.endpoint_type == ENDPOINT_CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=MISMATCHED_ENDPOINT_TYPE if known else UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this address serves brokers, endpoint type 1",
+            endpoint_type=ENDPOINT_BROKERS,
+            brokers=[],
+        )
+    brokers = []
+    for node in topics.nodes():
+        host, port = reached_at(call, node)
+        brokers.append(DescribeClusterBroker(node.id, host, port, node.rack))
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=ENDPOINT_BROKERS,
+        cluster_id=topics.cluster_id(),
+        controller_id=call.broker.node.id,
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+# DescribeTopicPartitions
+
+
+def describe_topic_partitions(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Partitions in the order of names, a page at a time; a cursor says where the next begins."""
+    topics = call.broker.topics
+    names = {topic.name for topic in request.topics} or {topic.name for topic in topics.all()}
+    from_name, from_partition = "", 0
+    if request.cursor is not None:
+        from_name, from_partition = request.cursor.topic_name, request.cursor.partition_index
+        if from_partition < 0:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST, f"the cursor starts at partition {from_partition}"
+            )
+    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_RESPONSE_MAX))
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in sorted(name for name in names if name >= from_name):
+        first = from_partition if name == from_name else 0
+        if left == 0:
+            response.next_cursor = ResponseCursor(name, first)
+            break
+        topic = topics.by_name(name)
+        if topic is None:
+            response.topics.append(_no_partitions(name))
+            continue
+        shown = topic.streams[first : first + left]
+        left -= len(shown)
+        response.topics.append(_topic_partitions(topic, shown))
+        if first + len(shown) < len(topic.streams):
+            response.next_cursor = ResponseCursor(name, first + len(shown))
+            break
+    return response
+
+
+def _no_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=kafka_code(ErrorCode.UNKNOWN_TOPIC), name=name, partitions=[]
+    )
+
+
+def _topic_partitions(
+    topic: Topic, streams: Sequence[Stream]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[_described_partition(stream) for stream in streams],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _described_partition(stream: Stream) -> DescribeTopicPartitionsResponsePartition:
+    replicas: list[int] = list(stream.last.replicas)
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=stream.id.partition,
+        leader_id=stream.writer,
+        leader_epoch=stream.epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )
+
+
+# DescribeLogDirs
+
+
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """How much each partition takes on this node's disk."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, part) for topic in request.topics for part in topic.partitions}
+    found: dict[str, list[DescribeLogDirsPartition]] = {}
+    for name, partition, size_bytes in call.broker.streams.sizes():
+        if wanted is None or (name, partition) in wanted:
+            entry = DescribeLogDirsPartition(partition_index=partition, partition_size=size_bytes)
+            found.setdefault(name, []).append(entry)
+    directory = call.broker.topics.log_directory()
+    result = DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[DescribeLogDirsTopic(name, parts) for name, parts in found.items()],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )
+    return DescribeLogDirsResponse(results=[result])
+
+
+SERVED = {
+    3: Served(metadata, 0, 13),
+    35: Served(describe_log_dirs, 1, 5),
+    60: Served(describe_cluster, 0, 2),
+    75: Served(describe_topic_partitions, 0, 0),
+}
