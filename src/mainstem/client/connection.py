@@ -215,7 +215,9 @@ class Connection(asyncio.BufferedProtocol):
             _, body = codec.decode_response_header(call.api_key, version, frame, 0, len(frame))
             message = codec.decode_response(call.api_key, version, frame, body, len(frame))
         except codec.Malformed as error:
-            self._end(Corrupt(f"the node's answer is malformed: {error}", subject=self.address))
+            damage = Corrupt(f"the node's answer is malformed: {error}", subject=self.address)
+            call.answer.set_exception(damage)
+            self._end(damage)
         else:
             call.answer.set_result(message)
 
