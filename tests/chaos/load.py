@@ -1,0 +1,274 @@
+"""Producers and readers that keep a history while servers die under them.
+
+Everything is librdkafka with acks=all; its own threads retry and reconnect. Promises: each record
+carries a value of its own; a record counts as acknowledged only when its delivery report says so;
+a reader notes records in the order in which they came.
+"""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.chaos.history import History, Outcome, Read, Resumed, Sent, Stream
+
+PARTITIONS = 3
+FLUSH_TIMEOUT_S = 120.0
+RATE_PER_S = 1_500
+DRAIN_TIMEOUT_S = 60.0
+
+
+class Loader:
+    """A producer thread that sends to every partition of a topic in turn."""
+
+    def __init__(self, bootstrap: str, topic: str, history: History, *, idempotent: bool) -> None:
+        self.name = f"{topic}-{'idempotent' if idempotent else 'plain'}"
+        self.acknowledged = 0
+        self._topic = topic
+        self._history = history
+        self._stopping = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.max.ms": 200,
+                "log_level": 2,
+            }
+        )
+        self.fatal: KafkaError | None = None
+        self._thread = threading.Thread(target=self._run, name=self.name)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.abandon()
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def abandon(self) -> None:
+        """Send nothing more; what has no answer by now stays unknown."""
+        self._stopping.set()
+        self._thread.join()
+        self._producer.poll(0)
+        self._producer.purge()
+
+    def finish(self) -> None:
+        """Send nothing more and wait until the fate of every record is known."""
+        self._stopping.set()
+        self._thread.join()
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        assert not left, f"{self.name}: {left} records still without an answer"
+        assert self.fatal is None, f"{self.name}: {self.fatal}"
+
+    def _run(self) -> None:
+        number = 0
+        began = time.monotonic()
+        while not self._stopping.is_set():
+            due = int((time.monotonic() - began) * RATE_PER_S)
+            while number < due:
+                if not self._send(number):
+                    break
+                number += 1
+            self._producer.poll(0.005)
+
+    def _send(self, number: int) -> bool:
+        stream = (self._topic, number % PARTITIONS)
+        sent = Sent(self.name, stream, f"{self.name}-{number}", time.monotonic())
+        try:
+            self._producer.produce(
+                self._topic,
+                value=sent.value.encode().ljust(100, b"."),
+                partition=stream[1],
+                on_delivery=lambda error, message: self._delivered(sent, error, message),
+            )
+        except BufferError:
+            # The queue holds all it may while the server is away.
+            return False
+        self._history.sent.append(sent)
+        return True
+
+    def _delivered(self, sent: Sent, error: KafkaError | None, message: Message) -> None:
+        sent.ended = time.monotonic()
+        if error is not None:
+            if error.fatal():
+                self.fatal = error
+            return
+        sent.outcome = Outcome.OK
+        offset = message.offset()
+        sent.offset = offset if offset is not None and offset >= 0 else None
+        self.acknowledged += 1
+
+
+class Reader:
+    """A thread that reads every partition of the topics from the start, without a group."""
+
+    def __init__(self, bootstrap: str, topics: list[str], history: History) -> None:
+        self._history = history
+        self._stopping = threading.Event()
+        self._consumer = Consumer(_reader_settings(bootstrap, "unused"))
+        self._consumer.assign(
+            [TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)]
+        )
+        self._thread = threading.Thread(target=self._run, name="reader")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(500, timeout=0.1):
+                if message.error() is None:
+                    stream, offset, value = seen(message)
+                    self._history.reads.append(Read("reader", 0, stream, offset, value))
+
+
+class GroupReader:
+    """A group with one member that commits as it goes and is sometimes replaced by a new one."""
+
+    def __init__(self, bootstrap: str, topic: str, history: History) -> None:
+        self.group = f"group-{topic}"
+        self.received = 0
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._history = history
+        self._session = 0
+        # Where the group may resume: the last commit that was confirmed and any tried since.
+        self._allowed: dict[Stream, set[int]] = {}
+        self._resuming: set[Stream] = set()
+        self._consumer = self._join()
+
+    def turn(self, seconds: float) -> None:
+        """Read and commit for a while; commits that fail may or may not have been kept."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            messages = [one for one in self._consumer.consume(200, 0.1) if one.error() is None]
+            for message in messages:
+                self._note(message)
+            if messages:
+                self._commit(messages)
+
+    def replace_member(self) -> None:
+        """The member leaves without committing and another takes its place."""
+        self._consumer.close()
+        self._session += 1
+        self._consumer = self._join()
+        self._resuming = set(self._allowed)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _join(self) -> Consumer:
+        settings = _reader_settings(self._bootstrap, self.group)
+        settings |= {"enable.auto.commit": False, "session.timeout.ms": 6_000}
+        consumer = Consumer(settings)
+        consumer.subscribe([self._topic])
+        return consumer
+
+    def _note(self, message: Message) -> None:
+        stream, offset, value = seen(message)
+        self.received += 1
+        if stream in self._resuming:
+            self._resuming.discard(stream)
+            allowed = frozenset(self._allowed[stream])
+            self._history.resumed.append(Resumed(self.group, stream, offset, allowed))
+        self._history.reads.append(
+            Read(f"{self.group}-{self._session}", self._session, stream, offset, value)
+        )
+
+    def _commit(self, messages: list[Message]) -> None:
+        ends: dict[Stream, int] = {}
+        for message in messages:
+            stream, offset, _ = seen(message)
+            ends[stream] = max(ends.get(stream, 0), offset + 1)
+        for stream, until in ends.items():
+            self._allowed.setdefault(stream, {0}).add(until)
+        offsets = [TopicPartition(topic, number, until) for (topic, number), until in ends.items()]
+        try:
+            confirmed = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException:
+            # The server may have died before or after it kept the commit.
+            return
+        for one in confirmed or []:
+            if one.error is None:
+                self._allowed[one.topic, one.partition] = {one.offset}
+
+
+def create_topics(bootstrap: str, topics: list[str]) -> None:
+    """Create the topics of a load."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(one, PARTITIONS) for one in topics]).values():
+        future.result(30)
+
+
+def read_all(bootstrap: str, topics: list[str]) -> dict[Stream, list[tuple[int, str]]]:
+    """Every record of every partition, once all is quiet."""
+    consumer = Consumer(_reader_settings(bootstrap, "unused"))
+    ends: dict[Stream, int] = {}
+    for topic in topics:
+        for number in range(PARTITIONS):
+            _, until = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+            ends[topic, number] = until
+    found: dict[Stream, list[tuple[int, str]]] = {stream: [] for stream in ends}
+    positions = dict.fromkeys(ends, 0)
+    consumer.assign([TopicPartition(topic, number, 0) for topic, number in ends])
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    while any(positions[stream] < ends[stream] for stream in ends):
+        assert time.monotonic() < deadline, f"the last reading stopped at {positions} of {ends}"
+        for message in consumer.consume(1_000, timeout=0.5):
+            if message.error() is None:
+                stream, offset, value = seen(message)
+                found[stream].append((offset, value))
+                positions[stream] = offset + 1
+    consumer.close()
+    return found
+
+
+def seen(message: Message) -> tuple[Stream, int, str]:
+    """A received record in the history's words."""
+    topic, partition = message.topic(), message.partition()
+    offset, value = message.offset(), message.value()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    assert isinstance(value, bytes)
+    return (topic, partition), offset, value.rstrip(b".").decode()
+
+
+def _reader_settings(bootstrap: str, group: str) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "check.crcs": True,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 2,
+    }

@@ -1,0 +1,142 @@
+"""Power loss on a real file system: ext4 on a loop device, shut down in the middle of writing.
+
+The ioctl drops everything that was not forced out, the journal included, and fails all later
+writes: what a machine finds after its plug was pulled. Root only. Promises: whatever happens, the
+file system is unmounted and its loop device released.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.history import Anomaly, History, check
+from tests.chaos.load import Loader, create_topics, read_all
+
+from mainstem.testing.local_node import LocalNode, NodeFailed
+
+# _IOR('X', 125, __u32); 2 = neither flush the log nor anything else.
+GOING_DOWN = 0x8004587D
+NO_LOG_FLUSH = (2).to_bytes(4, "little")
+IMAGE_BYTES = 1 << 30
+ENVIRONMENT = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+ACKNOWLEDGED_MIN = 500
+STOP_TIMEOUT_S = 30.0
+
+
+class FileSystem:
+    """An ext4 file system in a file, which can lose its power."""
+
+    def __init__(self, folder: Path) -> None:
+        self._image = folder / "disk.img"
+        self.mounted = folder / "mounted"
+        self.mounted.mkdir()
+        with self._image.open("wb") as file:
+            file.truncate(IMAGE_BYTES)
+        _run("mkfs.ext4", "-q", "-F", str(self._image))
+
+    def mount(self) -> None:
+        """Mount it; after a loss of power this replays the journal."""
+        _run("mount", "-o", "loop", str(self._image), str(self.mounted))
+
+    def lose_power(self) -> None:
+        """From now on nothing reaches the disk, and what was not forced out is gone."""
+        descriptor = os.open(self.mounted, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, GOING_DOWN, NO_LOG_FLUSH)
+        finally:
+            os.close(descriptor)
+
+    def unmount(self) -> None:
+        """Unmount it; nobody may use it any more."""
+        _run("umount", str(self.mounted))
+
+
+@contextlib.contextmanager
+def file_system(folder: Path) -> Iterator[FileSystem]:
+    """A mounted file system that is gone at the end."""
+    made = FileSystem(folder)
+    made.mount()
+    try:
+        yield made
+    finally:
+        if made.mounted.is_mount():
+            made.unmount()
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What became of a node and its records when the power went."""
+
+    history: History
+    anomalies: list[Anomaly]
+    # How the node ended by itself after its disk began to fail; None if it had to be killed.
+    status: int | None
+    log: str
+    # Why the node did not start again; empty if it did.
+    refused: str = ""
+
+
+def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
+    """Load a node, cut the power, bring file system and node back, and judge the history."""
+    history = History()
+    topics = ["once", "plain"]
+    environment = {"LD_PRELOAD": str(preload)} if preload else {}
+    with (
+        file_system(folder) as disk,
+        LocalNode(disk.mounted / "data", environment=environment) as node,
+    ):
+        create_topics(node.kafka, topics)
+        loaders = [
+            Loader(node.kafka, topics[0], history, idempotent=True),
+            Loader(node.kafka, topics[1], history, idempotent=False),
+        ]
+        for loader in loaders:
+            loader.start()
+        _await_acknowledged(loaders)
+        disk.lose_power()
+        status = _end_by_itself(node)
+        for loader in loaders:
+            loader.abandon()
+        node.kill9()
+        disk.unmount()
+        disk.mount()
+        try:
+            node.start()
+            history.final = read_all(node.kafka, topics)
+        except (NodeFailed, AssertionError) as error:
+            return Loss(history, check(history), status, node.log_text(), refused=str(error))
+        anomalies = check(history, once={loaders[0].name})
+        return Loss(history, anomalies, status, node.log_text())
+
+
+def compile_lying_disk(folder: Path) -> Path:
+    """The shim that makes every sync do nothing, for a run that must lose records."""
+    library = folder / "no_sync.so"
+    source = Path(__file__).with_name("no_sync.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    return library
+
+
+def _await_acknowledged(loaders: list[Loader]) -> None:
+    deadline = time.monotonic() + 30
+    while not all(loader.acknowledged >= ACKNOWLEDGED_MIN for loader in loaders):
+        assert time.monotonic() < deadline, "no load before the power went"
+        time.sleep(0.02)
+
+
+def _end_by_itself(node: LocalNode) -> int | None:
+    try:
+        return node.wait(timeout_s=STOP_TIMEOUT_S)
+    except NodeFailed:
+        return None
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

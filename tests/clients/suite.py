@@ -1,0 +1,117 @@
+"""The long real-client suite: every scenario with every client, at full volume.
+
+Finished pairs are remembered in a state file, so that an interrupted run goes on where it stopped;
+``--fresh`` begins again. ``--target kafka`` runs the same against Apache Kafka.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.peers.kafka.peer import ApacheKafka
+from bench.peers.maven import ROOT
+from tests.clients import spark, tools
+from tests.clients.client import CLIENTS
+from tests.clients.scenarios import SCENARIOS, Scale, Scenario, Scene
+
+from mainstem.testing.local_node import LocalNode
+
+STATE = ROOT / ".cache" / "clients"
+EVERYTHING: dict[str, dict[str, Scenario]] = {
+    **dict.fromkeys(CLIENTS, SCENARIOS),
+    "console": SCENARIOS | tools.SCENARIOS,
+    "spark": spark.SCENARIOS,
+}
+REDUCED = Scale(messages=2_000, per_codec=200, per_size=2, session_timeout_ms=6_000)
+
+
+def main() -> int:
+    options = _options()
+    # The servers run in sessions of their own: a polite end must pass through our clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    state_path = STATE / f"{options.target}{'-reduced' if options.reduced else ''}.json"
+    finished = {} if options.fresh else _load(state_path)
+    chosen = [
+        (client, name)
+        for client, scenarios in EVERYTHING.items()
+        for name in scenarios
+        if (not options.client or client in options.client)
+        and (not options.scenario or name in options.scenario)
+    ]
+    failed = []
+    with _server(options.target) as server, tempfile.TemporaryDirectory() as scratch:
+        for client, name in chosen:
+            key = f"{client} {name}"
+            if key in finished:
+                _say(f"{'done before':>12}  {key}")
+                continue
+            scale = REDUCED if options.reduced else Scale()
+            scene = Scene(CLIENTS.get(client, CLIENTS["java"]), server, Path(scratch), scale)
+            started = time.monotonic()
+            problem = _attempt(EVERYTHING[client][name], scene)
+            took_s = time.monotonic() - started
+            if problem:
+                failed.append(key)
+                _say(f"{'FAILED':>12}  {key} ({took_s:.1f} s)\n{problem}")
+                continue
+            _say(f"{took_s:>10.1f} s  {key}")
+            finished[key] = round(took_s, 1)
+            _save(state_path, finished)
+    _say(f"{len(chosen) - len(failed)} of {len(chosen)} passed on {options.target}")
+    return 1 if failed else 0
+
+
+def _attempt(scenario: Scenario, scene: Scene) -> str:
+    """Why the scenario failed; empty if it passed."""
+    try:
+        scenario(scene)
+    except Exception as error:  # noqa: BLE001 - one failure must not hide the other clients' results
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@contextlib.contextmanager
+def _server(target: str) -> Iterator[LocalNode | ApacheKafka]:
+    with LocalNode() if target == "mainstem" else ApacheKafka() as server:
+        yield server
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", choices=("mainstem", "kafka"), default="mainstem")
+    parser.add_argument("--fresh", action="store_true", help="forget what has passed before")
+    parser.add_argument("--reduced", action="store_true", help="small volumes, short sessions")
+    parser.add_argument("--client", action="append", choices=sorted(EVERYTHING))
+    parser.add_argument(
+        "--scenario", action="append", choices=sorted({n for s in EVERYTHING.values() for n in s})
+    )
+    return parser.parse_args()
+
+
+def _load(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    loaded: dict[str, float] = json.loads(path.read_text())
+    return loaded
+
+
+def _save(path: Path, finished: dict[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(finished, indent=1))
+    partial.replace(path)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
