@@ -29,7 +29,7 @@ class LoopRunner:
         self._tasks.add(task)
 
         def finished(task: asyncio.Future[Any]) -> None:
-            self._tasks.discard(task)  # type: ignore[arg-type]
+            self._tasks.discard(task)
             if task.cancelled():
                 return
             error = task.exception()
@@ -38,7 +38,11 @@ class LoopRunner:
             done(None if error is not None else task.result(), error)
 
         task.add_done_callback(finished)
-        return task.cancel
+
+        def stop() -> None:
+            task.cancel()
+
+        return stop
 
     def fetch(self, fetch: Fetch) -> None:
         """Start a fetch, which may park."""

@@ -5,7 +5,6 @@ from typing import NoReturn
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers import (
     cluster,
-    configs,
     coordinators,
     fetch,
     group_offsets,
@@ -13,7 +12,6 @@ from mainstem.protocols.kafka.handlers import (
     offsets,
     produce,
     producers,
-    topics,
     versions,
 )
 
@@ -30,13 +28,11 @@ def served_apis() -> dict[int, Served]:
     }
     for module in (
         cluster,
-        configs,
         coordinators,
         group_offsets,
         groups,
         offsets,
         producers,
-        topics,
     ):
         served.update(module.SERVED)
     served[versions.API_KEY] = Served(
