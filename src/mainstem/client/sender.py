@@ -20,7 +20,6 @@ from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.record import Record
 from mainstem.wire.kafka.messages.produce import PartitionProduceResponse
 
-RETRY_PAUSE_S: Final = 0.1
 WATCH_S: Final = 1.0
 
 # The broker does not follow the sequence numbers; only the first unsettled batch says why.
@@ -42,6 +41,7 @@ class Sender:
         self._cluster = cluster
         self._options = options
         self._settings = options.settings
+        self._retry_pause_s = options.settings.retry_pause_ms / 1000
         self._identities = Identities(cluster) if is_idempotent else None
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
@@ -220,8 +220,8 @@ class Sender:
             return
         if lost_sequence and not outbox.has_earlier(batch):
             outbox.needs_identity = True
-        outbox.came_back(batch, now + RETRY_PAUSE_S)
-        self._pump_in(RETRY_PAUSE_S)
+        outbox.came_back(batch, now + self._retry_pause_s)
+        self._pump_in(self._retry_pause_s)
         if not lost_sequence:
             self._look_at_cluster()
 
@@ -254,7 +254,7 @@ class Sender:
                 for partition, outbox in self._busy.items():
                     if partition.topic == error.subject:
                         self._lose_all(outbox, error)
-            await asyncio.sleep(RETRY_PAUSE_S)
+            await asyncio.sleep(self._retry_pause_s)
         finally:
             self._is_refreshing = False
         self._pump_in(0)
@@ -268,8 +268,8 @@ class Sender:
         except MainstemError as error:
             if not errors.may_retry(error):
                 self._lose_all(outbox, error)
-            outbox.not_before = self._loop.time() + RETRY_PAUSE_S
-            self._pump_in(RETRY_PAUSE_S)
+            outbox.not_before = self._loop.time() + self._retry_pause_s
+            self._pump_in(self._retry_pause_s)
         else:
             outbox.renew_identity(identity)
             self._pump_in(0)

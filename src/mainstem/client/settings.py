@@ -16,6 +16,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool | None = None
     in_flight_max: int = 5
     request_timeout_ms: int = 30_000
+    retry_pause_ms: int = 100
     delivery_timeout_ms: int = 120_000
     block_timeout_ms: int = 60_000
 

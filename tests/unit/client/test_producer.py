@@ -69,13 +69,17 @@ def test_mishaps_neither_lose_nor_double_nor_reorder_records(seed: int, in_fligh
 
     def mishap(stored: bool) -> int:
         draw = chance.random()
-        if draw < 0.04:
+        if draw < 0.1:
             raise HangUp
         # After storing, an error hides that the batch is there: the retry must not double it.
-        return chance.choice([NOT_LEADER, TIMED_OUT]) if draw < 0.12 else 0
+        return chance.choice([NOT_LEADER, TIMED_OUT]) if draw < 0.4 else 0
 
     settings = ProducerSettings(
-        batch_bytes=300, in_flight_max=in_flight_max, linger_ms=0, request_bytes_max=600
+        batch_bytes=300,
+        in_flight_max=in_flight_max,
+        linger_ms=0,
+        request_bytes_max=600,
+        retry_pause_ms=1,
     )
 
     async def story() -> tuple[dict[int, list[Any]], list[RecordPlace]]:
