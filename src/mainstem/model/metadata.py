@@ -13,12 +13,17 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId, Topi
 
 
 class Node(Struct, frozen=True):
-    """One process of the cluster and where it can be reached."""
+    """One process of the cluster and where it can be reached.
+
+    ``advertised``: the address was chosen by its operator, so clients are told it whatever they
+    dialled themselves.
+    """
 
     id: NodeId
     host: str
     port: int
     rack: str | None = None
+    advertised: bool = False
 
 
 class Range(Struct, frozen=True):

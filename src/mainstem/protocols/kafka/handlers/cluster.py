@@ -1,11 +1,10 @@
-"""What the cluster is and what it holds: Metadata, DescribeCluster, DescribeTopicPartitions,
-DescribeLogDirs.
-"""
+"""What the cluster is and holds: Metadata and the Describe calls of cluster, partitions, disks."""
 
+from asyncio import gather
 from collections.abc import Awaitable, Sequence
 
 from mainstem.broker.topics_api import Topics
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.protocols.kafka.addresses import reached_at
@@ -83,16 +82,19 @@ async def _metadata_creating(
     response: MetadataResponse,
 ) -> MetadataResponse:
     topics = call.broker.topics
-    for topic in asked:
-        refusal = None
-        if _is_missing(topics, topic):
-            assert topic.name is not None
-            try:
-                await topics.ensure(topic.name)
-            except MainstemError as error:
-                refusal = error
-        response.topics.append(_answer(call, topic, operations, refusal))
+    missing = {topic.name for topic in asked if topic.name and _is_missing(topics, topic)}
+    # All at once, so that the new topics share one sync.
+    refused = dict(zip(missing, await gather(*(_ensure(topics, n) for n in missing)), strict=True))
+    response.topics = [_answer(call, t, operations, refused.get(t.name or "")) for t in asked]
     return response
+
+
+async def _ensure(topics: Topics, name: str) -> MainstemError | None:
+    try:
+        await topics.ensure(name)
+    except MainstemError as error:
+        return error
+    return None
 
 
 def _cluster_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -207,9 +209,8 @@ def describe_topic_partitions(
     if request.cursor is not None:
         from_name, from_partition = request.cursor.topic_name, request.cursor.partition_index
         if from_partition < 0:
-            raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, f"the cursor starts at partition {from_partition}"
-            )
+            refused = [_no_partitions(name, ErrorCode.INVALID_REQUEST) for name in sorted(names)]
+            return DescribeTopicPartitionsResponse(topics=refused)
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_RESPONSE_MAX))
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in sorted(name for name in names if name >= from_name):
@@ -219,7 +220,7 @@ def describe_topic_partitions(
             break
         topic = topics.by_name(name)
         if topic is None:
-            response.topics.append(_no_partitions(name))
+            response.topics.append(_no_partitions(name, ErrorCode.UNKNOWN_TOPIC))
             continue
         shown = topic.streams[first : first + left]
         left -= len(shown)
@@ -230,9 +231,9 @@ def describe_topic_partitions(
     return response
 
 
-def _no_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _no_partitions(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=kafka_code(ErrorCode.UNKNOWN_TOPIC), name=name, partitions=[]
+        error_code=kafka_code(code), name=name, partitions=[]
     )
 
 

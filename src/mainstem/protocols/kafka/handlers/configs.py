@@ -1,0 +1,252 @@
+"""Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+
+from mainstem.broker.topics_api import ConfigChange, ConfigValue
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import NodeId
+from mainstem.model.topic_name import check_topic_name
+from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.wire.kafka.messages import alter_configs as replacing
+from mainstem.wire.kafka.messages import incremental_alter_configs as altering
+from mainstem.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from mainstem.wire.kafka.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+
+SOURCES = {"topic": 1, "dynamic": 2, "dynamic_default": 3, "static": 4, "default": 5}
+TYPES = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+OPERATIONS = ("set", "delete", "append", "subtract")
+
+
+# DescribeConfigs
+
+
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Settings with their values and where these come from."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            configs = _described(call, resource)
+        except MainstemError as error:
+            result.error_code = kafka_code(error)
+            result.error_message = str(error)
+        else:
+            wanted = resource.configuration_keys
+            result.configs = [
+                _shown(config, request)
+                for config in configs
+                if wanted is None or config.name in wanted
+            ]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _described(call: Call, resource: DescribeConfigsResource) -> Sequence[ConfigValue]:
+    topics = call.broker.topics
+    if resource.resource_type == TOPIC:
+        check_topic_name(resource.resource_name)
+        return topics.topic_configs(resource.resource_name)
+    if resource.resource_type == BROKER:
+        return topics.node_configs(_node(resource.resource_name))
+    raise _unsupported(resource.resource_type)
+
+
+def _shown(config: ConfigValue, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = config.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=None if config.sensitive else config.value,
+        read_only=config.read_only,
+        config_source=SOURCES[config.source],
+        is_sensitive=config.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name, value, SOURCES[source]) for name, value, source in synonyms
+        ],
+        config_type=TYPES[config.type],
+        documentation=config.documentation if request.include_documentation else None,
+    )
+
+
+# AlterConfigs and IncrementalAlterConfigs
+
+
+async def alter_configs(
+    call: Call, request: replacing.AlterConfigsRequest
+) -> replacing.AlterConfigsResponse:
+    """Replace all that is set on a topic or node."""
+    responses = []
+    times = _times(request.resources)
+    for resource in request.resources:
+        error = _repeated(times, resource)
+        if error is None:
+            change = _replace(call, resource, validate_only=request.validate_only)
+            error = await _outcome(change)
+        responses.append(
+            replacing.AlterConfigsResourceResponse(
+                kafka_code(error),
+                None if error is None else str(error),
+                resource.resource_type,
+                resource.resource_name,
+            )
+        )
+    return replacing.AlterConfigsResponse(responses=responses)
+
+
+async def incremental_alter_configs(
+    call: Call, request: altering.IncrementalAlterConfigsRequest
+) -> altering.IncrementalAlterConfigsResponse:
+    """Change some of what is set on a topic or node."""
+    responses = []
+    times = _times(request.resources)
+    for resource in request.resources:
+        error = _repeated(times, resource)
+        if error is None:
+            change = _alter(call, resource, validate_only=request.validate_only)
+            error = await _outcome(change)
+        responses.append(
+            altering.AlterConfigsResourceResponse(
+                kafka_code(error),
+                None if error is None else str(error),
+                resource.resource_type,
+                resource.resource_name,
+            )
+        )
+    return altering.IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _replace(
+    call: Call, resource: replacing.AlterConfigsResource, *, validate_only: bool
+) -> None:
+    topics, name = call.broker.topics, resource.resource_name
+    configs = {config.name: config.value for config in resource.configs}
+    if len(configs) != len(resource.configs):
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a config name appears more than once")
+    if resource.resource_type == TOPIC:
+        check_topic_name(name)
+        await topics.replace_topic_configs(name, configs, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        await topics.replace_node_configs(_node(name), configs, validate_only=validate_only)
+    else:
+        raise _unsupported(resource.resource_type)
+
+
+async def _alter(
+    call: Call, resource: altering.AlterConfigsResource, *, validate_only: bool
+) -> None:
+    topics, name = call.broker.topics, resource.resource_name
+    changes = [_change(config) for config in resource.configs]
+    if resource.resource_type == TOPIC:
+        check_topic_name(name)
+        await topics.alter_topic_configs(name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        await topics.alter_node_configs(_node(name), changes, validate_only=validate_only)
+    else:
+        raise _unsupported(resource.resource_type)
+
+
+def _change(config: altering.AlterableConfig) -> ConfigChange:
+    if not 0 <= config.config_operation < len(OPERATIONS):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            f"operation {config.config_operation} on {config.name}",
+            remedy="0 set, 1 delete, 2 append, 3 subtract",
+        )
+    return ConfigChange(config.name, OPERATIONS[config.config_operation], config.value)
+
+
+Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
+
+
+def _times(resources: Sequence[Resource]) -> Counter[tuple[int, str]]:
+    return Counter((resource.resource_type, resource.resource_name) for resource in resources)
+
+
+def _repeated(times: Counter[tuple[int, str]], resource: Resource) -> MainstemError | None:
+    """The refusal of a resource named twice in a request: no order of the two is meant."""
+    if times[resource.resource_type, resource.resource_name] == 1:
+        return None
+    return InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
+
+
+async def _outcome(change: Awaitable[None]) -> MainstemError | None:
+    try:
+        await change
+    except MainstemError as error:
+        return error
+    return None
+
+
+# ListConfigResources
+
+
+def list_config_resources(
+    call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """What has settings: topics and nodes. Version 0 asks for client metrics alone: none."""
+    wanted = set(request.resource_types)
+    if call.version == 0:
+        wanted = {CLIENT_METRICS}
+    elif not wanted:
+        wanted = {TOPIC, BROKER}
+    topics = call.broker.topics
+    found = []
+    if TOPIC in wanted:
+        found += [ConfigResource(topic.name, TOPIC) for topic in topics.all()]
+    if BROKER in wanted:
+        found += [ConfigResource(str(node.id), BROKER) for node in topics.nodes()]
+    return ListConfigResourcesResponse(config_resources=found)
+
+
+def _node(name: str) -> NodeId | None:
+    """A node by its number; the empty name means all nodes."""
+    if not name:
+        return None
+    if not name.isascii() or not name.isdigit():
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a node")
+    return NodeId(int(name))
+
+
+def _unsupported(resource_type: int) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.INVALID_REQUEST,
+        f"resources of type {resource_type} have no settings here",
+        remedy=f"topics ({TOPIC}) and nodes ({BROKER}) have",
+    )
+
+
+SERVED = {
+    32: Served(describe_configs, 1, 4),
+    33: Served(alter_configs, 0, 2),
+    44: Served(incremental_alter_configs, 0, 1),
+    74: Served(list_config_resources, 0, 1),
+}
