@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from mainstem.cli.failure import UsageFailure
+from mainstem.cli.failure import UsageFailure, until_the_reader_leaves
 from mainstem.cli.moment import parse_moment
 from mainstem.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -104,7 +104,8 @@ def consume(
     moment_ms = parse_moment(timestamp, time.time_ns() // 1_000_000) if timestamp else None
     begin = Begin(offset, moment_ms, from_beginning or not (follow or group))
     wish = Wish(topics, partition or [], group, begin, follow, records_max, timeout)
-    asyncio.run(_read(bootstrap, wish, printer(form, output), read_committed=read_committed))
+    with until_the_reader_leaves():
+        asyncio.run(_read(bootstrap, wish, printer(form, output), read_committed=read_committed))
 
 
 def printer(form: str | None, output: Output) -> Printer:

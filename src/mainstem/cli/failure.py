@@ -3,9 +3,12 @@
 The codes are part of the interface (docs/cli.md): scripts may branch on them.
 """
 
+import contextlib
 import enum
 import json
+import os
 import sys
+from collections.abc import Iterator
 
 from mainstem.model.errors import ErrorCode, MainstemError
 
@@ -70,3 +73,14 @@ def report(error: MainstemError, *, as_json: bool) -> None:
     print(f"error: {error.code.name}{subject}: {error.cause or 'refused'}", file=sys.stderr)
     if error.remedy:
         print(f"help:  {error.remedy}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def until_the_reader_leaves() -> Iterator[None]:
+    """End well when whoever reads our output has seen enough, as in ``consume ... | head``."""
+    try:
+        yield
+    except BrokenPipeError:
+        # What is still buffered must go somewhere when the interpreter flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.OK)

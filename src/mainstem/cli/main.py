@@ -1,7 +1,6 @@
 """Entry point: the tree of commands and the one place that turns errors into exit codes."""
 
 import itertools
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,7 +11,7 @@ from mainstem import __version__
 from mainstem.cli import bench, config, groups, topics
 from mainstem.cli.consume import consume
 from mainstem.cli.dev import dev
-from mainstem.cli.failure import ExitCode, exit_code, report
+from mainstem.cli.failure import ExitCode, exit_code, report, until_the_reader_leaves
 from mainstem.cli.kafka_apis import kafka_apis
 from mainstem.cli.produce import produce
 from mainstem.model.errors import MainstemError
@@ -55,18 +54,16 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with a documented exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        app(args=words, prog_name="mainstem")
-    except MainstemError as error:
-        report(error, as_json=_wants_json(words))
-        sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has seen enough, as `mainstem consume ... | head` has; without
-        # this, the interpreter would stumble over the rest when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.OK)
+    with until_the_reader_leaves():
+        try:
+            app(args=words, prog_name="mainstem")
+        except MainstemError as error:
+            report(error, as_json=_wants_json(words))
+            sys.exit(exit_code(error))
+        except KeyboardInterrupt:
+            sys.exit(ExitCode.INTERRUPTED)
+        finally:
+            sys.stdout.flush()
 
 
 def _wants_json(words: Sequence[str]) -> bool:
