@@ -122,12 +122,14 @@ class Rooms:
         self.stopping = True
         deadline = asyncio.get_running_loop().time() + grace_s
         if self.http is not None:
-            await self.http.stop(grace_s)
+            self.http.refuse_new()
         assert self.kafka is not None
         await self.kafka.stop()
         self.groups.stop()
         await self.commits.drain()
         await self.kafka.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+        if self.http is not None:
+            await self.http.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
         await self.rolls.settled()
         await self.commits.drain()
         self.streams.save_producers()

@@ -8,11 +8,12 @@ catalogue's facts: topics come, grow, change and go.
 import asyncio
 from collections.abc import Callable, Sequence
 
+from mainstem.log.checkpoint import Trust
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
-from mainstem.model.ids import NodeId, Offset, TopicId, topic_id_text
+from mainstem.model.ids import NodeId, Offset, StreamId, TopicId, topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.placement import records
@@ -53,26 +54,28 @@ class StreamService:
         """Open every stream under its next epoch, then follow the catalogue."""
         catalogue = self._placement.catalogue
         checkpoint = read_producers(self._store.data_dir)
-        found = {}
+        found: dict[StreamId, tuple[RangeLog, ProducerStates]] = {}
         ends = []
         for stream in catalogue.streams_of(self._node):
             topic = catalogue.need_topic(stream.id.topic)
-            log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
+            settings = self._settings_of(topic)
+            log = range_log(self._store, topic, stream, stream.last, settings)
             producers = recovered_producers(self._store, topic, stream, log, checkpoint)
             found[stream.id] = (log, producers)
-            ends.append(_end_of(stream, log))
+            # Without a sync before the machine went down nobody knows what the end had been.
+            unsure = self._store.trust is Trust.OTHER_BOOT and not settings.fsync
+            ends.append(_end_of(stream, log, suspect=unsure))
         if ends:
+            logs = [log for log, _ in found.values()]
+            self._store.seal([log for log in logs if log.written_end > log.start_offset])
             await self._placement.submit(
                 records.RestartStreams(self._node, incarnation, tuple(ends))
             )
         for stream in list(catalogue.streams_of(self._node)):
-            topic = catalogue.need_topic(stream.id.topic)
             log, producers = found[stream.id]
-            if log.written_end > log.start_offset:
-                log.seal()
-            else:
+            if log.written_end == log.start_offset:
                 self._store.drop_range(log)  # replaced by an empty range of the new epoch
-            self._open(topic, stream, log, producers)
+            self._open(catalogue.need_topic(stream.id.topic), stream, log, producers)
         self._placement.subscribe(self._on_fact)
         self.save_producers()
 
@@ -220,7 +223,7 @@ class StreamService:
             stream.apply_settings(settings)
 
 
-def _end_of(stream: Stream, log: RangeLog) -> records.RangeEnd:
+def _end_of(stream: Stream, log: RangeLog, *, suspect: bool) -> records.RangeEnd:
     return records.RangeEnd(
         stream.id,
         stream.epoch,
@@ -229,6 +232,7 @@ def _end_of(stream: Stream, log: RangeLog) -> records.RangeEnd:
         size_bytes=log.size_bytes,
         max_timestamp=log.max_timestamp,
         max_timestamp_offset=log.offset_of_max_timestamp,
+        suspect=suspect,
     )
 
 

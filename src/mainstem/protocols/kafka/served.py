@@ -5,6 +5,7 @@ from typing import NoReturn
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers import (
     cluster,
+    configs,
     coordinators,
     fetch,
     group_offsets,
@@ -12,6 +13,7 @@ from mainstem.protocols.kafka.handlers import (
     offsets,
     produce,
     producers,
+    topics,
     versions,
 )
 
@@ -28,11 +30,13 @@ def served_apis() -> dict[int, Served]:
     }
     for module in (
         cluster,
+        configs,
         coordinators,
         group_offsets,
         groups,
         offsets,
         producers,
+        topics,
     ):
         served.update(module.SERVED)
     served[versions.API_KEY] = Served(
