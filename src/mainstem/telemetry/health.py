@@ -78,6 +78,8 @@ def health_json(
         ],
         "active_connections": metrics.connections_active,
         "topic_count": sample.topics,
+        "queue_count": 0,  # there are topics and groups so far, no queues with deliveries
+        "in_flight_messages": 0,
         "in_flight_requests": metrics.requests_in_flight,
         "total_messages_published": metrics.messages_in,
         "total_messages_delivered": metrics.messages_out,

@@ -7,7 +7,7 @@ fields; what it did not have is added.
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
 
@@ -22,6 +22,10 @@ PartitionNumber = Annotated[
 Timestamp = Annotated[
     int, Meta(ge=0, le=TIMESTAMP_MAX, description="Milliseconds since 1970, UTC.")
 ]
+
+
+def _absent() -> Raw:
+    return Raw(b"null")
 
 
 class BrokerAnswer(Struct, frozen=True, kw_only=True):
@@ -136,9 +140,9 @@ class MessageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     value: Annotated[Raw, Meta(description="Text, base64, any JSON, or null for a tombstone.")]
-    key: Annotated[
-        Raw, Meta(description="As value; without a key any partition may be chosen.")
-    ] = Raw(b"null")
+    key: Annotated[Raw, Meta(description="As value; without one any partition may be chosen.")] = (
+        field(default_factory=_absent)
+    )
     key_encoding: Encoding = "text"
     value_encoding: Encoding = "text"
     headers: dict[str, str | None] | list[HeaderRequest] = []

@@ -50,7 +50,7 @@ async def get_broker(site: Site, request: Request) -> Response:
         BrokerAnswer(
             version=facts.version,
             broker_id=site.broker.node.id,
-            uptime_seconds=round(site.telemetry.sample().uptime_seconds, 3),
+            uptime_seconds=round(site.telemetry.figures.uptime_seconds(), 3),
             port=facts.kafka_port,
             http_port=facts.http_port,
             io_threads=facts.storage_threads,
@@ -70,7 +70,7 @@ async def get_health(site: Site, request: Request) -> Response:
     health = telemetry.health()
     now = datetime.fromtimestamp(site.clock.wall_ms() / 1000, UTC)
     timestamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    body = health_json(health, telemetry.metrics, telemetry.sample(), timestamp=timestamp)
+    body = health_json(health, telemetry.metrics, telemetry.figures.brief(), timestamp=timestamp)
     return json_answer(body, 200 if health.healthy else 503)
 
 
@@ -89,7 +89,7 @@ async def get_ready(site: Site, request: Request) -> Response:
 async def get_metrics(site: Site, request: Request) -> Response:
     """GET /metrics, for Prometheus; JSON for those who accept only that."""
     telemetry = site.telemetry
-    sample = telemetry.sample()
+    sample = await telemetry.figures.full()
     if request.headers.get("accept", "").strip().lower() == "application/json":
         return json_answer(json_summary(telemetry.metrics, sample))
     # Thousands of series take a while to write down, and the library takes a while to import.
@@ -99,4 +99,5 @@ async def get_metrics(site: Site, request: Request) -> Response:
 
 async def get_metrics_json(site: Site, request: Request) -> Response:
     """GET /metrics/json."""
-    return json_answer(json_summary(site.telemetry.metrics, site.telemetry.sample()))
+    telemetry = site.telemetry
+    return json_answer(json_summary(telemetry.metrics, await telemetry.figures.full()))

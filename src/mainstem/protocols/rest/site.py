@@ -9,9 +9,10 @@ from mainstem.broker.api import Broker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.limits import HTTP_BODY_BYTES_MAX, MIB
+from mainstem.protocols.rest.figures import Figures
 from mainstem.protocols.rest.window import Peeker
 from mainstem.telemetry.health import Health
-from mainstem.telemetry.metrics import Metrics, Sample
+from mainstem.telemetry.metrics import Metrics
 
 # Bodies on their way in and large answers on their way out, of all connections together.
 HELD_BYTES_MAX = 64 * MIB
@@ -32,10 +33,10 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):
-    """Where the figures come from; ``sample`` and ``health`` are computed when asked."""
+    """Where the figures come from; ``figures`` and ``health`` are computed when asked."""
 
     metrics: Metrics
-    sample: Callable[[], Sample]
+    figures: Figures
     health: Callable[[], Health]
     api_name: Callable[[int], str] = str
 

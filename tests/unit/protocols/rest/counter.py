@@ -1,0 +1,326 @@
+"""A counter that lives in memory, with the routes on top of it."""
+
+import itertools
+import os
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING
+
+import httpx
+
+from mainstem.broker.groups_api import (
+    CommittedOffset,
+    DescribedGroup,
+    DescribedMember,
+    FetchedOffset,
+    ListedGroup,
+)
+from mainstem.broker.topics_api import ConfigChange
+from mainstem.model.batch import check_produced, read_header, stamp
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
+from mainstem.model.metadata import Node, Range, Stream, Topic
+from mainstem.model.topic_name import check_topic_name
+from mainstem.protocols.rest.app import RestApp
+from mainstem.protocols.rest.figures import Figures
+from mainstem.protocols.rest.site import NodeFacts, Site, Telemetry
+from mainstem.telemetry.health import Component, Health, State, summarize
+from mainstem.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    import asyncio
+
+NOW_MS = 1_700_000_000_000
+
+
+class FixedClock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+        self.seconds = 100.0
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class MemorySlice:
+    """Batches in a file that the test keeps."""
+
+    def __init__(self, fd: int, position: int, data: bytes) -> None:
+        self.fd, self.position, self._data = fd, position, data
+        self.start_offset = read_header(data).base_offset
+        self.until_offset = 0
+
+    def read(self) -> bytes:
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+
+class MemoryStream:
+    """One stream: a list of batches. ``refusal`` makes appends fail, ``held`` makes them wait."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.id = StreamId(TopicId(bytes(16)), PartitionIndex(partition))
+        self.topic = topic
+        self.epoch = 0
+        self.start_offset = self.committed = self.last_stable = self.next_offset = 0
+        self.batches: list[bytes] = []
+        self.refusal: MainstemError | None = None
+        self.held: asyncio.Event | None = None
+        self._fd = os.memfd_create(f"{topic}-{partition}")
+
+    async def append(self, batch: bytearray) -> Offset:
+        if self.refusal is not None:
+            raise self.refusal
+        header = check_produced(memoryview(batch), 0, len(batch))
+        base = self.next_offset
+        stamp(batch, 0, base, self.epoch)
+        self.next_offset = base + header.record_count
+        self.batches.append(bytes(batch))
+        if self.held is not None:
+            await self.held.wait()
+        self.committed = self.last_stable = self.next_offset
+        return Offset(base)
+
+    def read(
+        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
+    ) -> MemorySlice | None:
+        found: list[bytes] = []
+        for batch in self.batches:
+            header = read_header(batch)
+            if header.until_offset <= offset or header.base_offset >= self.committed:
+                continue
+            if found and sum(map(len, found)) + len(batch) > max_bytes:
+                break
+            found.append(batch)
+        if not found:
+            return None
+        data = b"".join(found)
+        os.pwrite(self._fd, data, 0)
+        return MemorySlice(self._fd, 0, data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        for batch in self.batches:
+            header = read_header(batch)
+            if header.max_timestamp >= timestamp:
+                return header.base_offset, header.base_timestamp, 0
+        return None
+
+
+class MemoryCounter:
+    """Streams, topics and groups of one node; plays every part of the counter."""
+
+    def __init__(self) -> None:
+        self.node = Node(NodeId(7), "127.0.0.1", 9092)
+        self.streams = self.topics = self.groups = self
+        self.auto_create = True
+        self.listed: list[ListedGroup] = []
+        self.described: dict[str, DescribedGroup] = {}
+        self.positions: dict[str, list[FetchedOffset]] = {}
+        self.altered: list[tuple[str, Sequence[ConfigChange]]] = []
+        self._topics: dict[str, Topic] = {}
+        self._doors: dict[tuple[str, int], MemoryStream] = {}
+        self._ids = itertools.count(1)
+
+    def close(self) -> None:
+        for door in self._doors.values():
+            door.close()
+
+    # streams
+
+    def door(self, topic: str, partition: int) -> MemoryStream:
+        try:
+            return self._doors[topic, partition]
+        except KeyError:
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=topic) from None
+
+    async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
+        return await self.door(topic, partition).append(batch)
+
+    def sizes(self) -> list[tuple[str, int, int]]:
+        return [
+            (topic, partition, sum(map(len, door.batches)))
+            for (topic, partition), door in self._doors.items()
+        ]
+
+    # topics
+
+    def by_name(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def all(self) -> Iterable[Topic]:
+        return self._topics.values()
+
+    def cluster_id(self) -> str:
+        return "cluster"
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str | None],
+        internal: bool = False,
+    ) -> Topic:
+        check_topic_name(name)
+        if name in self._topics:
+            raise InvalidRequest(ErrorCode.TOPIC_EXISTS, subject=name)
+        _check_configs(configs)
+        topic_id = TopicId(next(self._ids).to_bytes(16, "big"))
+        topic = Topic(
+            topic_id,
+            name,
+            NOW_MS,
+            (),
+            {key: value for key, value in configs.items() if value is not None},
+            internal,
+        )
+        return self._grown(topic, 1 if partitions < 0 else partitions)
+
+    async def ensure(self, name: str) -> Topic:
+        if not self.auto_create:
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=name)
+        return await self.create(name, partitions=-1, replication_factor=-1, configs={})
+
+    async def delete_topic(self, name: str) -> None:
+        for key in [key for key in self._doors if key[0] == name]:
+            self._doors.pop(key).close()
+        del self._topics[name]
+
+    async def add_partitions(self, name: str, *, total: int, validate_only: bool = False) -> None:
+        if not validate_only:
+            self._grown(self._topics[name], total)
+
+    async def alter_topic_configs(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        _check_configs({change.name: change.value for change in changes})
+        if not validate_only:
+            self.altered.append((name, changes))
+
+    def _grown(self, topic: Topic, count: int) -> Topic:
+        streams = list(topic.streams)
+        for partition in range(len(streams), count):
+            stream = StreamId(topic.id, PartitionIndex(partition))
+            first = Range(RangeIndex(0), Offset(0), Epoch(0), (NodeId(7),))
+            streams.append(Stream(stream, Epoch(0), NodeId(7), Offset(0), (first,)))
+            self._doors[topic.name, partition] = MemoryStream(topic.name, partition)
+        grown = Topic(
+            topic.id, topic.name, topic.created_ms, tuple(streams), topic.configs, topic.internal
+        )
+        self._topics[topic.name] = grown
+        return grown
+
+    # groups; a name that is no group is a topic
+
+    def list(self) -> Sequence[ListedGroup]:
+        return self.listed
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        try:
+            return self.described[group_id]
+        except KeyError:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id) from None
+
+    async def fetch_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]] | None
+    ) -> Sequence[FetchedOffset]:
+        return self.positions.get(group_id, ())
+
+    async def delete(self, name: str) -> None:
+        if name in self._topics:
+            await self.delete_topic(name)
+            return
+        group = self.describe(name)
+        if group.members:
+            raise InvalidRequest(ErrorCode.GROUP_NOT_EMPTY, subject=name)
+        del self.described[name]
+
+    def add_group(self, group_id: str, topic: str, committed: int, *, members: int = 1) -> None:
+        state = "Stable" if members else "Empty"
+        self.listed.append(ListedGroup(group_id, state, "consumer", 3, members))
+        self.described[group_id] = DescribedGroup(
+            group_id,
+            state,
+            "consumer",
+            "range",
+            3,
+            "m-0" if members else "",
+            tuple(
+                DescribedMember(f"m-{i}", None, "app", "/127.0.0.1", 45_000, 300_000, b"", b"")
+                for i in range(members)
+            ),
+        )
+        self.positions[group_id] = [FetchedOffset(topic, 0, CommittedOffset(committed))]
+
+
+def _check_configs(configs: Mapping[str, str | None]) -> None:
+    for name in configs:
+        if name != "retention.ms":
+            raise InvalidRequest(ErrorCode.INVALID_CONFIG, f"unknown config {name}", subject=name)
+
+
+class Rest:
+    """The application, a client for it, and the counter behind it."""
+
+    def __init__(self) -> None:
+        self.counter = MemoryCounter()
+        self.clock = FixedClock()
+        self.metrics = Metrics()
+        self.component = Component("log", State.OK)
+        self.site = Site(
+            broker=self.counter,  # type: ignore[arg-type] # the parts that the routes ask for
+            clock=self.clock,
+            telemetry=Telemetry(
+                metrics=self.metrics,
+                figures=Figures(self.counter, self.clock),  # type: ignore[arg-type]
+                health=self._health,
+            ),
+            facts=_facts,
+            body_bytes_max=20_000,
+        )
+        self.app = RestApp(self.site)
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://node"
+        )
+
+    def _health(self) -> Health:
+        return summarize([self.component])
+
+    async def topic(self, name: str, partitions: int = 1, *, internal: bool = False) -> Topic:
+        return await self.counter.create(
+            name, partitions=partitions, replication_factor=1, configs={}, internal=internal
+        )
+
+    async def post(self, topic: str, body: object, **query: str | int) -> httpx.Response:
+        return await self.http.post(f"/v1/topics/{topic}/messages", json=body, params=query)
+
+    async def peek(self, topic: str, **query: str | int) -> httpx.Response:
+        return await self.http.get(f"/v1/topics/{topic}/messages", params=query)
+
+
+def _facts() -> NodeFacts:
+    return NodeFacts(
+        version="0.1.0",
+        data_dir="/data",
+        platform="Linux",
+        kafka_host="127.0.0.1",
+        kafka_port=9092,
+        http_host="127.0.0.1",
+        http_port=8080,
+        storage_threads=4,
+        segment_bytes=1 << 30,
+    )
