@@ -113,9 +113,11 @@ class Connection(asyncio.BufferedProtocol):
         their_low, their_high = self.versions.get(api_key, (1, 0))
         version = min(high, their_high, high if version_max is None else version_max)
         if version < max(low, their_low):
+            theirs = f"the node {their_low} to {their_high}"
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{name}: we know versions {low} to {high}, the node {their_low} to {their_high}",
+                f"{name}: we know versions {low} to {high}, "
+                + (theirs if api_key in self.versions else "the node does not serve it"),
                 subject=self.address,
                 remedy="use a newer broker",
             )
