@@ -44,6 +44,11 @@ class ErrorCode(Enum):
     OUT_OF_ORDER_SEQUENCE = auto()
     DUPLICATE_SEQUENCE = auto()
     UNKNOWN_PRODUCER = auto()
+    INVALID_TXN_STATE = auto()
+    INVALID_TXN_TIMEOUT = auto()
+    UNKNOWN_TRANSACTION = auto()
+    TRANSACTION_ABORTABLE = auto()
+    INVALID_PRODUCER_MAPPING = auto()
     NOT_AUTHORIZED = auto()
     UNKNOWN_RESOURCE = auto()
     INVALID_DIRECTORY = auto()
@@ -63,6 +68,7 @@ class ErrorCode(Enum):
     COORDINATOR_LOADING = auto()
     COORDINATOR_UNAVAILABLE = auto()
     REBALANCE_IN_PROGRESS = auto()
+    CONCURRENT_TRANSACTIONS = auto()
     TIMED_OUT = auto()
     THROTTLED = auto()
     DISK_FULL = auto()
@@ -84,6 +90,7 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOADING,
         ErrorCode.COORDINATOR_UNAVAILABLE,
         ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.TIMED_OUT,
         ErrorCode.THROTTLED,
         ErrorCode.DISK_FULL,
