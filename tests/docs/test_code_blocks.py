@@ -99,7 +99,7 @@ def run(block: Block, node: LocalNode, folder: Path) -> subprocess.CompletedProc
 @pytest.mark.parametrize("page", pages())
 @pytest.mark.timeout(300)
 def test_the_code_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
-    with LocalNode() as node:
+    with LocalNode(arguments=["--preset", "local"]) as node:
         for block in blocks(page):
             done = run(block, node, tmp_path)
             where = f"{page.relative_to(ROOT)}:{block.line}"

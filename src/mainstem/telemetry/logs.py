@@ -135,7 +135,7 @@ def _word(value: object) -> str:
 
 
 def _room(record: logging.LogRecord) -> str:
-    return record.name.removeprefix(f"{PACKAGE}.")
+    return record.name.removeprefix(f"{PACKAGE}.").split(".", maxsplit=1)[0]
 
 
 def _when(record: logging.LogRecord) -> datetime:

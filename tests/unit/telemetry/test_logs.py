@@ -51,6 +51,13 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere() -> None:
     assert json.loads(one_line("auto", io.StringIO()))["level"] == "info"
 
 
+def test_a_line_names_the_room_whatever_the_module() -> None:
+    out = io.StringIO()
+    logs.configure(level="info", style="json", out=out)
+    logging.getLogger("mainstem.log.recovery").info("cut")
+    assert json.loads(out.getvalue())["room"] == "log"
+
+
 def test_lines_below_the_level_are_not_written() -> None:
     out = io.StringIO()
     logs.configure(level="warning", style="json", out=out)
