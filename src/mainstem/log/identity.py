@@ -24,6 +24,7 @@ RANGE_KIND = b"RH"
 TOPIC_KIND = b"TH"
 SEAL_KIND = b"SE"
 SNAPSHOT_KIND = b"SN"
+MARK_KIND = b"CM"
 
 _RANGE = Struct(">16siiiiq16s")
 _SEAL = Struct(">qqqqI")
@@ -68,16 +69,9 @@ class RangeIdentity:
             )
 
     def _pack(self) -> bytes:
-        stream = self.name.stream
-        return _RANGE.pack(
-            stream.topic,
-            stream.partition,
-            self.name.index,
-            self.name.generation,
-            self.epoch,
-            self.start_offset,
-            self.directory_id,
-        )
+        name = self.name
+        numbers = (name.index, name.generation, self.epoch)
+        return pack_range_header(name.stream, numbers, self.start_offset, self.directory_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +84,13 @@ class RangeHeader:
     epoch: int
     start_offset: int
     directory_id: bytes
+
+
+def pack_range_header(
+    stream: StreamId, numbers: tuple[int, int, int], start_offset: int, directory_id: bytes
+) -> bytes:
+    """The payload of a range header; ``numbers`` are index, generation and epoch."""
+    return _RANGE.pack(stream.topic, stream.partition, *numbers, start_offset, directory_id)
 
 
 def read_range_header(directory: Path) -> RangeHeader:

@@ -269,8 +269,11 @@ def _copy_aside(fd: int, path: Path, position: int, until: int) -> None:
 def _set_segments_aside(directory: Path, bases: list[int]) -> None:
     for base in bases:
         path = segment_path(directory, base)
+        for suffix in (".index", ".timeindex"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
+        if not path.stat().st_size:
+            path.unlink()
+            continue
         aside = path.with_name(path.name + ASIDE_SUFFIX)
         logger.warning("a segment behind a torn one is set aside as %s", aside)
         path.replace(aside)
-        for suffix in (".index", ".timeindex"):
-            path.with_suffix(suffix).unlink(missing_ok=True)

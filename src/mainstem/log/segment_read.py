@@ -54,7 +54,8 @@ def headers_from(
         base, position = segment.index.at_offset(offset)
     else:
         base, position = _locate(segment, offset)
-    fd, rules = segment.file.fd, segment.rules()
+    file = segment.file  # held, or the descriptor might be put away between two headers
+    fd, rules = file.fd, segment.rules()
     while position < segment.size:
         try:
             for header, place in scan.walk_headers(fd, position, segment.size, base, rules):

@@ -1,12 +1,19 @@
 """Checking every byte of every file of a range."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mainstem.log.checked_file import read_checked
 from mainstem.log.damage import Damage
-from mainstem.log.identity import SNAPSHOT_KIND, read_range_header, read_seal
-from mainstem.log.index import read_index
-from mainstem.log.naming import OPENING_SNAPSHOT, RANGE_HEADER, RANGE_SEAL
+from mainstem.log.identity import MARK_KIND, SNAPSHOT_KIND, read_range_header, read_seal
+from mainstem.log.index import SegmentIndex, read_index
+from mainstem.log.naming import (
+    COMPACTION_MARK,
+    INDEX_SUFFIX,
+    OPENING_SNAPSHOT,
+    RANGE_HEADER,
+    RANGE_SEAL,
+)
 from mainstem.log.segment import Segment
 from mainstem.log.segment_read import check_segment
 from mainstem.model.errors import Corrupt
@@ -22,41 +29,58 @@ def verify_range(directory: Path, segments: list[Segment]) -> list[Damage]:
         if segment.base_offset != until and not segment.dense:
             found.append(Damage(segment.path, 0, f"begins where {until} is expected", until))
         until = segment.until_offset
-        damage = check_segment(segment)
-        if damage is not None:
-            found.append(damage)
-        if segment.finished:
-            found.extend(verify_index(segment))
+        found += verify_segment(segment)
     return found
+
+
+def verify_segment(segment: Segment) -> list[Damage]:
+    """Findings in one log file and, once it is finished, in its indexes."""
+    found = verify_index(segment) if segment.finished else []
+    if found and segment.dense:
+        return found  # without the index nothing says where batches begin
+    damage = check_segment(segment)
+    return [*found, damage] if damage is not None else found
 
 
 def verify_small_files(directory: Path) -> list[Damage]:
-    """Findings in header, snapshot and seal."""
-    found = []
+    """Findings in header, snapshot, seal and compaction mark."""
+    return [
+        *_check(directory / RANGE_HEADER, lambda path: read_range_header(path.parent), needed=True),
+        *_check(directory / OPENING_SNAPSHOT, lambda path: read_checked(path, SNAPSHOT_KIND)),
+        *_check(directory / RANGE_SEAL, lambda path: read_seal(path.parent)),
+        *_check(directory / COMPACTION_MARK, lambda path: read_checked(path, MARK_KIND)),
+    ]
+
+
+def _check(path: Path, read: Callable[[Path], object], *, needed: bool = False) -> list[Damage]:
     try:
-        read_range_header(directory)
-    except (Corrupt, FileNotFoundError) as error:
-        found.append(Damage(directory / RANGE_HEADER, 0, str(error)))
-    try:
-        read_checked(directory / OPENING_SNAPSHOT, SNAPSHOT_KIND)
+        read(path)
     except FileNotFoundError:
-        pass  # a range may open without one
+        return [Damage(path, 0, "the file is missing")] if needed else []
     except Corrupt as error:
-        found.append(Damage(directory / OPENING_SNAPSHOT, 0, str(error)))
-    try:
-        read_seal(directory)
-    except Corrupt as error:
-        found.append(Damage(directory / RANGE_SEAL, 0, str(error)))
-    return found
+        return [Damage(path, 0, error.cause)]
+    return []
 
 
 def verify_index(segment: Segment) -> list[Damage]:
     """Findings in the two index files of a finished segment."""
-    path = segment.path.with_suffix(".index")
+    path = segment.path.with_suffix(INDEX_SUFFIX)
     try:
-        summary, _ = read_index(segment.path)
-    except (Corrupt, FileNotFoundError) as error:
-        return [Damage(path, 0, str(error))]
+        summary, index = read_index(segment.path)
+    except FileNotFoundError as error:
+        return [Damage(Path(error.filename), 0, "the file is missing")]
+    except Corrupt as error:
+        return [Damage(Path(error.subject), 0, error.cause)]
     if summary != segment.summary:
         return [Damage(path, 0, "the index tells of another state of the log")]
+    return _verify_entries(path, segment, index)
+
+
+def _verify_entries(path: Path, segment: Segment, index: SegmentIndex) -> list[Damage]:
+    ordered = all(
+        list(entries) == sorted(set(entries))
+        for entries in (index.offsets, index.positions, index.timestamps, index.time_offsets)
+    )
+    if not ordered or (index.positions and index.positions[-1] >= segment.size):
+        return [Damage(path, 0, "the entries are out of order")]
     return []
