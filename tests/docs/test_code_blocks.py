@@ -8,8 +8,7 @@ one fresh node:
     ```python run             this interpreter
     ```text output            what the block before it must have printed
 
-Blocks find the node at ``$MAINSTEM_KAFKA`` and ``$MAINSTEM_HTTP``; the ``mainstem`` command finds
-it by itself.
+Pages speak of a node on its usual ports; here it listens on free ones, so addresses are replaced.
 """
 
 import os
@@ -73,18 +72,26 @@ def pages() -> list[object]:
     ]
 
 
+def on_this_node(text: str, node: LocalNode) -> str:
+    for usual, here in (
+        ("127.0.0.1:9092", node.kafka),
+        ("127.0.0.1:8080", node.http),
+        (".venv/bin/", ""),
+    ):
+        text = text.replace(usual, here)
+    return text
+
+
 def run(block: Block, node: LocalNode, folder: Path) -> subprocess.CompletedProcess[str]:
     runners = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
     assert block.language in runners, f"line {block.line}: cannot run {block.language!r}"
     environment = os.environ | {
         "MAINSTEM_BOOTSTRAP": node.kafka,
-        "MAINSTEM_KAFKA": node.kafka,
-        "MAINSTEM_HTTP": node.http,
         "NO_COLOR": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     return subprocess.run(
-        [*runners[block.language], block.body],
+        [*runners[block.language], on_this_node(block.body, node)],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
