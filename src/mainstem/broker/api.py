@@ -65,12 +65,21 @@ class StreamDoor(Protocol):
     last_stable: int
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 
-    def stage(self, buf: memoryview, start: int, until: int) -> Offset:
+    def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
         """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
 
         A batch that was stored before (same producer and sequence) answers with its first offset
-        and queues nothing.
+        and queues nothing. The first batch of a transaction is refused unless the caller
+        ``verified`` that the partition belongs to it.
         """
+        ...
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether an ongoing transaction of this producer epoch has records here."""
+        ...
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [start, until)."""
         ...
 
     def failure(self, base: Offset) -> MainstemError | None:

@@ -4,43 +4,39 @@ Promises:
 * a batch that arrives again is answered with the offset of its first arrival (the last five batches
   of each producer are remembered, as many as a client may have in flight);
 * a gap in the sequence or an older producer epoch is refused;
-* the state at any offset can be written down and taken up again (``snapshot`` / ``restore``), which
-  is how a range opens and how a restart continues.
+* the state at any offset can be written down and taken up again (``snapshot`` / ``restore``).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-import msgspec
 from msgspec import Struct
 
 from mainstem.model.batch import SEQUENCE_MODULUS
-from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.limits import PRODUCER_BATCHES_REMEMBERED, PRODUCERS_PER_STREAM_MAX
 
 
-class _Snapshot(Struct, array_like=True):
-    """One producer as it is written down: id, epoch, time, batches."""
+class ProducerSnapshot(Struct, array_like=True):
+    """One producer as it is written down."""
 
     producer_id: int
     epoch: int
     seen_ms: int
     batches: list[tuple[int, int, int]]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[_Snapshot])
+    coordinator_epoch: int = -1
 
 
 class Producer:
     """The last batches of one producer as (first sequence, last sequence, offset), oldest first."""
 
-    __slots__ = ("batches", "epoch", "next_sequence", "seen_ms")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "seen_ms")
 
     def __init__(self, epoch: int, seen_ms: int) -> None:
         self.epoch = epoch
         self.seen_ms = seen_ms
-        self.next_sequence = -1
+        self.next_sequence = 0
+        self.coordinator_epoch = -1
         self.batches: deque[tuple[int, int, int]] = deque(maxlen=PRODUCER_BATCHES_REMEMBERED)
 
 
@@ -95,6 +91,19 @@ class ProducerStates:
         producer.next_sequence = (last + 1) % SEQUENCE_MODULUS
         producer.seen_ms = now_ms
 
+    def epoch_of(self, producer_id: int) -> int:
+        """The epoch a producer wrote with last; -1 unknown."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.epoch
+
+    def marked(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> None:
+        """A transaction of the producer ended; a marker of a newer epoch fences the older one."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            self._producers[producer_id] = producer = Producer(epoch, now_ms)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.seen_ms = now_ms
+
     def forget_from(self, offset: int) -> None:
         """Take back every batch at or above ``offset``: it could not be written."""
         for producer_id, producer in list(self._producers.items()):
@@ -107,9 +116,13 @@ class ProducerStates:
             producer.batches = deque(kept, maxlen=PRODUCER_BATCHES_REMEMBERED)
             producer.next_sequence = (kept[-1][1] + 1) % SEQUENCE_MODULUS
 
-    def expire(self, before_ms: int) -> int:
-        """Forget producers unseen since ``before_ms``; how many."""
-        old = [key for key, producer in self._producers.items() if producer.seen_ms < before_ms]
+    def expire(self, before_ms: int, keep: Collection[int] = ()) -> int:
+        """Forget producers unseen since ``before_ms``, but for those to ``keep``; how many."""
+        old = [
+            key
+            for key, producer in self._producers.items()
+            if producer.seen_ms < before_ms and key not in keep
+        ]
         for key in old:
             del self._producers[key]
         return len(old)
@@ -118,26 +131,25 @@ class ProducerStates:
         """Every producer with its id."""
         return self._producers.items()
 
-    def snapshot(self) -> bytes:
-        """The whole state, to be taken up by ``restore``."""
-        return _encoder.encode(
-            [
-                _Snapshot(key, producer.epoch, producer.seen_ms, list(producer.batches))
-                for key, producer in self._producers.items()
-            ]
-        )
+    def snapshot(self) -> list[ProducerSnapshot]:
+        """Every producer, to be taken up by ``restore``."""
+        return [
+            ProducerSnapshot(
+                key,
+                producer.epoch,
+                producer.seen_ms,
+                list(producer.batches),
+                producer.coordinator_epoch,
+            )
+            for key, producer in self._producers.items()
+        ]
 
     @classmethod
-    def restore(cls, data: bytes) -> "ProducerStates":
-        """The state that ``snapshot`` wrote; empty bytes are an empty state."""
+    def restore(cls, found: Iterable[ProducerSnapshot]) -> "ProducerStates":
+        """The state that ``snapshot`` wrote."""
         states = cls()
-        if not data:
-            return states
-        try:
-            entries = _decoder.decode(data)
-        except msgspec.DecodeError as error:
-            raise Corrupt(f"producer snapshot cannot be read: {error}") from error
-        for entry in entries:
+        for entry in found:
+            states.marked(entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.seen_ms)
             for first, last, offset in entry.batches:
                 count = (last - first) % SEQUENCE_MODULUS + 1
                 states.record(entry.producer_id, entry.epoch, first, count, offset, entry.seen_ms)

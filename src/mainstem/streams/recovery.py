@@ -1,8 +1,8 @@
 """Taking a stream up again: its files, and what its producers had sent when it was left.
 
-The producer state at the end of a stream comes from the nearest of three places: the node's
+The state at the end of a stream comes from the nearest of three places: the node's
 checkpoint (written at start and stop), the opening snapshot of the last range, or that of the range
-before, each followed by the batch headers that came after it.
+before, each followed by the batches that came after it.
 """
 
 from mainstem.log.range_log import RangeLog, SegmentSettings
@@ -10,7 +10,8 @@ from mainstem.log.store import LogStore
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.streams.checkpoint_storage import Checkpoint
-from mainstem.streams.producer_state import ProducerStates
+from mainstem.streams.markers import marker_of
+from mainstem.streams.state import StreamState
 
 
 def segment_settings(settings: TopicSettings) -> SegmentSettings:
@@ -43,24 +44,24 @@ def range_log(
     )
 
 
-def recovered_producers(
+def recovered_state(
     store: LogStore,
     topic: Topic,
     stream: Stream,
     last: RangeLog,
     checkpoint: Checkpoint,
-) -> ProducerStates:
-    """What the producers of a stream had sent when its last range ended."""
+) -> StreamState:
+    """What was known of producers and transactions when the last range of a stream ended."""
     offset, data = checkpoint.get(str(stream.id), (-1, b""))
     if offset == last.written_end:
-        return ProducerStates.restore(data)
+        return StreamState.restore(data)
     if offset == last.start_offset:
-        return _replayed(ProducerStates.restore(data), last)
+        return _replayed(StreamState.restore(data), last)
     opening = last.opening_snapshot()
     if opening is not None:
-        return _replayed(ProducerStates.restore(opening), last)
+        return _replayed(StreamState.restore(opening), last)
     if len(stream.ranges) < 2:
-        return _replayed(ProducerStates(), last)
+        return _replayed(StreamState(), last)
     before = store.open_range(
         stream.id,
         topic.name,
@@ -71,20 +72,18 @@ def recovered_producers(
         snapshot=None,
         config=last.settings,
     )
-    states = _replayed(ProducerStates.restore(before.opening_snapshot() or b""), before)
+    states = _replayed(StreamState.restore(before.opening_snapshot() or b""), before)
     before.close(sync=False)
     return _replayed(states, last)
 
 
-def _replayed(states: ProducerStates, log: RangeLog) -> ProducerStates:
+def _replayed(state: StreamState, log: RangeLog) -> StreamState:
     for header, _ in log.batches():
-        if header.producer_id >= 0 and not header.is_control:
-            states.record(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.last_offset_delta + 1,
-                header.base_offset,
-                header.max_timestamp,
+        marker = None
+        if header.is_control:
+            part = log.read(
+                header.base_offset, max_bytes=1, until=header.until_offset, min_one=True
             )
-    return states
+            marker = None if part is None else marker_of(part.read())
+        state.replay(header, marker)
+    return state

@@ -61,7 +61,7 @@ class RollDriver:
             epoch=stream.known.epoch,
             replicas=last.replicas,
         )
-        snapshot = stream.producers.snapshot()
+        snapshot = stream.state.snapshot()
         old = stream.begin_range(
             range_log(self._store, topic, stream.known, following, stream.settings, snapshot)
         )

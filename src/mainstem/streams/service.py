@@ -20,8 +20,8 @@ from mainstem.placement import records
 from mainstem.placement.service import PlacementService
 from mainstem.streams.checkpoint_storage import read_producers, write_producers
 from mainstem.streams.flusher import Flusher
-from mainstem.streams.producer_state import ProducerStates
-from mainstem.streams.recovery import range_log, recovered_producers
+from mainstem.streams.recovery import range_log, recovered_state
+from mainstem.streams.state import StreamState
 from mainstem.streams.writer_driver import StreamWriter
 
 SettingsOf = Callable[[Topic], TopicSettings]
@@ -54,14 +54,14 @@ class StreamService:
         """Open every stream under its next epoch, then follow the catalogue."""
         catalogue = self._placement.catalogue
         checkpoint = read_producers(self._store.data_dir)
-        found: dict[StreamId, tuple[RangeLog, ProducerStates]] = {}
+        found: dict[StreamId, tuple[RangeLog, StreamState]] = {}
         ends = []
         for stream in catalogue.streams_of(self._node):
             topic = catalogue.need_topic(stream.id.topic)
             settings = self._settings_of(topic)
             log = range_log(self._store, topic, stream, stream.last, settings)
-            producers = recovered_producers(self._store, topic, stream, log, checkpoint)
-            found[stream.id] = (log, producers)
+            state = recovered_state(self._store, topic, stream, log, checkpoint)
+            found[stream.id] = (log, state)
             # Without a sync before the machine went down nobody knows what the end had been.
             unsure = self._store.trust is Trust.OTHER_BOOT and not settings.fsync
             ends.append(_end_of(stream, log, suspect=unsure))
@@ -72,10 +72,10 @@ class StreamService:
                 records.RestartStreams(self._node, incarnation, tuple(ends))
             )
         for stream in list(catalogue.streams_of(self._node)):
-            log, producers = found[stream.id]
+            log, state = found[stream.id]
             if log.written_end == log.start_offset:
                 self._store.drop_range(log)  # replaced by an empty range of the new epoch
-            self._open(catalogue.need_topic(stream.id.topic), stream, log, producers)
+            self._open(catalogue.need_topic(stream.id.topic), stream, log, state)
         self._placement.subscribe(self._on_fact)
         self.save_producers()
 
@@ -84,9 +84,9 @@ class StreamService:
         write_producers(
             self._store.data_dir,
             {
-                str(stream.id): (stream.next_offset, stream.producers.snapshot())
+                str(stream.id): (stream.next_offset, stream.state.snapshot())
                 for stream in self.all()
-                if len(stream.producers)
+                if stream.next_offset
             },
         )
 
@@ -191,21 +191,19 @@ class StreamService:
 
     def _open_new(self, topic: Topic, stream: Stream) -> None:
         log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
-        self._open(topic, stream, log, ProducerStates())
+        self._open(topic, stream, log, StreamState())
 
-    def _open(
-        self, topic: Topic, stream: Stream, last: RangeLog, producers: ProducerStates
-    ) -> None:
+    def _open(self, topic: Topic, stream: Stream, last: RangeLog, state: StreamState) -> None:
         """Take a stream up; ``last`` is the range that was open when its end was determined."""
         settings = self._settings_of(topic)
         writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
         ranges = [
             last
             if facts.index == last.identity.name.index and facts.epoch == last.identity.epoch
-            else range_log(self._store, topic, stream, facts, settings, producers.snapshot())
+            else range_log(self._store, topic, stream, facts, settings, state.snapshot())
             for facts in stream.ranges
         ]
-        writer.open_at(ranges, producers)
+        writer.open_at(ranges, state)
         self._by_name.setdefault(topic.name, []).append(writer)
         if topic.id not in self._by_id:
             self._by_id[topic.id] = self._by_name[topic.name]

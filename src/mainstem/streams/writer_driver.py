@@ -26,6 +26,7 @@ from mainstem.model.batch import (
     MAGIC,
     STAMP,
     STAMP_EPOCH,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     check_produced,
     read_header,
@@ -38,8 +39,9 @@ from mainstem.model.metadata import Stream
 from mainstem.model.topic_config import TopicSettings
 from mainstem.streams.batch_rules import BatchRules
 from mainstem.streams.flusher import Flusher
-from mainstem.streams.producer_state import ProducerStates
+from mainstem.streams.markers import Marker, marker_batch
 from mainstem.streams.reader import StreamReader
+from mainstem.streams.state import StreamState
 
 Settled = Callable[[MainstemError | None], None]
 FOREVER = 2**63 - 1
@@ -60,9 +62,9 @@ class StreamWriter(StreamReader):
         "_rules",
         "_staged",
         "append_time_ms",
-        "producers",
         "segments_max",
         "settings",
+        "state",
     )
 
     def __init__(
@@ -70,7 +72,7 @@ class StreamWriter(StreamReader):
     ) -> None:
         super().__init__(stream, topic)
         self.settings = settings
-        self.producers = ProducerStates()
+        self.state = StreamState()
         self.append_time_ms = -1
         self._committable = FOREVER
         self._fsync = settings.fsync
@@ -85,13 +87,14 @@ class StreamWriter(StreamReader):
 
     # Ranges ---------------------------------------------------------------------------------
 
-    def open_at(self, ranges: list[RangeLog], producers: ProducerStates) -> None:
+    def open_at(self, ranges: list[RangeLog], state: StreamState) -> None:
         """Take up the stream with these ranges, the last of which is open."""
         self.hold(ranges)
         self.log.on_synced = self._on_synced
-        self.producers = producers
+        self.state = state
         self.next_offset = self.log.written_end
-        self.committed = self.last_stable = self.next_offset
+        self.committed = self.next_offset
+        self.last_stable = state.transactions.stable_until(self.committed)
 
     def begin_range(self, log: RangeLog) -> RangeLog:
         """Send what follows to ``log``; commit nothing of it until ``range_known``. The old one."""
@@ -119,6 +122,7 @@ class StreamWriter(StreamReader):
         kept = [log for log in self.ranges[:-1] if log.written_end > stream.start]
         dropped = [log for log in self.ranges[:-1] if log.written_end <= stream.start]
         self.hold([*kept, self.log])
+        self.state.transactions.trim(stream.start)
         self.ranges[0].trim(self.start_offset)
         return dropped
 
@@ -141,8 +145,12 @@ class StreamWriter(StreamReader):
 
     # Writing --------------------------------------------------------------------------------
 
-    def stage(self, buf: memoryview, start: int, until: int) -> Offset:
-        """Check, stamp and queue the batch in ``buf[start:until]``; its base offset."""
+    def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
+        """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
+
+        ``verified`` says that the partition was added to the transaction the batch belongs to; the
+        first batch of a transaction is refused without.
+        """
         if self.closed is not None:
             raise self.closed
         if until - start < HEADER_BYTES:
@@ -170,10 +178,26 @@ class StreamWriter(StreamReader):
                 self.append_time_ms = max_timestamp if self.settings.log_append_time else -1
         base = self.next_offset
         if pid >= 0:
-            known = self.producers.check(pid, pep, seq, count)
+            state = self.state
+            known = state.producers.check(pid, pep, seq, count)
             if known is not None:
                 return Offset(known)
-            self.producers.record(pid, pep, seq, count, base, max_timestamp)
+            transactional = bool(attributes & TRANSACTIONAL_MASK)
+            if transactional or state.transactions.ongoing:
+                begins = state.check_transactional(
+                    pid, transactional=transactional, verified=verified
+                )
+                if begins:
+                    state.transactions.begin(pid, base)
+            state.producers.record(pid, pep, seq, count, base, max_timestamp)
+        self._place(buf, start, until, count, max_timestamp)
+        return Offset(base)
+
+    def _place(
+        self, buf: memoryview, start: int, until: int, count: int, max_timestamp: int
+    ) -> None:
+        """Give the next offsets to a sound batch and queue it for the flush."""
+        base = self.next_offset
         STAMP.pack_into(buf, start, base)
         STAMP_EPOCH.pack_into(buf, start + 12, self.epoch)
         staged = self._staged
@@ -182,7 +206,47 @@ class StreamWriter(StreamReader):
             self._flusher.dirty.append(self)
         self.next_offset = base + count
         staged.append((buf[start:until], base, base + count, max_timestamp))
-        return Offset(base)
+
+    def write_marker(self, producer_id: int, epoch: int, marker: Marker) -> int:
+        """End the transaction of a producer here; the offset after the marker.
+
+        Raises:
+            Fenced: a newer epoch of the producer has written.
+            Unavailable: the disk is full or failed; nothing has changed.
+        """
+        if self.closed is not None:
+            raise self.closed
+        self.state.check_marker(producer_id, epoch)
+        now_ms = self._clock.wall_ms()
+        batch = memoryview(marker_batch(producer_id, epoch, marker, now_ms))
+        base = Offset(self.next_offset)
+        self._place(batch, 0, len(batch), 1, now_ms)
+        self._flusher.flush()
+        failure = self.failure(base)
+        if failure is not None:
+            raise failure
+        self.state.mark(producer_id, epoch, marker, offset=base, now_ms=now_ms)
+        if not self._fsync:  # the flush advanced before the transaction was known to have ended
+            self._restabilise()
+        return base + 1
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether an ongoing transaction of this producer epoch has records here."""
+        state = self.state
+        return (
+            producer_id in state.transactions.ongoing
+            and state.producers.epoch_of(producer_id) == epoch
+        )
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [start, until)."""
+        return self.state.transactions.aborted(start, until)
+
+    def _restabilise(self) -> None:
+        stable = self.state.transactions.stable_until(self.committed)
+        if stable != self.last_stable:
+            self.last_stable = stable
+            self._wake()
 
     def flush(self) -> None:
         """Write everything staged with one call; failures are kept for ``failure``."""
@@ -197,7 +261,7 @@ class StreamWriter(StreamReader):
             self._failure = error
             self._failed_from = staged[0][1]
             self.next_offset = log.written_end
-            self.producers.forget_from(log.written_end)
+            self.state.forget_from(log.written_end)
             return
         flusher = self._flusher
         metrics = flusher.metrics
@@ -251,7 +315,9 @@ class StreamWriter(StreamReader):
         end = log.synced_end if self._fsync else log.written_end
         if end <= self.committed:
             return
-        self.committed = self.last_stable = end
+        self.committed = end
+        transactions = self.state.transactions
+        self.last_stable = end if transactions.quiet else transactions.stable_until(end)
         pending = self._pending
         while pending and pending[0][0] < end:
             pending.popleft()[1](None)

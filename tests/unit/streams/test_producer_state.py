@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.streams.producer_state import ProducerStates
 
 
@@ -100,11 +100,6 @@ def test_idle_producers_expire() -> None:
 
     assert states.expire(before_ms=15) == 1
     assert [key for key, _ in states.active()] == [2]
-
-
-def test_a_damaged_snapshot_is_corrupt() -> None:
-    with pytest.raises(Corrupt):
-        ProducerStates.restore(b"\xc1not msgpack")
 
 
 @given(

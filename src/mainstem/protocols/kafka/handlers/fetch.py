@@ -18,6 +18,7 @@ from mainstem.protocols.session import Chunk
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -157,8 +158,16 @@ class Fetch:
     def _respond(self, found: list[Found]) -> None:
         topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
         served = []
+        committed_only = self._request.isolation_level == READ_COMMITTED
         for wanted, part, error in found:
             data = _partition_data(wanted, part, error)
+            if committed_only and part is not None and wanted.door is not None:
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id, first_offset)
+                    for producer_id, first_offset in wanted.door.aborted_transactions(
+                        wanted.offset, part.until_offset
+                    )
+                ]
             told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
             if self._incremental and part is None and error is None and told == wanted.told:
                 continue

@@ -1,0 +1,118 @@
+"""What a stream knows beyond its records: its producers and their transactions, at one offset.
+
+The state can be written down and taken up again, which is how a range opens and how a restart goes
+on; in between, batch headers (and markers) replayed in order give the same state.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from mainstem.model.batch import BatchHeader
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.streams.markers import Marker
+from mainstem.streams.producer_state import ProducerSnapshot, ProducerStates
+from mainstem.streams.transactions import StreamTransactions, TransactionsSnapshot
+
+
+class _Snapshot(Struct, array_like=True):
+    producers: list[ProducerSnapshot]
+    transactions: TransactionsSnapshot
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Snapshot)
+
+
+class StreamState:
+    """Producers and transactions of one stream."""
+
+    __slots__ = ("producers", "transactions")
+
+    def __init__(self) -> None:
+        self.producers = ProducerStates()
+        self.transactions = StreamTransactions()
+
+    def check_transactional(self, producer_id: int, *, transactional: bool, verified: bool) -> bool:
+        """Whether a batch begins a transaction here; refuses one that nobody vouched for."""
+        ongoing = producer_id in self.transactions.ongoing
+        if ongoing and not transactional:
+            raise InvalidRequest(
+                ErrorCode.INVALID_TXN_STATE,
+                "a plain batch from a producer with an open transaction",
+                subject=f"producer {producer_id}",
+            )
+        if transactional and not ongoing and not verified:
+            raise InvalidRequest(
+                ErrorCode.INVALID_TXN_STATE,
+                "the partition was not added to the transaction",
+                subject=f"producer {producer_id}",
+            )
+        return transactional and not ongoing
+
+    def check_marker(self, producer_id: int, epoch: int) -> None:
+        """Refuse the marker of a coordinator that is behind."""
+        current = self.producers.epoch_of(producer_id)
+        if epoch < current:
+            raise Fenced(
+                ErrorCode.FENCED_PRODUCER,
+                f"marker epoch {epoch} is older than {current}",
+                subject=f"producer {producer_id}",
+            )
+
+    def mark(
+        self, producer_id: int, epoch: int, marker: Marker, *, offset: int, now_ms: int
+    ) -> None:
+        """A marker was written at ``offset``."""
+        self.producers.marked(producer_id, epoch, marker.coordinator_epoch, now_ms)
+        self.transactions.end(producer_id, offset, commit=marker.commit)
+
+    def replay(self, header: BatchHeader, marker: Marker | None) -> None:
+        """Take in a stored batch; ``marker`` is given for control batches."""
+        if header.producer_id < 0:
+            return
+        if marker is not None:
+            self.mark(
+                header.producer_id,
+                header.producer_epoch,
+                marker,
+                offset=header.base_offset,
+                now_ms=header.max_timestamp,
+            )
+            return
+        self.producers.record(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_offset_delta + 1,
+            header.base_offset,
+            header.max_timestamp,
+        )
+        if header.is_transactional and header.producer_id not in self.transactions.ongoing:
+            self.transactions.begin(header.producer_id, header.base_offset)
+
+    def forget_from(self, offset: int) -> None:
+        """Batches at or above ``offset`` could not be written."""
+        self.producers.forget_from(offset)
+        self.transactions.forget_from(offset)
+
+    def expire(self, before_ms: int) -> int:
+        """Forget idle producers without an open transaction; how many."""
+        return self.producers.expire(before_ms, keep=self.transactions.ongoing.keys())
+
+    def snapshot(self) -> bytes:
+        """The whole state, to be taken up by ``restore``."""
+        return _encoder.encode(_Snapshot(self.producers.snapshot(), self.transactions.snapshot()))
+
+    @classmethod
+    def restore(cls, data: bytes) -> "StreamState":
+        """The state that ``snapshot`` wrote; empty bytes are an empty state."""
+        state = cls()
+        if not data:
+            return state
+        try:
+            found = _decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"the state of the stream cannot be read: {error}") from error
+        state.producers = ProducerStates.restore(found.producers)
+        state.transactions = StreamTransactions.restore(found.transactions)
+        return state

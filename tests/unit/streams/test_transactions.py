@@ -1,0 +1,193 @@
+"""Transactions as one stream sees them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.streams.bench import Bench
+
+from mainstem.model.batch import TRANSACTIONAL_MASK
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
+from mainstem.model.record import ProducerStamp, Record, build_batch
+from mainstem.streams.markers import Marker, marker_batch, marker_of
+from mainstem.streams.state import StreamState
+from mainstem.streams.transactions import StreamTransactions
+
+COMMIT = Marker(commit=True, coordinator_epoch=4)
+ABORT = Marker(commit=False, coordinator_epoch=4)
+
+
+def write(
+    bench: Bench, producer: int, sequence: int, *, epoch: int = 0, verified: bool = False
+) -> int:
+    batch = build_batch(
+        [Record(0, 1, b"k", b"v")],
+        flags=TRANSACTIONAL_MASK,
+        producer=ProducerStamp(producer, epoch, sequence),
+    )
+    base = bench.writer.stage(memoryview(batch), 0, len(batch), verified=verified)
+    bench.flusher.flush()
+    return base
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, {"flush.policy": "written"})
+
+
+def test_an_open_transaction_holds_the_last_stable_offset(bench: Bench) -> None:
+    bench.write(b"plain")
+    write(bench, 7, 0, verified=True)
+    bench.write(b"after")
+    assert (bench.writer.last_stable, bench.writer.committed) == (1, 3)
+
+    bench.writer.write_marker(7, 0, COMMIT)
+
+    assert (bench.writer.last_stable, bench.writer.committed) == (4, 4)
+
+
+def test_a_reader_of_committed_records_stops_at_the_last_stable_offset(bench: Bench) -> None:
+    bench.write(b"plain")
+    write(bench, 7, 0, verified=True)
+
+    part = bench.writer.read(0, max_bytes=10**6, committed_only=True, min_one=True)
+
+    assert part is not None
+    assert part.until_offset == 1
+
+
+def test_the_first_batch_of_a_transaction_needs_somebody_to_vouch_for_it(bench: Bench) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        write(bench, 7, 0)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+
+    write(bench, 7, 0, verified=True)
+    write(bench, 7, 1)
+
+
+def test_a_plain_batch_inside_a_transaction_is_refused(bench: Bench) -> None:
+    write(bench, 7, 0, verified=True)
+
+    with pytest.raises(InvalidRequest) as caught:
+        bench.write(b"plain", producer=ProducerStamp(7, 0, 1))
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_aborted_transactions_are_named_where_they_have_records(bench: Bench) -> None:
+    write(bench, 7, 0, verified=True)  # offset 0
+    write(bench, 8, 0, verified=True)  # offset 1
+    bench.writer.write_marker(7, 0, ABORT)  # offset 2
+    bench.writer.write_marker(8, 0, COMMIT)  # offset 3
+    bench.write(b"after")  # offset 4
+
+    aborted = bench.writer.aborted_transactions
+    assert aborted(0, 5) == [(7, 0)]
+    assert aborted(2, 5) == [(7, 0)]
+    assert aborted(3, 5) == []
+    assert aborted(0, 0) == []
+
+
+def test_a_marker_of_a_newer_epoch_fences_the_older_one(bench: Bench) -> None:
+    write(bench, 7, 0, verified=True)
+    bench.writer.write_marker(7, 1, ABORT)
+
+    with pytest.raises(Fenced):
+        write(bench, 7, 1, verified=True)
+    assert write(bench, 7, 0, epoch=1, verified=True) == 2
+
+
+def test_a_marker_of_an_older_epoch_is_refused(bench: Bench) -> None:
+    write(bench, 7, 0, epoch=3, verified=True)
+
+    with pytest.raises(Fenced):
+        bench.writer.write_marker(7, 2, COMMIT)
+    assert bench.writer.has_transaction(7, 3)
+
+
+def test_a_marker_says_what_was_written() -> None:
+    assert marker_of(bytes(marker_batch(7, 2, COMMIT, 5))) == COMMIT
+    assert marker_of(bytes(marker_batch(7, 2, ABORT, 5))) == ABORT
+
+
+def test_other_batches_are_no_markers() -> None:
+    with pytest.raises(Corrupt):
+        marker_of(bytes(build_batch([Record(0, 1, b"k", b"v")])))
+
+
+def test_an_open_transaction_survives_producer_expiry() -> None:
+    state = StreamState()
+    state.producers.record(1, 0, 0, 1, 0, now_ms=1)
+    state.producers.record(2, 0, 0, 1, 1, now_ms=1)
+    state.transactions.begin(2, 1)
+
+    assert state.expire(before_ms=100) == 1
+    assert [key for key, _ in state.producers.active()] == [2]
+
+
+def test_a_damaged_snapshot_is_corrupt() -> None:
+    with pytest.raises(Corrupt):
+        StreamState.restore(b"\xc1not msgpack")
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "commit", "abort", "advance", "reopen", "trim"]),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_stable_and_aborted_match_a_plain_reading_of_the_log(
+    course: list[tuple[str, int]],
+) -> None:
+    """The model keeps every batch and looks through all of them for each answer."""
+    held = StreamTransactions()
+    log: list[tuple[str, int]] = []  # (kind, producer) at each offset
+    committed = start = 0
+    for action, number in course:
+        if action == "write":
+            if number not in held.ongoing:
+                held.begin(number, len(log))
+            log.append(("write", number))
+        elif action in ("commit", "abort"):
+            held.end(number, len(log), commit=action == "commit")
+            log.append((action, number))
+        elif action == "advance":
+            committed = max(committed, len(log) - number)
+        elif action == "trim":
+            start = max(start, min(committed, number * 3))
+            held.trim(start)
+        else:
+            held = StreamTransactions.restore(held.snapshot())
+
+        assert held.stable_until(committed) == model_stable(log, committed)
+        assert sorted(held.aborted(start, len(log))) == model_aborted(log, start)
+
+
+def transactions(log: list[tuple[str, int]]) -> list[tuple[int, int, int | None, str]]:
+    """(producer, first offset, marker offset, outcome) of each transaction."""
+    found, open_since = [], dict[int, int]()
+    for offset, (kind, producer) in enumerate(log):
+        if kind == "write":
+            open_since.setdefault(producer, offset)
+        elif producer in open_since:
+            found.append((producer, open_since.pop(producer), offset, kind))
+    return found + [(producer, first, None, "open") for producer, first in open_since.items()]
+
+
+def model_stable(log: list[tuple[str, int]], committed: int) -> int:
+    undecided = [
+        first for _, first, marker, _ in transactions(log) if marker is None or marker >= committed
+    ]
+    return min([committed, *undecided])
+
+
+def model_aborted(log: list[tuple[str, int]], start: int) -> list[tuple[int, int]]:
+    return sorted(
+        (producer, first)
+        for producer, first, marker, outcome in transactions(log)
+        if outcome == "abort" and marker is not None and marker >= start
+    )
