@@ -104,7 +104,7 @@ def produced_offset(answer: bytes) -> int:
     return int(base_offset)
 
 
-def fetched_records(answer: bytes) -> tuple[memoryview, int]:
+def fetched_records(answer: bytes | memoryview) -> tuple[memoryview, int]:
     """The record bytes of a one-partition Fetch answer, and the high watermark."""
     [error] = struct.unpack_from(">h", answer, 8)
     if error:

@@ -1,0 +1,92 @@
+"""Loads a Kafka server through a bare socket with prebuilt frames; prints one JSON line.
+
+The client does as little as Python allows, so that the server is what is measured:
+
+    python -m bench.loaders.raw produce <address> <topic> <count> <record bytes> <depth> <acks>
+    python -m bench.loaders.raw fetch   <address> <topic> <count> <bytes per fetch> <depth> 0
+"""
+
+import json
+import socket
+import struct
+import sys
+import time
+
+from bench import wire
+
+
+def produce(address: str, topic: str, count: int, size: int, depth: int, acks: int) -> None:
+    """Send ``count`` requests of one record each and keep ``depth`` of them in flight."""
+    frame = wire.produce(topic, 0, wire.batch([b"x" * size]), acks=acks)
+    with wire.connect(address) as connection:
+        answer = wire.exchange(connection, frame)
+        wire.produced_offset(answer)
+        answer_bytes = len(answer) + 4
+        # The base offset is the only part of an answer that differs.
+        began = time.perf_counter()
+        last = _pipeline(connection, frame, count, depth, answer_bytes)
+        seconds = time.perf_counter() - began
+        wire.produced_offset(last[4:])
+    _say({"messages": count, "seconds": seconds, "client_cpu_s": time.process_time()})
+
+
+def _pipeline(
+    connection: socket.socket, frame: bytes, count: int, depth: int, answer_bytes: int
+) -> bytes:
+    """Send ``count`` frames; the last answer, after all the others have arrived whole."""
+    bursts = [frame * number for number in range(depth + 1)] if len(frame) < 4096 else []
+    connection.settimeout(60)
+    buffer = bytearray(max(answer_bytes * depth, 1 << 16))
+    sent = answered = held = 0
+    while answered < count:
+        room = min(depth - (sent - answered), count - sent)
+        if room:
+            connection.sendall(bursts[room] if bursts else frame)
+            sent += room if bursts else 1
+            if not bursts and room > 1:
+                continue
+        got = connection.recv_into(memoryview(buffer)[held:])
+        if got == 0:
+            raise ConnectionError("the server closed the connection")
+        held += got
+        whole, held = divmod(held, answer_bytes)
+        answered += whole
+        if whole:
+            last = bytes(buffer[(whole - 1) * answer_bytes : whole * answer_bytes])
+            buffer[:held] = buffer[whole * answer_bytes : whole * answer_bytes + held]
+    return last
+
+
+def fetch(address: str, topic: str, count: int, size: int, depth: int, acks: int) -> None:
+    """Fetch ``count`` times, each from where the last answer ended, from offset 0 on."""
+    assert depth == 1, "where the next fetch begins is known when the last one has arrived"
+    offset = total = records_seen = 0
+    buffer = bytearray(size + (1 << 20))
+    view = memoryview(buffer)
+    with wire.connect(address) as connection:
+        began = time.perf_counter()
+        for _ in range(count):
+            connection.sendall(wire.fetch(topic, 0, offset, max_bytes=size))
+            [length] = struct.unpack(">i", wire.exactly(connection, 4))
+            at = 0
+            while at < length:
+                got = connection.recv_into(view[at:length])
+                if got == 0:
+                    raise ConnectionError("the server closed the connection")
+                at += got
+            records, _ = wire.fetched_records(view[:length])
+            *_, last = wire.batches_in(records)
+            offset = last.base_offset + last.record_count
+            total += len(records)
+            records_seen = offset
+        seconds = time.perf_counter() - began
+    _say({"messages": records_seen, "bytes": total, "requests": count, "seconds": seconds})
+
+
+def _say(result: dict[str, float]) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    mode, at, name, *numbers = sys.argv[1:]
+    {"produce": produce, "fetch": fetch}[mode](at, name, *map(int, numbers))

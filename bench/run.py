@@ -1,0 +1,137 @@
+"""Speed and memory of a node beside Apache Kafka, on the same loads in the same run.
+
+    python bench/run.py                         everything, several rounds, with Apache Kafka
+    python bench/run.py --quick                 small volumes, one round, the node alone
+    python bench/run.py --only produce_100b     some figures only
+
+Rounds are interleaved (every side once, then again), because the machine's mood changes by the
+minute; the table shows the median and the least of them. Each row names what the side promises
+when it acknowledges a record.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import signal
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.measure import load_average
+from bench.peers.kafka.peer import ApacheKafka
+from bench.sides import SIDES, Side
+from bench.table import document, render
+from bench.workloads import FULL, GOALS, QUICK, WORKLOADS, Figure, at_rest
+
+from mainstem.testing.local_node import LocalNode
+
+RESULTS = Path(__file__).parent / "results"
+Samples = dict[str, dict[str, list[Figure]]]
+
+
+def main() -> int:
+    """Measure, print, keep."""
+    options = _options()
+    # Servers lead their own process groups: a polite end must pass through our clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    wanted = set(options.only.split(",")) if options.only else set(GOALS)
+    if unknown := wanted - set(GOALS):
+        sys.stderr.write(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(GOALS)}\n")
+        return 2
+    peer = not (options.quick or options.no_peer)
+    rounds = options.rounds or (1 if options.quick else 3)
+    samples: Samples = defaultdict(lambda: defaultdict(list))
+    if wanted & {"ready", "rss_start", "idle"}:
+        _measure_at_rest(samples, rounds, peer=peer, idle_s=2 if options.quick else 10)
+    with _sides(peer=peer) as sides:
+        for number in range(rounds):
+            _measure_loads(samples, sides, wanted, quick=options.quick, label=f"round {number + 1}")
+    kept = {
+        name: {title: [vars(figure) for figure in figures] for title, figures in by_side.items()}
+        for name, by_side in samples.items()
+        if name in wanted
+    }
+    table = render(kept, GOALS)
+    print(table)
+    print(f"\nload average {load_average():.1f}, {rounds} rounds")
+    _keep(kept, rounds)
+    if options.document:
+        document(table, rounds)
+    return 0
+
+
+def _measure_at_rest(samples: Samples, rounds: int, *, peer: bool, idle_s: float) -> None:
+    for _ in range(rounds):
+        with LocalNode() as node:
+            side = Side("mainstem", "at rest", node, {})
+            for name, figure in at_rest(side, idle_s).items():
+                samples[name][side.title].append(figure)
+        if peer:
+            with ApacheKafka() as server:
+                side = Side("kafka", "at rest", server, {})
+                for name, figure in at_rest(side, idle_s).items():
+                    samples[name][side.title].append(figure)
+
+
+def _measure_loads(
+    samples: Samples, sides: dict[str, Side], wanted: set[str], *, quick: bool, label: str
+) -> None:
+    for workload, names, on in WORKLOADS:
+        if not wanted & set(names):
+            continue
+        for key in on:
+            if key not in sides:
+                continue
+            side = sides[key]
+            figures = workload(side, QUICK if quick else FULL)
+            for name, figure in figures.items():
+                samples[name][side.title].append(figure)
+                value = f"{figure.value:,.2f} {GOALS[name].unit}"
+                sys.stderr.write(f"{label}  {name:16} {side.title:24} {value}\n")
+
+
+@contextlib.contextmanager
+def _sides(*, peer: bool) -> Iterator[dict[str, Side]]:
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(LocalNode())
+        found = {"written": SIDES["written"](node), "synced": SIDES["synced"](node)}
+        if peer:
+            found["kafka"] = SIDES["kafka"](stack.enter_context(ApacheKafka()))
+        yield found
+
+
+def _keep(kept: dict[str, dict[str, list[dict[str, object]]]], rounds: int) -> None:
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    medians = {
+        name: {
+            title: statistics.median(float(str(figure["value"])) for figure in figures)
+            for title, figures in by_side.items()
+        }
+        for name, by_side in kept.items()
+    }
+    content = {"rounds": rounds, "medians": medians, "samples": kept}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{stamp}.json").write_text(json.dumps(content, indent=1))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small volumes, one round, no peer")
+    parser.add_argument("--no-peer", action="store_true", help="without Apache Kafka")
+    parser.add_argument("--only", default="", help="figures to measure, with commas between")
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument(
+        "--document", action="store_true", help="put the table into docs/benchmarks.md"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Figures as a table: every row with its durability, its ratio to Apache Kafka and its target."""
+
+import datetime
+import os
+import platform
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench.workloads import Goal
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+HEAD = ["load", "side (durability)", "median", "least", "unit", "beside", "vs Kafka", "target"]
+SHOWN = {
+    "rate": "{:,.0f}/s",
+    "rate_alone": "alone {:,.0f}/s",
+    "p99_us": "p99 {:,.0f} µs",
+    "rss_mb": "{:,.0f} MB",
+    "passed_gb": "{:,.1f} GB",
+}
+
+Kept = dict[str, dict[str, list[dict[str, Any]]]]
+
+
+def render(kept: Kept, goals: dict[str, Goal]) -> str:
+    """The table in Markdown."""
+    rows = [HEAD, ["---"] * len(HEAD)]
+    for name, goal in goals.items():
+        by_side = kept.get(name, {})
+        kafka = [_median(figures) for title, figures in by_side.items() if "kafka" in title]
+        for title, figures in by_side.items():
+            median = _median(figures)
+            least = min(figure["value"] for figure in figures)
+            ratio = f"{kafka[0] / median:.1f}x" if kafka and median and "kafka" not in title else ""
+            rows.append(
+                [
+                    goal.title,
+                    title,
+                    _number(median),
+                    _number(least),
+                    goal.unit,
+                    _beside(figures),
+                    ratio,
+                    _target(goal, title, median),
+                ]
+            )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def document(table: str, rounds: int) -> None:
+    """Replace the table of the document by this one."""
+    text = DOCUMENT.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    today = datetime.datetime.now(datetime.UTC).date()
+    note = (
+        f"Measured {today} on {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{rounds} interleaved rounds."
+    )
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{note}\n\n{table}\n{END}{after}")
+
+
+def _median(figures: list[dict[str, Any]]) -> float:
+    return statistics.median(float(figure["value"]) for figure in figures)
+
+
+def _beside(figures: list[dict[str, Any]]) -> str:
+    parts = []
+    for name, form in SHOWN.items():
+        values = [figure["beside"][name] for figure in figures if name in figure["beside"]]
+        if values:
+            parts.append(form.format(statistics.median(values)))
+    return ", ".join(parts)
+
+
+def _target(goal: Goal, title: str, median: float) -> str:
+    # The targets are about a node; with fsync only the gain of group commit has one.
+    other = "kafka" in title or ("fsync" in title and not goal.at_least)
+    if goal.target is None or other:
+        return ""
+    met = median >= goal.target if goal.at_least else median <= goal.target
+    sign = "≥" if goal.at_least else "≤"
+    return f"{sign} {goal.target:g} {'met' if met else '**missed**'}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
