@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 # How much of a refused body is read and thrown away, so that its sender gets to see the answer.
 DISCARD_BYTES_MAX = 8 * MIB
 DISCARD_S = 2.0
+DISCARD_QUIET_S = 0.2
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SERVED_WHILE_STOPPING = ("/health", "/metrics")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -63,7 +64,9 @@ class RestApp:
         try:
             self._admit(scope)
             await self._router(scope, exchange.receive, exchange.send)
-        except ClientDisconnect:
+        except (ClientDisconnect, asyncio.CancelledError):
+            # Nobody waits for the answer: the peer is gone, or a stop that waited long enough cut
+            # it off. The server above would log either as a failure.
             return
         except Exception as error:
             if exchange.started:
@@ -159,7 +162,8 @@ class _Exchange:
         try:
             async with asyncio.timeout(DISCARD_S):
                 while self._body_left and discarded <= DISCARD_BYTES_MAX:
-                    discarded += len((await self.receive()).get("body", b""))
+                    async with asyncio.timeout(DISCARD_QUIET_S):
+                        discarded += len((await self.receive()).get("body", b""))
         except TimeoutError:
             return
 

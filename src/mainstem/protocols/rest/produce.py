@@ -165,13 +165,11 @@ async def _store(site: Site, topic: Topic, parts: Sequence[_Part]) -> None:
         )
         outcomes = [late] * len(parts)
     metrics = site.telemetry.metrics
-    for part, batch, outcome in zip(parts, batches, outcomes, strict=True):
+    for part, outcome in zip(parts, outcomes, strict=True):
         if isinstance(outcome, MainstemError):
             metrics.batches_refused += 1
         elif isinstance(outcome, BaseException):
             raise outcome
-        else:
-            metrics.bytes_in += len(batch)
         part.outcome = outcome
 
 

@@ -72,14 +72,16 @@ class RestService:
         state = self._state
         for connection in list(state.connections):
             connection.shutdown()
+        late: set[asyncio.Task[None]] = set()
         if state.tasks:
             _, late = await asyncio.wait(state.tasks, timeout=timeout_s)
-            if late:
-                log.warning("HTTP requests were cut off", extra={"requests": len(late)})
+        for connection in list(state.connections):
+            connection.transport.abort()
+        if late:
+            log.warning("HTTP requests were cut off", extra={"requests": len(late)})
+            await asyncio.sleep(0)  # connections first learn that they are closed
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for connection in list(state.connections):
-            connection.transport.abort()
         await self._server.wait_closed()
         self._server = None

@@ -121,7 +121,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """A peer that has finished sending may still wait for its answer."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_idle() or self.cycle.more_body:
             return None
         self.cycle.keep_alive = False
         return True
@@ -207,8 +207,11 @@ class HttpConnection(HttpToolsProtocol):
     def _refuse(self, status: int, problem: Problem) -> None:
         """Answer and close; an answer that is already on its way is cut off instead."""
         if not self._is_idle():
-            self.transport.abort()
-            return
+            if self.pipeline or self.cycle.response_started:
+                self.transport.abort()
+                return
+            self.cycle.disconnected = True  # whatever the route says now is not sent
+            self.cycle.message_event.set()
         self._metrics.http_requests[status] += 1
         body = msgspec.json.encode(problem) + b"\n"
         self.transport.write(
