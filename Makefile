@@ -44,12 +44,14 @@ clients: .venv/.ready-test  ## Every real Kafka client, full volume.
 	scripts/clients $(ARGS)
 
 chaos: .venv/.ready-test  ## Kill and power-loss rounds.
+	@scripts/system-packages
 	scripts/chaos $(ARGS)
 
 fuzz: .venv/.ready-test  ## A million malformed inputs.
 	scripts/fuzz $(ARGS)
 
 bench: .venv/.ready-test  ## Speed and memory, beside Apache Kafka.
+	@scripts/system-packages bench
 	scripts/bench $(ARGS)
 
 clean:  ## Remove the virtual environment and every cache.
