@@ -146,7 +146,8 @@ class ApacheKafka:
     def _format(self, properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         command = ["java", "-cp", classpath(POM), "kafka.tools.StorageTool", "format"]
-        command += ["--cluster-id", cluster_id, "--standalone", "--config", str(properties)]
+        # With an equals sign, since an id may begin with a dash.
+        command += [f"--cluster-id={cluster_id}", "--standalone", "--config", str(properties)]
         subprocess.run(command, check=True, capture_output=True, timeout=READY_TIMEOUT_S)
 
 

@@ -138,7 +138,8 @@ _REMEDIES: Final[dict[ErrorCode, str]] = {
 def error_of(number: int, message: str | None = None, *, subject: str = "") -> MainstemError:
     """The house error for a Kafka error number; ``message`` is what the broker said about it."""
     name, code = TABLE.get(number, (f"Kafka error {number}", ErrorCode.INTERNAL))
-    cause = f"{name}: {message}" if message else name
+    # The house's word says as much as Kafka's name, unless there is none for it.
+    cause = f"{name}: {message}" if message and code is ErrorCode.INTERNAL else message or name
     remedy = _REMEDIES.get(code, "")
     if code is ErrorCode.CORRUPT:
         return Corrupt(cause, subject=subject)

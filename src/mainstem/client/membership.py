@@ -209,6 +209,7 @@ class Membership:
             topics = frozenset(subscription.topics)
             members.append(Member(member.member_id, member.group_instance_id, topics))
         wanted = frozenset().union(*(member.topics for member in members))
+        await self._cluster.refresh()  # topics may have grown since anybody last looked
         self._counts = await self._count_partitions(wanted)
         assign = ASSIGNORS[joined.protocol_name or ""]
         return [

@@ -94,7 +94,10 @@ class StreamReader:
                 moment = (open_log.offset_of_max_timestamp, open_log.max_timestamp, facts.epoch)
             if moment[1] >= 0 and moment[0] >= self.start_offset:
                 best = moment if best is None or moment[1] > best[1] else best
-        return best if best is not None and best[0] < self.committed else None
+        if best is None or best[0] >= self.committed:
+            return None
+        # Logs note the end of the batch; the record itself may stand anywhere in it.
+        return self.offset_for_timestamp(best[1]) or best
 
     def epoch_of(self, offset: int) -> int:
         """The epoch under which ``offset`` was written; -1 unknown."""

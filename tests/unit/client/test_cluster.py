@@ -43,11 +43,12 @@ def test_what_is_not_an_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", errors.TABLE)
-def test_every_kafka_error_has_a_house_error_that_keeps_its_name(number: int) -> None:
+def test_every_kafka_error_has_a_house_error(number: int) -> None:
     name, code = errors.TABLE[number]
     error = errors.error_of(number, "because", subject="x")
     assert error.code is code
-    assert error.cause == f"{name}: because"
+    assert "because" in error.cause
+    assert errors.error_of(number).cause == name
     assert error.subject == "x"
     assert isinstance(error, Unavailable) == error.retriable
 

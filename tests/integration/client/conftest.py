@@ -1,0 +1,21 @@
+"""The brokers that our own client has to get along with: a node, and Apache Kafka."""
+
+from collections.abc import Iterator
+
+import pytest
+from bench.peers.kafka.peer import ApacheKafka
+
+from mainstem.testing.local_node import LocalNode
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        "mainstem",
+        pytest.param("kafka", marks=pytest.mark.needs("java", "maven")),
+    ],
+)
+def broker(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a running broker."""
+    with ApacheKafka() if request.param == "kafka" else LocalNode() as running:
+        yield running.kafka
