@@ -45,6 +45,11 @@ def parser(program: str = "mainstemd") -> argparse.ArgumentParser:
         help="allow listeners that other machines reach although nobody logs in",
     )
     made.add_argument(
+        "--rebuild-catalogue",
+        action="store_true",
+        help="set the catalogue aside and rebuild it from the folders of the topics",
+    )
+    made.add_argument(
         "--set",
         dest="assignments",
         action="append",
@@ -91,3 +96,8 @@ def assigned(assignments: Sequence[str]) -> dict[str, object]:
             )
         flags[path.strip()] = value.strip()
     return flags
+
+
+def wants_rebuild(arguments: Sequence[str]) -> bool:
+    """Whether the catalogue is to be rebuilt at this start."""
+    return bool(parser().parse_args(arguments).rebuild_catalogue)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.model.errors import MainstemError
-from mainstem.node.arguments import configuration
+from mainstem.node.arguments import configuration, wants_rebuild
 from mainstem.node.config import Config
 from mainstem.node.wiring import build
 from mainstem.telemetry import logs
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
-    return run(config)
+    return run(config, rebuild=wants_rebuild(given))
 
 
 def announce_ready(addresses: Mapping[str, object]) -> None:
@@ -50,7 +50,7 @@ def announce_ready(addresses: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def run(config: Config, *, announce: Announce = announce_ready) -> int:
+def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = False) -> int:
     """Run a node in its own event loop; ``announce`` is told the addresses once it serves."""
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
@@ -59,10 +59,10 @@ def run(config: Config, *, announce: Announce = announce_ready) -> int:
     else:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:
-        return runner.run(_serve(config, announce))
+        return runner.run(_serve(config, announce, rebuild=rebuild))
 
 
-async def _serve(config: Config, announce: Announce) -> int:
+async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
     failed: list[BaseException] = []
@@ -79,7 +79,7 @@ async def _serve(config: Config, announce: Announce) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
     try:
-        rooms = await build(config, on_fatal)
+        rooms = await build(config, on_fatal, rebuild=rebuild)
     except MainstemError as error:
         log.critical("the node does not start: %s", error)
         return EXIT_REFUSED

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import asdict, replace
@@ -33,13 +33,18 @@ from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts
+from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.retention_driver import RetentionDriver
 from mainstem.streams.roll_driver import RollDriver
+from mainstem.streams.scrub_driver import ScrubDriver
 from mainstem.streams.service import StreamService
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
 
 Fatal = Callable[[BaseException], None]
+
+SWEEP_INTERVAL_MS = 1_000
 
 
 @dataclass(kw_only=True)
@@ -62,6 +67,7 @@ class Rooms:
     http: RestService | None = None
     http_port: int = 0
     stopping: bool = False
+    chores: list[asyncio.Task[None]] = field(default_factory=list)
 
     def addresses(self) -> dict[str, str]:
         """Where each protocol listens."""
@@ -93,9 +99,7 @@ class Rooms:
         self.kafka_port = await self.kafka.start(config.kafka.host, config.kafka.port)
         # Clients are told the address they dialled; tools that ask the catalogue are told this one.
         self.topics.node = replace(
-            self.topics.node,
-            host=config.kafka.advertised_host or config.kafka.host,
-            port=config.kafka.advertised_port or self.kafka_port,
+            self.topics.node, port=config.kafka.advertised_port or self.kafka_port
         )
         self.broker.node = self.topics.node
         if config.http.enabled:
@@ -109,6 +113,17 @@ class Rooms:
             )
             self.http_port = await self.http.start(config.http.host, config.http.port)
 
+    def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
+        """Run a chore for as long as the node runs; one that fails ends the node."""
+        task = asyncio.get_running_loop().create_task(chore)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                on_fatal(error)
+
+        task.add_done_callback(ended)
+        self.chores.append(task)
+
     def _facts(self) -> NodeFacts:
         return node_facts(
             self.config,
@@ -120,6 +135,9 @@ class Rooms:
     async def stop(self, grace_s: float) -> None:
         """Refuse what is new, finish what is in flight, leave the files clean."""
         self.stopping = True
+        for chore in self.chores:
+            chore.cancel()
+        await asyncio.gather(*self.chores, return_exceptions=True)
         deadline = asyncio.get_running_loop().time() + grace_s
         if self.http is not None:
             self.http.refuse_new()
@@ -143,7 +161,7 @@ class Rooms:
         os._exit(3)
 
 
-async def build(config: Config, on_fatal: Fatal) -> Rooms:
+async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
     clock = SystemClock()
     metrics = Metrics()
@@ -156,6 +174,7 @@ async def build(config: Config, on_fatal: Fatal) -> Rooms:
             node=node,
             cluster_id=config.node.cluster_id,
             scan=lambda: found_ranges(store),
+            rebuild=rebuild,
         ),
         clock,
         on_fatal,
@@ -198,4 +217,15 @@ async def build(config: Config, on_fatal: Fatal) -> Rooms:
         clock=clock,
     )
     await rooms.listen()
+    retention = RetentionDriver(streams, store, flusher, clock)
+    compaction = CompactionDriver(
+        streams, placement.service, store, clock, config.log.cleaner_keys_bytes_max
+    )
+    rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
+    rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
+    if config.log.cleaner_enabled:
+        rooms.tend(compaction.run(config.log.cleaner_interval_ms), on_fatal)
+    if config.log.scrub_interval_ms:
+        scrub = ScrubDriver(store, metrics)
+        rooms.tend(scrub.run(config.log.scrub_interval_ms), on_fatal)
     return rooms

@@ -127,6 +127,15 @@ class ProducerStates:
             del self._producers[key]
         return len(old)
 
+    def last_offsets(self) -> list[int]:
+        """The last offset of each producer's newest batch, which compaction leaves in place."""
+        return [
+            offset + (last - first) % SEQUENCE_MODULUS
+            for producer in self._producers.values()
+            if producer.batches
+            for first, last, offset in [producer.batches[-1]]
+        ]
+
     def active(self) -> Iterable[tuple[int, Producer]]:
         """Every producer with its id."""
         return self._producers.items()

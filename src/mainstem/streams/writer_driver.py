@@ -111,8 +111,9 @@ class StreamWriter(StreamReader):
         self._committable = FOREVER
         self._advance()
 
-    def replace_range(self, old: RangeLog, new: RangeLog) -> None:
+    def replace_range(self, old: RangeLog, new: RangeLog, stream: Stream) -> None:
         """A sealed range was rewritten (compaction)."""
+        self.known = stream
         self.hold([new if log is old else log for log in self.ranges])
 
     def trim(self, stream: Stream) -> list[RangeLog]:

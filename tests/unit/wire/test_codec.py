@@ -220,7 +220,6 @@ MALFORMED = {
     "a varint of six bytes": (METADATA, 12, "ff ff ff ff ff 01"),
     "nothing at all": (METADATA, 12, ""),
     "a count of 2^31-1": (METADATA, 4, "7f ff ff ff" + "00" * 16),
-    "bytes after the end": (METADATA, 4, "00 00 00 00 01 ff"),
     "a name beyond the end": (METADATA, 4, "00 00 00 01 00 09 61 01"),
     "a null that may not be": (METADATA, 4, "00 00 00 01 ff ff 01"),
     "bad UTF-8": (METADATA, 4, "00 00 00 01 00 02 c3 28 01"),
@@ -336,3 +335,10 @@ def test_a_newer_subscription_is_read_as_the_newest_known_one() -> None:
 def test_a_malformed_subscription_is_refused(data: bytes) -> None:
     with pytest.raises(codec.Malformed):
         codec.decode_data("ConsumerProtocolSubscription", 3, data)
+
+
+def test_bytes_after_the_last_field_of_a_request_are_let_pass() -> None:
+    """librdkafka writes the null list of topics in flexible Metadata as four bytes."""
+    request = codec.decode_request(3, 4, bytes.fromhex("00 00 00 00 01 ff"), 0, 6)
+
+    assert request.topics == []

@@ -75,11 +75,15 @@ _ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
 
 def decode_request(api_key: int, version: int, buf: Buffer, start: int, until: int) -> Any:
-    """Decodes a request body that must fill ``buf[start:until]`` exactly."""
+    """Decodes the request body in ``buf[start:until]``."""
     decoder = _request_decoders.get((api_key, version))
     if decoder is None:
         decoder = _compile_decoder(api_key, version, is_request=True)
-    return _decode(decoder, buf, start, until, REQUEST_ELEMENTS_MAX)
+    message, position = _decode(decoder, buf, start, until, REQUEST_ELEMENTS_MAX)
+    if position > until:
+        raise _of_another_length(start, position, until)
+    # Bytes after the last field pass, as with Kafka: librdkafka writes some null arrays that way.
+    return message
 
 
 def decode_response(api_key: int, version: int, buf: Buffer, start: int, until: int) -> Any:
@@ -87,7 +91,10 @@ def decode_response(api_key: int, version: int, buf: Buffer, start: int, until: 
     decoder = _response_decoders.get((api_key, version))
     if decoder is None:
         decoder = _compile_decoder(api_key, version, is_request=False)
-    return _decode(decoder, buf, start, until, RESPONSE_ELEMENTS_MAX)
+    message, position = _decode(decoder, buf, start, until, RESPONSE_ELEMENTS_MAX)
+    if position != until:
+        raise _of_another_length(start, position, until)
+    return message
 
 
 def encode_request(api_key: int, version: int, message: Any) -> list[Chunk]:
@@ -236,15 +243,18 @@ def decode_data(name: str, version_max: int, buf: Buffer) -> tuple[int, Any]:
     return version, message
 
 
-def _decode(decoder: Decoder, buf: Buffer, start: int, until: int, elements_max: int) -> Any:
+def _decode(
+    decoder: Decoder, buf: Buffer, start: int, until: int, elements_max: int
+) -> tuple[Any, int]:
     assert until <= len(buf), "the message ends beyond its buffer"
     try:
-        message, position = decoder(buf, start, until, elements_max)
+        return decoder(buf, start, until, elements_max)
     except _DECODE_ERRORS as error:
         raise Malformed(f"the message is malformed: {error}") from error
-    if position != until:
-        raise Malformed(f"the message has {until - start} bytes, its fields {position - start}")
-    return message
+
+
+def _of_another_length(start: int, position: int, until: int) -> Malformed:
+    return Malformed(f"the message has {until - start} bytes, its fields {position - start}")
 
 
 def _compile_decoder(api_key: int, version: int, *, is_request: bool) -> Decoder:

@@ -1,0 +1,33 @@
+"""Reading closed files again in the background, so that damage is found before it is needed."""
+
+import asyncio
+
+from mainstem.log.damage import Damage
+from mainstem.log.scrub import STEP_BYTES, Scrubber
+from mainstem.log.store import LogStore
+from mainstem.telemetry import logs
+from mainstem.telemetry.metrics import Metrics
+
+# About 20 MB/s: a terabyte takes a working day, and other reads hardly notice.
+STEP_PAUSE_S = STEP_BYTES / (20 * 1024 * 1024)
+
+log = logs.logger("streams")
+
+
+class ScrubDriver:
+    """Goes round all files of the store once per interval."""
+
+    def __init__(self, store: LogStore, metrics: Metrics) -> None:
+        self._scrubber = Scrubber(lambda: list(store.logs.values()), self._found)
+        self._metrics = metrics
+
+    async def run(self, interval_ms: int) -> None:
+        """Round after round, for ever."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            for _ in iter(self._scrubber.step, 0):
+                await asyncio.sleep(STEP_PAUSE_S)
+
+    def _found(self, damage: Damage) -> None:
+        self._metrics.log_corruptions += 1
+        log.error("damaged: %s", damage)
