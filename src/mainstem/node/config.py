@@ -44,13 +44,6 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "choose it yourself; otherwise one is drawn and kept."
         ),
     ] = None
-    machine: Annotated[
-        str | None,
-        Meta(
-            description="Label of the machine, so that copies are spread over machines. Set it "
-            "when several nodes of one machine should count as separate ones."
-        ),
-    ] = None
     rack: Annotated[
         str | None,
         Meta(description="Rack or zone of the machine. Set it where clients read from their own."),
@@ -225,12 +218,6 @@ class MemorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=MIB, description="Memory for all large requests together; more wait their turn."),
     ] = limits.LARGE_FRAMES_BYTES_MAX
-    connection_write_bytes_high: Annotated[
-        int,
-        Meta(
-            ge=64 * KIB, description="Unsent answers of one connection at which its requests wait."
-        ),
-    ] = limits.CONNECTION_WRITE_BYTES_HIGH
 
 
 class LogLineSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
