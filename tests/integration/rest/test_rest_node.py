@@ -10,10 +10,10 @@ from contextlib import closing
 import httpx
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    ConfigResource,  # type: ignore[attr-defined]
-    ResourceType,  # type: ignore[attr-defined]
+    ConfigResource,
+    ResourceType,
 )
 from prometheus_client.parser import text_string_to_metric_families
 
