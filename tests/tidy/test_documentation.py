@@ -78,3 +78,10 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
         check=True,
     )
     assert (DOCS / "configuration.md").read_text() == written.stdout
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    names = set(re.findall(r"`((?:\w+/)+\w+\.py)`", text))
+    assert names
+    assert not [name for name in names if not (ROOT / "src" / "mainstem" / name).exists()]
