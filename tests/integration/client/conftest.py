@@ -17,5 +17,7 @@ from mainstem.testing.local_node import LocalNode
 )
 def broker(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a running broker."""
-    with ApacheKafka() if request.param == "kafka" else LocalNode() as running:
+    # Groups of a fresh node start at once; Kafka's peer keeps its default pause.
+    quick = {"MAINSTEM_GROUPS__INITIAL_REBALANCE_DELAY_MS": "0"}
+    with ApacheKafka() if request.param == "kafka" else LocalNode(environment=quick) as running:
         yield running.kafka

@@ -1,8 +1,8 @@
 """Kafka messages to bytes and back, for every client-facing API and version of the table.
 
 Encoders and decoders are compiled on first use of a (key, version, direction) and kept. Peers'
-bytes may be anything: a decoder either returns a message that ended exactly where it should or
-raises ``Malformed``; nothing else escapes and memory stays in proportion to the bytes received.
+bytes may be anything: a decoder either returns a message that ended within its bytes or raises
+``Malformed``; nothing else escapes and memory stays in proportion to the bytes received.
 
 ``records`` fields decode to a memoryview into the input and encode as one chunk of their own; all
 other bytes around them are joined.
