@@ -110,9 +110,7 @@ def _pieces(stream: StreamWriter) -> list[Piece]:
 
 
 def _segments(held: RangeLog) -> list[Piece]:
-    segments = held.segments
-    untils = [segment.base_offset for segment in segments[1:]] + [held.written_end]
     return [
-        Piece(segment.base_offset, until, segment.size, segment.max_timestamp)
-        for segment, until in zip(segments, untils, strict=True)
+        Piece(segment.base_offset, segment.until_offset, segment.size, segment.max_timestamp)
+        for segment in held.segments
     ]

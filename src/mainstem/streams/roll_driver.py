@@ -101,3 +101,5 @@ class RollDriver:
             # Acknowledgements of the stream are held back; only a restart can take it up cleanly.
             log.error("stream %s-%d cannot roll: %s", stream.topic, stream.id.partition, error)
             self._on_fatal(error)
+        elif stream.is_full:  # filled again while the catalogue was being told
+            self.roll(stream)

@@ -105,6 +105,11 @@ class StreamWriter(StreamReader):
         log.on_synced = self._on_synced
         return old
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time for the next range."""
+        return self.log.segment_count > self.segments_max and self._committable == FOREVER
+
     def range_known(self, stream: Stream) -> None:
         """The catalogue holds the new range durably: its records may be committed."""
         self.known = stream
@@ -273,7 +278,7 @@ class StreamWriter(StreamReader):
             flusher.sync(log)
         else:
             self._advance()
-        if log.segment_count > self.segments_max and self._committable == FOREVER:
+        if self.is_full:
             flusher.roll(self)
 
     def failure(self, base: Offset) -> MainstemError | None:
