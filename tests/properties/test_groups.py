@@ -110,7 +110,7 @@ class GroupMachine(RuleBasedStateMachine):
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.rebalance_ms,
             protocol_type="consumer",
-            protocols=tuple((name, b"m" * len(name)) for name in protocols),
+            protocols=tuple((name, b"m" * (len(name) % 5)) for name in protocols),
             member_id=member_id,
             instance_id=instance,
             client_id="c",
@@ -258,7 +258,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert self.sim.now_ms < member.deadline_ms <= self.sim.now_ms + self.session_ms
         assert group.awaiting_join == sum(m.join_ticket is not None for m in members)
         assert group.statics == {m.instance_id: m.id for m in members if m.instance_id}
-        assert group.metadata_bytes == sum(len(d) for m in members for _, d in m.protocols)
+        assert group.size_bytes == sum(m.size_bytes for m in members)
         assert group.unsynced <= set(group.members)
         assert len(group.members) <= self.sim.settings.members_max or group.state in (
             GroupState.PREPARING,
@@ -294,8 +294,10 @@ class GroupMachine(RuleBasedStateMachine):
 def generation_of(shard: GroupShard) -> GroupSaved:
     group = shard.groups.get(G)
     assert group is not None
+    for member in group.members.values():
+        assert [name for name, _ in member.protocols] == [group.protocol_name]
     return save(group, group.state_ms)
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -24,6 +24,8 @@ __all__ = ["NodeDefaults", "TopicsAdmin", "new_topic_id"]
 OFFSETS_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
+    # A generation of a very large group is one record.
+    "max.message.bytes": "10485760",
     "segment.bytes": "104857600",
 }
 

@@ -98,7 +98,9 @@ class Door:
         self, group: Group, old_id: str, new_id: str, request: JoinRequest, effects: GroupEffects
     ) -> Member:
         """Put a static member's new self in the place of the old one, and fence that."""
-        old, member = group.replace(old_id, new_id)
+        member = _member(new_id, request)
+        member.assignment = group.members[old_id].assignment
+        old = group.replace(old_id, member)
         fenced = Fenced(
             ErrorCode.FENCED_MEMBER,
             f"instance {old.instance_id} came back as {new_id}",
@@ -106,9 +108,6 @@ class Door:
         )
         effects.answer(old.join_ticket, fenced)
         effects.answer(take_sync(old), fenced)
-        member.client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
-        member.client_host = request.client_host
-        _update(group, member, request)
         return member
 
     def _has_room(self, group: Group, request: JoinRequest) -> bool:
@@ -118,8 +117,8 @@ class Door:
         if known is None and request.instance_id is not None:
             known = group.members.get(group.statics.get(request.instance_id, ""))
         brings = sum(len(metadata) for _, metadata in request.protocols)
-        brings -= sum(len(metadata) for _, metadata in known.protocols) if known else 0
-        if group.metadata_bytes + brings > GROUP_METADATA_BYTES_MAX:
+        takes = known.size_bytes if known else 0
+        if group.size_bytes + brings - takes > GROUP_METADATA_BYTES_MAX:
             return False
         if not request.member_id and len(group.pending) >= most:
             return False
@@ -135,7 +134,7 @@ class Door:
             self._rebalancer.dropped(group, now, effects)
         refusal = InvalidRequest(
             ErrorCode.GROUP_FULL,
-            f"{len(group.members)} members with {group.metadata_bytes} bytes of metadata",
+            f"{len(group.members)} members with {group.size_bytes} bytes",
             subject=group.id,
         )
         effects.answer(ticket, refusal)
@@ -156,17 +155,9 @@ class Door:
 
     def _admit(self, arrival: "_Arrival", member_id: str) -> None:
         group, request, ticket, now, effects = arrival
-        member = Member(
-            member_id,
-            request.instance_id,
-            request.client_id[:CLIENT_ID_LENGTH_MAX],
-            request.client_host,
-            request.rebalance_timeout_ms,
-            request.session_timeout_ms,
-            request.protocols,
-            is_new=True,
-            join_ticket=ticket,
-        )
+        member = _member(member_id, request)
+        member.is_new = True
+        member.join_ticket = ticket
         group.grew_while_waiting = group.initial_wait_ms is not None
         group.add(member, request.protocol_type)
         # A new member cannot send heartbeats before it is answered, and a closed connection is not
@@ -185,7 +176,9 @@ class Door:
             # The answer to an earlier join got lost.
             effects.answer(ticket, join_answer(group, member))
             return
-        _update(group, member, request)
+        group.update(member, request.protocols)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
         effects.answer(group.park_join(member, ticket), rebalance_in_progress(group.id))
         self._rebalancer.start_or_go_on(group, now, effects)
 
@@ -215,10 +208,16 @@ class _Arrival(NamedTuple):
     effects: GroupEffects
 
 
-def _update(group: Group, member: Member, request: JoinRequest) -> None:
-    group.update(member, request.protocols)
-    member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    member.session_timeout_ms = request.session_timeout_ms
+def _member(member_id: str, request: JoinRequest) -> Member:
+    return Member(
+        member_id,
+        request.instance_id,
+        request.client_id[:CLIENT_ID_LENGTH_MAX],
+        request.client_host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        request.protocols,
+    )
 
 
 def _saved_as(

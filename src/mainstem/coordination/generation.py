@@ -51,23 +51,29 @@ def restore(group: Group, saved: GroupSaved) -> None:
 
 
 def _restore_member(group: Group, saved: SavedMember, generation: GroupSaved) -> None:
+    protocols = ((generation.protocol_name or "", saved.subscription),)
     known = group.members.get(saved.member_id)
-    if known is not None:
-        known.assignment = saved.assignment
+    if known is None:
+        if saved.instance_id is not None and saved.instance_id in group.statics:
+            group.remove(group.statics[saved.instance_id])
+        member = Member(
+            saved.member_id,
+            saved.instance_id,
+            saved.client_id,
+            saved.client_host,
+            saved.rebalance_timeout_ms,
+            saved.session_timeout_ms,
+            protocols,
+            saved.assignment,
+        )
+        group.add(member, generation.protocol_type)
         return
-    if saved.instance_id is not None and saved.instance_id in group.statics:
-        group.remove(group.statics[saved.instance_id])
-    member = Member(
-        saved.member_id,
-        saved.instance_id,
-        saved.client_id,
-        saved.client_host,
-        saved.rebalance_timeout_ms,
-        saved.session_timeout_ms,
-        ((generation.protocol_name or "", saved.subscription),),
-        saved.assignment,
-    )
-    group.add(member, generation.protocol_type)
+    # A member in service has said more than is stored; one that comes from an older fact has not.
+    if protocols[0] not in known.protocols:
+        group.update(known, protocols)
+    known.rebalance_timeout_ms = saved.rebalance_timeout_ms
+    known.session_timeout_ms = saved.session_timeout_ms
+    known.assignment = saved.assignment
 
 
 def listed(group: Group) -> ListedGroup:

@@ -17,6 +17,9 @@ from enum import Enum
 from mainstem.coordination.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from mainstem.model.errors import ErrorCode, Fenced
 
+# Lengths, time-outs: what a stored member takes beside its texts, its metadata and its assignment.
+_FIXED_BYTES = 32
+
 Protocols = tuple[tuple[str, bytes], ...]
 
 
@@ -51,6 +54,13 @@ class Member:
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
     @property
+    def size_bytes(self) -> int:
+        """At least what the member adds to the record that keeps its generation."""
+        names = (self.id, self.instance_id or "", self.client_id, self.client_host)
+        metadata = sum(len(data) for _, data in self.protocols)
+        return _FIXED_BYTES + sum(len(name.encode()) for name in names) + metadata
+
+    @property
     def is_excused(self) -> bool:
         """Whether silence is no sign of death: an answer is owed to the member."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
@@ -78,7 +88,7 @@ class Group:
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
     is_saved: bool = False
-    metadata_bytes: int = 0
+    size_bytes: int = 0
     _awaiting_join: int = 0
     _support: Counter[str] = field(default_factory=Counter)
 
@@ -129,31 +139,22 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
-    def replace(self, old_id: str, new_id: str) -> tuple[Member, Member]:
+    def replace(self, old_id: str, new: Member) -> Member:
         """A static member came back under a new id and takes the place of its old self."""
         old = self.members[old_id]
         assert old.instance_id is not None
-        new = Member(
-            new_id,
-            old.instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocols,
-            old.assignment,
-        )
+        assert old.instance_id == new.instance_id
         # The order of members is the order in which they came; the place is kept.
         self.members = {m.id: m for m in (new if m is old else m for m in self.members.values())}
         self._count(old, -1)
         self._count(new, 1)
-        self.statics[old.instance_id] = new_id
+        self.statics[old.instance_id] = new.id
         if old_id in self.unsynced:
             self.unsynced.remove(old_id)
-            self.unsynced.add(new_id)
+            self.unsynced.add(new.id)
         if self.leader == old_id:
-            self.leader = new_id
-        return old, new
+            self.leader = new.id
+        return old
 
     def update(self, member: Member, protocols: Protocols) -> None:
         """A member changed its mind about protocols or metadata."""
@@ -174,8 +175,8 @@ class Group:
         return ticket
 
     def _count(self, member: Member, sign: int) -> None:
-        for name, metadata in member.protocols:
-            self.metadata_bytes += sign * len(metadata)
+        self.size_bytes += sign * member.size_bytes
+        for name, _ in member.protocols:
             self._support[name] += sign
             if not self._support[name]:
                 del self._support[name]

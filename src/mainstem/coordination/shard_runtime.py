@@ -15,9 +15,9 @@ from mainstem.coordination.rebalance import GroupEffects, Then
 from mainstem.coordination.records import Fact, GroupSaved
 from mainstem.coordination.shard import Instant, InternalStream
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
-from mainstem.model.limits import MIB
+from mainstem.model.limits import KIB
 
-_LOAD_BYTES = 1 * MIB
+_LOAD_BYTES = 256 * KIB
 
 _log = logging.getLogger(__name__)
 

@@ -124,6 +124,12 @@ def all_of(*workers: Worker) -> Counter[int]:
     return Counter(number for each in workers for number in each.read)
 
 
+def committed(node: LocalNode, group: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    [asked] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    return {p.partition: p.offset for p in asked.result().topic_partitions}
+
+
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_partitions_and_take_over_when_one_leaves(
     node: LocalNode, strategy: str
@@ -185,10 +191,7 @@ def test_members_keep_their_generation_when_the_node_is_killed(topic: str, node:
         eventually(lambda: all_of(first, second).keys() >= set(range(600)))
         assert (len(first.assigned), len(second.assigned)) == assignments
         assert max(all_of(first, second).values()) == 1
-    admin = AdminClient({"bootstrap.servers": node.kafka})
-    [asked] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)]).values()
-    kept = asked.result().topic_partitions
-    assert {p.partition: p.offset for p in kept} == dict.fromkeys(range(4), 150)
+        eventually(lambda: committed(node, topic) == dict.fromkeys(range(4), 150))
 
 
 def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, topic: str) -> None:
@@ -203,8 +206,7 @@ def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, t
         assert len(group.members[0].assignment.topic_partitions) == 4
     assert topic in {g.group_id for g in admin.list_consumer_groups().result().valid}
     admin.delete_topics([topic])[topic].result()
-    [asked] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)]).values()
-    assert asked.result().topic_partitions == []
+    assert committed(node, topic) == {}
     admin.delete_consumer_groups([topic])[topic].result()
     assert topic not in {g.group_id for g in admin.list_consumer_groups().result().valid}
 

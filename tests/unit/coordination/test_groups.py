@@ -411,10 +411,11 @@ def test_a_full_group_takes_nobody_and_keeps_its_members() -> None:
 
 def test_metadata_beyond_what_a_group_may_hold_is_refused() -> None:
     sim = simulate()
-    half = (("range", bytes(GROUP_METADATA_BYTES_MAX // 2)),)
-    sim.join(request(protocols=half))
-    sim.join(request(protocols=half))
-    assert refusal(sim, sim.join(request(protocols=(("range", b"x"),)))) is ErrorCode.GROUP_FULL
+    half = (("range", bytes(GROUP_METADATA_BYTES_MAX // 2 - 100)),)
+    for _ in range(2):
+        assert sim.join(request(protocols=half)) not in sim.answers
+    little = (("range", bytes(200)),)
+    assert refusal(sim, sim.join(request(protocols=little))) is ErrorCode.GROUP_FULL
 
 
 def test_ids_are_not_handed_out_without_end() -> None:
@@ -442,6 +443,16 @@ def test_loaded_members_have_a_session_to_show_that_they_live() -> None:
     beat(sim, first)
     sim.advance(1)
     assert list(group_of(sim).members) == [first]
+
+
+def test_the_last_stored_metadata_of_a_member_counts_after_a_restart() -> None:
+    sim = simulate()
+    [member_id] = stable(sim, 1, prefers="sticky")
+    sim.join(request(member_id, protocols=(("range", b"new"), ("sticky", b""))))
+    sync(sim, member_id)
+    sim.restart()
+    assert group_of(sim).members[member_id].protocols == (("range", b"new"),)
+    assert joined(sim, sim.join(request(member_id, prefers="range"))).generation == 3
 
 
 def test_a_long_client_id_is_cut_so_that_it_can_be_stored() -> None:
