@@ -38,7 +38,7 @@ def changed(
             after.pop(change.name, None)
             continue
         if key is None:
-            raise unknown_key(change.name, keys, "")
+            raise unknown_key(change.name, keys)
         if change.value is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,

@@ -117,12 +117,12 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         )
 
 
-def unknown_key(name: str, known: Iterable[str], kind: str) -> InvalidRequest:
+def unknown_key(name: str, known: Iterable[str], kind: str = "") -> InvalidRequest:
     """The refusal of a name that is no setting, with the nearest that is."""
     near = get_close_matches(name, list(known), n=1)
     return InvalidRequest(
         ErrorCode.INVALID_CONFIG,
-        f"unknown {kind} config name {name!r}",
+        f"unknown {kind} config name {name!r}" if kind else f"unknown config name {name!r}",
         subject=name,
         remedy=f"did you mean {near[0]!r}?" if near else "",
     )
