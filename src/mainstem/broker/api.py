@@ -15,7 +15,7 @@ from typing import Protocol
 
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.topics_api import Topics
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import Offset, ProducerId, StreamId, TopicId
 from mainstem.model.metadata import Node
 
@@ -157,11 +157,28 @@ class Producers(Protocol):
         ...
 
 
+class Transactions(Protocol):
+    """Transactions over several streams, as the produce path needs them."""
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        verify_only: bool,
+    ) -> Sequence[ErrorCode | None]:
+        """Add partitions to the ongoing transaction, or only look whether they are in it."""
+        ...
+
+
 class Broker(Protocol):
     """What a protocol session is handed."""
 
     streams: Streams
     topics: Topics
     groups: Groups
+    transactions: Transactions
     producers: Producers
     node: Node

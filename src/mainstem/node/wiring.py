@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
@@ -45,6 +46,22 @@ from mainstem.telemetry.metrics import Metrics
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
+
+
+class NoTransactions:
+    """Stands where the transaction coordinator will be; nobody gets as far as to ask it."""
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        verify_only: bool,
+    ) -> Sequence[ErrorCode | None]:
+        """Refuse every partition."""
+        return [ErrorCode.INVALID_TXN_STATE for _ in partitions]
 
 
 @dataclass(kw_only=True)
@@ -195,7 +212,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         clock,
     )
     producers = ProducerIds(placement.service, node.id, placement.incarnation)
-    broker = NodeBroker(node, streams, topics, groups, producers)
+    broker = NodeBroker(node, streams, topics, groups, NoTransactions(), producers)
 
     def on_fact(fact: AnyFact) -> None:
         if isinstance(fact, TopicDeleted):

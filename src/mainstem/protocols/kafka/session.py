@@ -73,7 +73,7 @@ class KafkaSession:
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
         self._replies = Replies(sender.send)
-        self._produce = ProducePath(service.broker.streams, self._replies, sender, service.metrics)
+        self._produce = ProducePath(service.broker, self._replies, sender, service.metrics)
         self._fetches: dict[Fetch, Reply] = {}
         self._later: deque[bytearray] = deque()
         self._stop_work: Callable[[], None] | None = None
@@ -127,7 +127,11 @@ class KafkaSession:
             if version > served.max_version:
                 raise ProtocolViolation(f"Produce version {version} is not served")
             self._metrics.requests[PRODUCE] += 1
-            self._produce.take(buf, view, start, until)
+            work = self._produce.take(buf, view, start, until)
+            if work is not None:
+                if self._produce.has_staged:
+                    self._produce.finish()
+                self._stop_work = self._runner.run(work, self._produced)
             return
         if self._produce.has_staged:
             self._produce.finish()
@@ -181,6 +185,14 @@ class KafkaSession:
             self._catch_up()
 
         self._stop_work = self._runner.run(work, done)
+
+    def _produced(self, _answer: None, error: BaseException | None) -> None:
+        """A produce request that asked the coordinator is staged."""
+        self._stop_work = None
+        if error is not None:
+            self._sender.close()
+            return
+        self._catch_up()
 
     def _catch_up(self) -> None:
         """Serve what arrived while a handler was at work."""

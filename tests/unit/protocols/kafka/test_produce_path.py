@@ -33,12 +33,13 @@ class MemoryDoor:
         self.next_offset = 0
         self.committed = 0
         self.append_time_ms = -1
+        self.topic = "t"
         self.stored: list[bytes] = []
         self.refuse: MainstemError | None = None
         self.fail: MainstemError | None = None
         self.waiting: list[tuple[int, Any]] = []
 
-    def stage(self, buf: memoryview, start: int, until: int) -> Offset:
+    def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
         if self.refuse is not None:
             raise self.refuse
         base = self.next_offset
@@ -84,13 +85,21 @@ class MemoryStreams:
                 door.commit()
 
 
+class Counter:
+    """The part of the counter that produce requests need."""
+
+    def __init__(self, streams: MemoryStreams) -> None:
+        self.streams = streams
+        self.transactions = None
+
+
 class Wire:
     """A connection that keeps what is sent, and the produce path on it."""
 
     def __init__(self, streams: MemoryStreams) -> None:
         self.sent = b""
         self.is_closed = False
-        self.path = ProducePath(streams, Replies(self.send), self, Metrics())  # type: ignore[arg-type]
+        self.path = ProducePath(Counter(streams), Replies(self.send), self, Metrics())  # type: ignore[arg-type]
 
     def send(self, chunks: Sequence[Any]) -> None:
         self.sent += b"".join(bytes(chunk) for chunk in chunks)
@@ -133,7 +142,7 @@ def frame(
         topic_data=[TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=parts)],
     )
     chunks = codec.encode_request_frame(0, version, correlation, "client", request)
-    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[call-overload]
+    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
 
 
 def offsets(answers: list[tuple[int, Any]]) -> list[tuple[int, list[tuple[int, int, int]]]]:

@@ -7,12 +7,13 @@ differ. Their *shape* is remembered with an answer ready to be filled in, so tha
 neither decoded nor its answer encoded; the bytes in between are compared and that is all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Any
 
-from mainstem.broker.api import Settled, StreamDoor, Streams
+from mainstem.broker.api import Broker, Settled, StreamDoor
+from mainstem.model.batch import HEADER_BYTES, read_header
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import Offset, TopicId
 from mainstem.protocols.kafka.errors import kafka_code
@@ -29,7 +30,10 @@ from mainstem.wire.kafka.messages.produce import (
 
 API_KEY = 0
 TOPIC_IDS_SINCE = 13
+IMPLICIT_ADD_SINCE = 12  # transactions of version 2 add their partitions by writing (KIP-890)
 FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
+Partition = tuple[str, int]
+
 _TAIL = b"\0\0\0"  # no tagged fields after partition, topic and request
 _MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
 
@@ -89,12 +93,19 @@ class Wide:
 class ProducePath:
     """The produce requests of one connection."""
 
-    __slots__ = ("_burst", "_metrics", "_replies", "_sender", "_shape", "_streams")
+    __slots__ = (
+        "_burst",
+        "_metrics",
+        "_replies",
+        "_sender",
+        "_shape",
+        "_streams",
+        "_transactions",
+    )
 
-    def __init__(
-        self, streams: Streams, replies: Replies, sender: Sender, metrics: Metrics
-    ) -> None:
-        self._streams = streams
+    def __init__(self, broker: Broker, replies: Replies, sender: Sender, metrics: Metrics) -> None:
+        self._streams = broker.streams
+        self._transactions = broker.transactions
         self._replies = replies
         self._sender = sender
         self._shape: Shape | None = None
@@ -106,8 +117,14 @@ class ProducePath:
         """Whether ``finish`` has something to do."""
         return bool(self._burst)
 
-    def take(self, buf: Any, view: memoryview, start: int, until: int) -> None:
-        """One request frame without its length; staged now, answered by ``finish``."""
+    def take(
+        self, buf: Any, view: memoryview, start: int, until: int
+    ) -> Coroutine[Any, Any, None] | None:
+        """One request frame without its length; staged now, answered by ``finish``.
+
+        What begins a transaction on a partition must ask the coordinator first: that work is
+        returned, to be awaited before anything else of the connection is served.
+        """
         version, correlation = _version_and_correlation(buf, start + 2)
         shape = self._shape
         if shape is not None and version == shape.version:
@@ -121,8 +138,8 @@ class ProducePath:
                         self._shape = None  # refused below, with everything a client may know
                     else:
                         self._burst.append((correlation, shape, base))
-                        return
-        self._take_any(buf, view, start, until)
+                        return None
+        return self._take_any(view, start, until)
 
     def finish(self) -> None:
         """Write what the burst brought and answer it, in order."""
@@ -148,10 +165,70 @@ class ProducePath:
 
     # Requests of any shape
 
-    def _take_any(self, buf: Any, view: memoryview, start: int, until: int) -> None:
-        _, version, correlation, _, body = codec.decode_request_header(buf, start, until)
-        request: ProduceRequest = codec.decode_request(API_KEY, version, view, body, until)
-        wide = Wide(correlation, version, request.acks)
+    def _take_any(
+        self, view: memoryview, start: int, until: int
+    ) -> Coroutine[Any, Any, None] | None:
+        request, wide = _decoded(view, start, until)
+        if request.transactional_id is not None and self._begins_transaction(request, wide):
+            return self._take_verified(bytearray(view[start:until]))
+        self._stage_all(request, wide, {})
+        if request.acks != 0:
+            self._learn(view, start, until, wide, request)
+        return None
+
+    async def _take_verified(self, frame: bytearray) -> None:
+        """Stage a request once the coordinator has its partitions in the transaction.
+
+        The frame is a copy: the connection's buffer is used again while the coordinator is asked.
+        """
+        request, wide = _decoded(memoryview(frame), 0, len(frame))
+        assert request.transactional_id is not None
+        asked = self._new_partitions(request, wide)
+        outcomes: dict[Partition, ErrorCode | None] = {}
+        producers = {identity for _, identity in asked}
+        try:
+            for producer_id, epoch in producers:
+                names = [part for part, identity in asked if identity == (producer_id, epoch)]
+                answers = await self._transactions.add_partitions(
+                    request.transactional_id,
+                    producer_id,
+                    epoch,
+                    names,
+                    verify_only=wide.version < IMPLICIT_ADD_SINCE,
+                )
+                outcomes.update(zip(names, answers, strict=True))
+        except MainstemError as error:
+            outcomes.update({part: error.code for part, _ in asked})
+        self._stage_all(request, wide, outcomes)
+
+    def _begins_transaction(self, request: ProduceRequest, wide: Wide) -> bool:
+        return bool(self._new_partitions(request, wide))
+
+    def _new_partitions(
+        self, request: ProduceRequest, wide: Wide
+    ) -> list[tuple[Partition, tuple[int, int]]]:
+        """Partitions that have nothing of the transaction yet, with the producer's id and epoch."""
+        found = []
+        for topic in request.topic_data:
+            for part in topic.partition_data:
+                try:
+                    door = self._door(wide.version, topic.topic_id, topic.name, part.index)
+                except MainstemError:
+                    continue  # refused when it is staged
+                if part.records is None or len(part.records) < HEADER_BYTES:
+                    continue
+                header = read_header(part.records)
+                identity = (header.producer_id, header.producer_epoch)
+                if header.is_transactional and not door.has_transaction(*identity):
+                    found.append(((door.topic, part.index), identity))
+        return found
+
+    def _stage_all(
+        self,
+        request: ProduceRequest,
+        wide: Wide,
+        outcomes: Mapping[Partition, ErrorCode | None],
+    ) -> None:
         for topic in request.topic_data:
             answer = TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=[]
@@ -161,16 +238,18 @@ class ProducePath:
                 reply = PartitionProduceResponse(index=part.index, base_offset=-1)
                 answer.partition_responses.append(reply)
                 try:
-                    door = self._door(version, topic.topic_id, topic.name, part.index)
-                    base = self._stage(request, door, part.records)
+                    door = self._door(wide.version, topic.topic_id, topic.name, part.index)
+                    verified = (door.topic, part.index) in outcomes
+                    refusal = outcomes.get((door.topic, part.index))
+                    if refusal is not None:
+                        raise InvalidRequest(refusal, subject=f"{door.topic}-{part.index}")
+                    base = self._stage(request, door, part.records, verified=verified)
                 except MainstemError as error:
                     self._metrics.batches_refused += 1
                     _refuse(reply, error)
                 else:
                     wide.parts.append((reply, door, base))
         self._burst.append(wide)
-        if request.acks != 0:
-            self._learn(view, start, until, wide, request)
 
     def _door(self, version: int, topic_id: bytes, name: str, partition: int) -> StreamDoor:
         if version >= TOPIC_IDS_SINCE:
@@ -178,7 +257,12 @@ class ProducePath:
         return self._streams.door(name, partition)
 
     def _stage(
-        self, request: ProduceRequest, door: StreamDoor, records: memoryview | None
+        self,
+        request: ProduceRequest,
+        door: StreamDoor,
+        records: memoryview | None,
+        *,
+        verified: bool,
     ) -> Offset:
         if request.acks not in (-1, 0, 1):
             raise InvalidRequest(
@@ -186,7 +270,7 @@ class ProducePath:
             )
         if records is None:
             raise Corrupt("no records for the partition")
-        return door.stage(records, 0, len(records))
+        return door.stage(records, 0, len(records), verified=verified)
 
     def _learn(
         self, view: memoryview, start: int, until: int, wide: Wide, request: ProduceRequest
@@ -277,6 +361,12 @@ class ProducePath:
         if ready:
             self._replies.answer(tuple(ready))
             ready.clear()
+
+
+def _decoded(view: memoryview, start: int, until: int) -> tuple[ProduceRequest, Wide]:
+    _, version, correlation, _, body = codec.decode_request_header(view, start, until)
+    request: ProduceRequest = codec.decode_request(API_KEY, version, view, body, until)
+    return request, Wide(correlation, version, request.acks)
 
 
 def _when_written(door: StreamDoor, base: Offset, settled: Settled) -> None:
