@@ -23,6 +23,7 @@ from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.testing.memory_stream import MemoryStream
+from mainstem.testing.virtual_loop import VirtualLoop
 
 PARTITIONS = 4
 SETTINGS = GroupSettings(
@@ -85,7 +86,8 @@ async def loaded(runtime: GroupsRuntime) -> None:
 
 
 def play(story: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(story(House()))
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story(House()))
 
 
 def join_request(member_id: str = "", **changes: Any) -> JoinRequest:
