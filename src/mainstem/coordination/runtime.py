@@ -54,12 +54,12 @@ class GroupsRuntime:
         clock: Clock,
         new_id: Callable[[], str] = _uuid,
     ) -> None:
-        self._shards = Shards(settings, topic, clock, new_id, loaded=self._loaded)
+        self._shards = Shards(settings, topic, clock, new_id)
         self._desk = Desk(self._shards, clock)
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
-        self._shards.start()
+        self._shards.start(self._desk.loaded)
 
     def stop(self) -> None:
         """Refuse everything from now on and send those away who wait."""
@@ -168,9 +168,6 @@ class GroupsRuntime:
     def describe(self, group_id: str) -> DescribedGroup:
         """One group in full."""
         return self._find_existing(group_id).shard.describe(group_id)
-
-    def _loaded(self, live: LiveShard) -> None:
-        self._desk.loaded(live)
 
     async def _store(self, live: LiveShard, facts: Sequence[Fact]) -> None:
         try:

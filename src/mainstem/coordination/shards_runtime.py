@@ -42,7 +42,7 @@ class InternalTopic:
 
 
 class Shards:
-    """All shards of this node. ``loaded`` is called with each one that begins to serve."""
+    """All shards of this node."""
 
     def __init__(
         self,
@@ -50,13 +50,12 @@ class Shards:
         topic: InternalTopic,
         clock: Clock,
         new_id: Callable[[], str],
-        loaded: Callable[[LiveShard], None],
     ) -> None:
         self._settings = settings
         self._topic = topic
         self._clock = clock
         self._new_id = new_id
-        self._loaded = loaded
+        self._loaded: Callable[[LiveShard], None] = _unheard
         self._shards: dict[int, LiveShard] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ensuring: asyncio.Task[None] | None = None
@@ -65,8 +64,9 @@ class Shards:
     def __iter__(self) -> Iterator[LiveShard]:
         return iter(self._shards.values())
 
-    def start(self) -> None:
-        """Begin to load what is stored; called in the running loop, once topics are known."""
+    def start(self, loaded: Callable[[LiveShard], None]) -> None:
+        """Begin to load what is stored; each shard that begins to serve is told to ``loaded``."""
+        self._loaded = loaded
         count = self._topic.partition_count(OFFSETS_TOPIC)
         self._spawn(self._load([self._make(partition) for partition in range(count)]))
         self._spawn(self._sweep_for_ever())
@@ -178,6 +178,10 @@ class Shards:
             task.get_loop().call_exception_handler(
                 {"message": "group coordination failed", "exception": error, "task": task}
             )
+
+
+def _unheard(_: LiveShard) -> None:
+    raise AssertionError("shards are loaded once the coordinator is started")
 
 
 def stopping() -> Unavailable:
