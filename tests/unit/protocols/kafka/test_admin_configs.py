@@ -1,0 +1,232 @@
+"""DescribeConfigs, the two ways to alter them, and ListConfigResources as clients see them."""
+
+from typing import Any
+
+import pytest
+from tests.unit.protocols.kafka.admin_kit import Client, tell
+
+from mainstem.wire.kafka.messages import alter_configs as replacing
+from mainstem.wire.kafka.messages import incremental_alter_configs as altering
+from mainstem.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from mainstem.wire.kafka.messages.list_config_resources import ListConfigResourcesRequest
+
+DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def described(
+    client: Client, kind: int, name: str, *keys: str, version: int = 4, **rest: Any
+) -> Any:
+    resource = DescribeConfigsResource(kind, name, list(keys) or None)
+    request = DescribeConfigsRequest(resources=[resource], **rest)
+    [result] = (await client.ask(DESCRIBE, version, request)).results
+    return result
+
+
+async def altered(
+    client: Client, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> Any:
+    configs = [altering.AlterableConfig(*change) for change in changes]
+    resource = altering.AlterConfigsResource(kind, name, configs)
+    request = altering.IncrementalAlterConfigsRequest(resources=[resource])
+    [result] = (await client.ask(INCREMENTAL, 1, request)).responses
+    return result
+
+
+async def with_topic(client: Client, **configs: str) -> None:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    await client.counter.topics.create("t", partitions=1, replication_factor=1, configs=named)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_topic_shows_its_settings_in_every_version(version: int) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client, retention_ms="5")
+        result = await described(client, TOPIC, "t", version=version, include_synonyms=True)
+        assert (result.error_code, len(result.configs)) == (0, 28)
+        shown = {config.name: config for config in result.configs}
+        retention = shown["retention.ms"]
+        assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
+        assert [(s.name, s.value, s.source) for s in retention.synonyms] == [
+            ("retention.ms", "5", 1),
+            ("log.retention.ms", "604800000", 5),
+        ]
+        assert shown["segment.bytes"].config_source == 5
+        if version >= 3:
+            assert retention.config_type == 5
+            assert shown["cleanup.policy"].config_type == 7
+            assert retention.documentation is None
+
+    tell(story)
+
+
+def test_only_what_was_asked_for_is_shown() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        result = await described(
+            client, TOPIC, "t", "flush.policy", "nonsense", include_documentation=True
+        )
+        [config] = result.configs
+        assert (config.name, config.value, list(config.synonyms)) == ("flush.policy", "fsync", [])
+        assert "power cut" in config.documentation
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nope", 3),
+        (TOPIC, "a b", 17),
+        (BROKER, "9", 42),
+        (BROKER, "x", 42),
+        (LOGGER, "1", 42),
+    ],
+)
+def test_what_is_not_there_has_no_settings(kind: int, name: str, code: int) -> None:
+    async def story(client: Client) -> None:
+        result = await described(client, kind, name)
+        assert (result.error_code, list(result.configs)) == (code, [])
+        assert result.error_message
+        assert (await altered(client, kind, name, ("retention.ms", SET, "1"))).error_code == code
+
+    tell(story)
+
+
+def test_a_node_shows_its_settings() -> None:
+    async def story(client: Client) -> None:
+        result = await described(client, BROKER, "1")
+        shown = {config.name: config for config in result.configs}
+        assert (shown["num.partitions"].value, shown["num.partitions"].config_source) == ("3", 4)
+        assert shown["num.partitions"].read_only
+        assert shown["log.retention.ms"].config_source == 5
+
+    tell(story, {"num.partitions": "3"})
+
+
+def test_settings_of_all_nodes_and_of_one_are_changed_at_run_time() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        await altered(client, BROKER, "", ("log.retention.ms", SET, "50"))
+        await altered(client, BROKER, "1", ("log.segment.bytes", SET, "600"))
+        [default] = (await described(client, BROKER, "")).configs
+        assert (default.name, default.value, default.config_source) == ("log.retention.ms", "50", 3)
+        result = await described(client, TOPIC, "t", "retention.ms", "segment.bytes")
+        assert [(c.name, c.value, c.config_source) for c in result.configs] == [
+            ("retention.ms", "50", 3),
+            ("segment.bytes", "600", 2),
+        ]
+        refused = await altered(client, BROKER, "1", ("num.partitions", SET, "5"))
+        assert refused.error_code == 40
+        assert "cannot be changed while the node runs" in refused.error_message
+
+    tell(story)
+
+
+def test_incremental_changes_touch_only_what_they_name() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client, retention_ms="5", segment_ms="6", flush_ms="7")
+        result = await altered(
+            client,
+            TOPIC,
+            "t",
+            ("retention.ms", SET, "50"),
+            ("segment.ms", DELETE, None),
+            ("cleanup.policy", APPEND, "compact"),
+        )
+        assert (result.error_code, result.error_message) == (0, None)
+        topic = client.counter.topics.by_name("t")
+        assert topic is not None
+        assert topic.configs == {
+            "retention.ms": "50", "flush.ms": "7", "cleanup.policy": "delete,compact",
+        }  # fmt: skip
+        await altered(client, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"))
+        topic = client.counter.topics.by_name("t")
+        assert topic is not None
+        assert topic.configs["cleanup.policy"] == "compact"
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("retention.ms", 4, "1"), 42),
+        (("retention.ms", -1, "1"), 42),
+        (("retention.ms", SET, None), 42),
+        (("retention.ms", SET, "x"), 40),
+        (("retention.ms", APPEND, "1"), 40),
+        (("nonsense", SET, "1"), 40),
+    ],
+)
+def test_a_bad_change_is_refused_with_a_message(
+    change: tuple[str, int, str | None], code: int
+) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        result = await altered(client, TOPIC, "t", change)
+        assert result.error_code == code
+        assert result.error_message
+
+    tell(story)
+
+
+def test_a_resource_named_twice_is_refused_both_times() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        twice = [
+            altering.AlterConfigsResource(
+                TOPIC, "t", [altering.AlterableConfig("retention.ms", SET, "1")]
+            )
+        ] * 2
+        request = altering.IncrementalAlterConfigsRequest(resources=twice)
+        answer = await client.ask(INCREMENTAL, 0, request)
+        assert [r.error_code for r in answer.responses] == [42, 42]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_older_request_replaces_everything(version: int) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client, retention_ms="5", segment_ms="6")
+
+        async def replaced(*configs: tuple[str, str | None], **rest: Any) -> int:
+            entries = [replacing.AlterableConfig(*config) for config in configs]
+            resource = replacing.AlterConfigsResource(TOPIC, "t", entries)
+            request = replacing.AlterConfigsRequest(resources=[resource], **rest)
+            [result] = (await client.ask(ALTER, version, request)).responses
+            return int(result.error_code)
+
+        assert await replaced(("flush.ms", "9"), validate_only=True) == 0
+        topic = client.counter.topics.by_name("t")
+        assert topic is not None
+        assert topic.configs == {"retention.ms": "5", "segment.ms": "6"}
+        assert await replaced(("flush.ms", "9")) == 0
+        topic = client.counter.topics.by_name("t")
+        assert topic is not None
+        assert topic.configs == {"flush.ms": "9"}
+        assert await replaced(("flush.ms", None)) == 40
+        assert await replaced(("flush.ms", "9"), ("flush.ms", "8")) == 42
+
+    tell(story)
+
+
+def test_what_has_settings_is_listed() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+
+        async def listed(version: int, *kinds: int) -> list[tuple[str, int]]:
+            request = ListConfigResourcesRequest(resource_types=list(kinds))
+            answer = await client.ask(LIST, version, request)
+            return [(r.resource_name, r.resource_type) for r in answer.config_resources]
+
+        assert await listed(1) == [("t", TOPIC), ("1", BROKER)]
+        assert await listed(1, BROKER) == [("1", BROKER)]
+        assert await listed(0) == [], "version 0 asks for client metrics, of which there are none"
+
+    tell(story)
