@@ -54,35 +54,45 @@ class Reader:
         self._at = 0
         self._flexible = flexible
 
+    def int8(self) -> int:
+        """One byte."""
+        return self._unpack(BYTE)
+
     def int16(self) -> int:
+        """Two bytes."""
         return self._unpack(SHORT)
 
     def int32(self) -> int:
+        """Four bytes."""
         return self._unpack(INT)
 
     def int64(self) -> int:
+        """Eight bytes."""
         return self._unpack(LONG)
 
     def text(self) -> str:
+        """A text; empty where there is none."""
         return self.nullable_text() or ""
 
     def nullable_text(self) -> str | None:
+        """A text, or None."""
         length = self._uvarint() - 1 if self._flexible else self._unpack(SHORT)
         return None if length < 0 else self._take(length).decode()
 
     def sized(self) -> bytes:
+        """Bytes with their length in front."""
         length = self.count()
         return self._take(length)
 
     def count(self) -> int:
+        """How many elements follow; none where the list is null."""
         return max(self._uvarint() - 1 if self._flexible else self._unpack(INT), 0)
 
-    def skip_tags(self) -> None:
-        """Pass over fields that a later version of the format may have added."""
-        if self._flexible:
-            for _ in range(self._uvarint()):
-                self._uvarint()
-                self._take(self._uvarint())
+    def tags(self) -> dict[int, bytes]:
+        """The tagged fields at the end of a flexible structure; a classic one has none."""
+        if not self._flexible:
+            return {}
+        return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
 
     def _unpack(self, layout: Layout) -> int:
         value: int = layout.unpack_from(self._data, self._at)[0]

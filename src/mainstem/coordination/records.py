@@ -29,7 +29,6 @@ _GROUP_VALUES = range(5)
 _FIRST_FLEXIBLE_VALUE = 4
 
 
-
 class OffsetCommitted(Struct, frozen=True):
     """A group reached a position."""
 
@@ -192,8 +191,8 @@ def _decode_group(group_id: str, value: bytes | None) -> Fact | None:
         group_id,
         protocol_type=reader.text(),
         generation=reader.int32(),
-        protocol_name=reader.nullabletext(),
-        leader=reader.nullabletext(),
+        protocol_name=reader.nullable_text(),
+        leader=reader.nullable_text(),
         state_ms=reader.int64() if version >= 2 else -1,
         members=tuple(_decode_member(reader, version) for _ in range(reader.count())),
     )
@@ -201,7 +200,7 @@ def _decode_group(group_id: str, value: bytes | None) -> Fact | None:
 
 def _decode_member(reader: Reader, version: int) -> SavedMember:
     member_id = reader.text()
-    instance_id = reader.nullabletext() if version >= 3 else None
+    instance_id = reader.nullable_text() if version >= 3 else None
     client_id = reader.text()
     client_host = reader.text()
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
@@ -217,5 +216,5 @@ def _decode_member(reader: Reader, version: int) -> SavedMember:
         subscription=reader.sized(),
         assignment=reader.sized(),
     )
-    reader.skip_tags()
+    reader.tags()
     return member
