@@ -70,19 +70,20 @@ _KEYS = (
     _key(
         "file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms",
         at_least=0,
-        documentation="How long the files of dropped segments stay before they are removed.",
+        documentation="Accepted for compatibility: whoever still reads a dropped segment has it open "
+        "and reads on, so its files need not wait.",
     ),
     _key(
         "flush.messages", LONG, str(LONG_MAX), "log.flush.interval.messages",
         at_least=1,
-        documentation="Under `flush.policy=written`: sync after this many records at the latest. "
-        "Without effect under `fsync`, where every record is synced before it counts.",
+        documentation="Accepted for compatibility: under `fsync` every record is synced before it "
+        "counts, under `written` the operating system chooses when.",
     ),
     _key(
         "flush.ms", LONG, str(LONG_MAX),
         "log.flush.interval.ms", "log.flush.scheduler.interval.ms",
         at_least=0,
-        documentation="Under `flush.policy=written`: sync after this time at the latest.",
+        documentation="Accepted for compatibility, as `flush.messages` is.",
     ),
     _key(
         "flush.policy", STRING, "fsync", "log.flush.policy",
@@ -147,8 +148,8 @@ _KEYS = (
     ),
     _key(
         "preallocate", BOOLEAN, "false", "log.preallocate",
-        documentation="Reserve the whole `segment.bytes` when a segment file is made. Without it "
-        "space is reserved in steps that double up to 64 MiB.",
+        documentation="Accepted for compatibility: space is always reserved ahead, in steps that "
+        "double up to 64 MiB.",
     ),
     _key(
         "retention.bytes", LONG, "-1", "log.retention.bytes",
@@ -172,8 +173,7 @@ _KEYS = (
     _key(
         "segment.index.bytes", INT, "10485760", "log.index.size.max.bytes",
         at_least=4,
-        documentation="How large the index of one segment may grow; a full index begins the next "
-        "segment.",
+        documentation="Accepted for compatibility: an index is as large as its segment needs.",
     ),
     _key(
         "segment.jitter.ms", LONG, "0",
@@ -189,7 +189,8 @@ _KEYS = (
     ),
     _key(
         "unclean.leader.election.enable", BOOLEAN, "false", "unclean.leader.election.enable",
-        documentation="Whether a stream may go on without the replicas that hold its last records.",
+        documentation="Whether a stream may go on without the replicas that hold its last records. "
+        "Without effect on a single node, which has no other replica to go on with.",
     ),
 )  # fmt: skip
 
