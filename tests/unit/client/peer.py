@@ -126,6 +126,7 @@ class LogPeer(ScriptedPeer):
         self.mishap = mishap or (lambda stored: 0)
         self.logs: dict[int, list[bytes | None]] = {index: [] for index in range(partitions)}
         self.batches = 0
+        self.knows_where_duplicates_are = True
         self._next_producer_id = 1000
         self._remembered: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
 
@@ -182,6 +183,7 @@ class LogPeer(ScriptedPeer):
                     header.base_sequence + header.record_count - 1,
                 ):
                     answer.base_offset = offset
+                    answer.error_code = 0 if self.knows_where_duplicates_are else 46
                     return answer
             if header.base_sequence != (known[-1][1] + 1 if known else 0):
                 answer.error_code = 45 if known or header.base_sequence else 0

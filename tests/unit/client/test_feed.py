@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mainstem.client.feed import Feed
 from mainstem.client.values import TopicPartition
-from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, stamp
+from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header, stamp
 from mainstem.model.errors import Corrupt, InvalidRequest
-from mainstem.model.record import ProducerStamp, Record, build_batch
+from mainstem.model.record import ProducerStamp, Record, build_batch, write_header
 
 PARTITION = TopicPartition("t", 3)
 COMMIT, ABORT = 1, 0
@@ -77,6 +77,14 @@ def test_an_empty_answer_is_fine() -> None:
     feed = feed_at(4)
     assert offsets(feed) == []
     assert feed.position == 4
+
+
+def test_offsets_that_compaction_removed_from_the_end_of_a_batch_are_passed() -> None:
+    compacted = bytearray(batch(10, 2))
+    write_header(compacted, read_header(compacted)._replace(last_offset_delta=9))
+    feed = feed_at(10, bytes(compacted))
+    assert offsets(feed) == [10, 11]
+    assert feed.position == 20
 
 
 def test_a_seek_drops_what_was_fetched() -> None:

@@ -145,6 +145,33 @@ def test_the_records_after_a_refused_one_still_arrive() -> None:
     assert asyncio.run(story()) == [b"second", b"third"]
 
 
+def test_a_duplicate_counts_as_delivered_even_when_its_place_is_not_known() -> None:
+    lost = iter([TIMED_OUT])
+
+    async def story() -> tuple[int, list[Any]]:
+        peer = LogPeer(mishap=lambda stored: next(lost, 0) if stored else 0)
+        peer.knows_where_duplicates_are = False
+        async with peer, Producer(peer.address) as producer:
+            place = await producer.send_and_wait("t", b"x")
+            return place.offset, peer.logs[0]
+
+    assert asyncio.run(story()) == (-1, [b"x"])
+
+
+def test_retries_pause() -> None:
+    refusals = iter([NOT_LEADER] * 3)
+
+    async def story() -> float:
+        peer = LogPeer(mishap=lambda stored: 0 if stored else next(refusals, 0))
+        settings = ProducerSettings(retry_pause_ms=50)
+        async with peer, Producer(peer.address, settings) as producer:
+            began = asyncio.get_running_loop().time()
+            await producer.send_and_wait("t", b"x")
+            return asyncio.get_running_loop().time() - began
+
+    assert asyncio.run(story()) >= 0.15
+
+
 def test_a_failure_that_nobody_awaited_is_reported_by_flush() -> None:
     async def story() -> None:
         async with LogPeer(mishap=lambda stored: TOO_LARGE) as peer:

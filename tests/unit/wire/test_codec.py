@@ -295,6 +295,17 @@ def test_elements_are_bounded_over_the_whole_message() -> None:
         decode(METADATA, 4, more, is_request=True)
 
 
+def test_unknown_tags_count_as_elements() -> None:
+    count = codec.REQUEST_ELEMENTS_MAX
+
+    def with_tags(number: int) -> bytes:
+        return b"\0\1\0" + encode_uvarint(number) + b"\x63\0" * number
+
+    assert decode(METADATA, 12, with_tags(count), is_request=True).topics is None
+    with pytest.raises(codec.Malformed):
+        decode(METADATA, 12, with_tags(count + 1), is_request=True)
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -312,6 +323,11 @@ def test_what_the_version_cannot_carry_is_refused(message: MetadataRequest) -> N
 def test_a_varint_survives_the_round_trip(number: int) -> None:
     data = encode_uvarint(number)
     assert decode_uvarint(b"x" + data, 1) == (number, 1 + len(data))
+
+
+def test_a_varint_of_more_than_five_bytes_is_refused_however_small() -> None:
+    with pytest.raises(codec.Malformed):
+        decode_uvarint(b"\x80\x80\x80\x80\x80\x00", 0)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
