@@ -70,8 +70,8 @@ _KEYS = (
     _key(
         "file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms",
         at_least=0,
-        documentation="Accepted for compatibility: whoever still reads a dropped segment has it open "
-        "and reads on, so its files need not wait.",
+        documentation="Accepted for compatibility: whoever still reads a dropped segment has it "
+        "open and reads on, so its files need not wait.",
     ),
     _key(
         "flush.messages", LONG, str(LONG_MAX), "log.flush.interval.messages",
