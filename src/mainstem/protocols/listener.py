@@ -185,7 +185,10 @@ class Connection(asyncio.BufferedProtocol):
                 outbox.sent(len(cast("memoryview", piece)))
             return
         outbox.put(chunks, files=True)
-        if not self._blocked:
+        if self._blocked:
+            # Nothing else would notice: a peer that reads nothing never makes the socket writable.
+            self._watch_outbox()
+        else:
             self._pump()
 
     def _pump(self) -> None:
