@@ -28,10 +28,15 @@ class OpenFiles:
     def opened(self, segment: "Segment") -> None:
         """A segment opened its file; others may have to give theirs back."""
         self._segments[segment] = None
+        segment.used = True
+        self.shrink()
+
+    def shrink(self) -> None:
+        """Put files away that were not used since they were last looked at."""
         excess = len(self._segments) - self._open_max
-        for _ in range(len(self._segments) if excess > 0 else 0):
+        for _ in range(2 * len(self._segments) if excess > 0 else 0):
             oldest, _nothing = self._segments.popitem(last=False)
-            if oldest is segment or oldest.used or not oldest.put_away():
+            if oldest.used or not oldest.put_away():
                 oldest.used = False
                 self._segments[oldest] = None
             else:

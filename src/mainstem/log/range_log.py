@@ -19,7 +19,7 @@ from mainstem.log.naming import INDEX_SUFFIX, OPENING_SNAPSHOT, TIME_INDEX_SUFFI
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.segment import Segment, StagedBatch
 from mainstem.log.segment_list import SegmentList, SegmentSettings, must_roll
-from mainstem.log.segment_read import headers_from, read_slice
+from mainstem.log.segment_read import checked_headers_from, read_slice
 from mainstem.log.sync_job import SyncJob, carry_out
 from mainstem.log.time_search import find_by_time
 from mainstem.log.verify import verify_range
@@ -205,13 +205,16 @@ class RangeLog:
     def batches(
         self, start: int | None = None, *, skip_damage: bool = False
     ) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers and positions in their files, from the batch that holds ``start`` on."""
+        """Headers and positions in their files, from the batch that holds ``start`` on.
+
+        Every batch is checked; damage raises ``Corrupt``, or is left out with ``skip_damage``.
+        """
         offset = self.first_offset if start is None else max(start, self.first_offset)
         if offset >= self.written_end:
             return
         for segment in self.segments[self._list.holding(offset) :]:
             first = max(offset, segment.base_offset)
-            yield from headers_from(segment, first, skip_damage=skip_damage)
+            yield from checked_headers_from(segment, first, skip_damage=skip_damage)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is not older."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mainstem.log.file_access import read_fully
-from mainstem.log.index import SegmentIndex
+from mainstem.log.index import RELATIVE_MAX, SegmentIndex
 from mainstem.model.batch import (
     HEADER,
     HEADER_BYTES,
@@ -155,21 +155,21 @@ def _whole_batches(data: memoryview) -> int:
     return at
 
 
-def find_batch(fd: int, position: int, until: int, expected: int, rules: Rules) -> int | None:
-    """Where the next sound batch after damage begins; None when there is none."""
+def find_batch(fd: int, first: int, until: int, expected: int, rules: Rules) -> int | None:
+    """Where the next sound batch at or after ``first`` begins; None when there is none."""
     mark = rules.epoch.to_bytes(4, "big", signed=True) + bytes([MAGIC])
-    overlap = HEADER_BYTES
-    while position < until:
+    mark_at = _MAGIC_AT - 4
+    position = first + mark_at
+    while position + len(mark) <= until:
         data = read_fully(fd, min(CHUNK_BYTES * 4, until - position), position)
         at = data.find(mark)
         while at >= 0:
-            start = position + at - (_MAGIC_AT - 4)
-            if start >= 0 and _is_batch(fd, start, until, expected, rules):
-                return start
+            if _is_batch(fd, position + at - mark_at, until, expected, rules):
+                return position + at - mark_at
             at = data.find(mark, at + 1)
-        if len(data) <= overlap:
-            return None
-        position += len(data) - overlap
+        if len(data) < len(mark):
+            break
+        position += len(data) - len(mark) + 1
     return None
 
 
@@ -178,7 +178,9 @@ def _is_batch(fd: int, start: int, until: int, expected: int, rules: Rules) -> b
     if len(raw) < HEADER_BYTES:
         return False
     header = BatchHeader._make(HEADER.unpack(raw))
-    if header.base_offset < expected or header.size < HEADER_BYTES or start + header.size > until:
+    if not expected <= header.base_offset <= expected + RELATIVE_MAX:
+        return False
+    if header.size < HEADER_BYTES or start + header.size > until:
         return False
     if check_stamp(header, start, header.base_offset, rules):
         return False

@@ -46,30 +46,38 @@ def read_slice(
     return FileSlice(segment.file, position, end - position, base, end_offset)
 
 
-def headers_from(
-    segment: Segment, offset: int, *, skip_damage: bool = False
-) -> Iterator[tuple[BatchHeader, int]]:
-    """Headers from the batch that holds ``offset`` on; ``Corrupt`` at damage, or a gap there."""
-    if skip_damage and segment.damage:
-        base, position = segment.index.at_offset(offset)
-    else:
-        base, position = _locate(segment, offset)
+def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, int]]:
+    """Headers from the batch that holds ``offset`` on, bodies unread; ``Corrupt`` at damage."""
+    base, position = _locate(segment, offset)
     file = segment.file  # held, or the descriptor might be put away between two headers
-    fd, rules = file.fd, segment.rules()
-    while position < segment.size:
+    try:
+        yield from scan.walk_headers(file.fd, position, segment.size, base, segment.rules())
+    except scan.BadBatch as bad:
+        raise segment.corrupt(bad) from None
+
+
+def checked_headers_from(
+    segment: Segment, offset: int, *, skip_damage: bool
+) -> Iterator[tuple[BatchHeader, int]]:
+    """The same with every byte checked; damage is ``Corrupt``, or is passed over."""
+    base, position = segment.index.at_offset(offset)
+    file = segment.file
+    rules = segment.rules()
+    size = segment.size
+    while position < size:
         try:
-            for header, place in scan.walk_headers(fd, position, segment.size, base, rules):
+            for header, place in scan.check_file(file.fd, position, size, base, rules):
                 if header.until_offset > offset:
                     yield header, place
-            position = segment.size
+            position = size
         except scan.BadBatch as bad:
             if not skip_damage:
                 raise segment.corrupt(bad) from None
-            sound = scan.find_batch(fd, bad.position + 1, segment.size, bad.offset, rules)
+            sound = scan.find_batch(file.fd, bad.position + 1, size, bad.offset, rules)
             if sound is None:
                 return
             position = sound
-            base = int.from_bytes(read_fully(fd, 8, sound), "big")
+            base = int.from_bytes(read_fully(file.fd, 8, sound), "big")
 
 
 def batch_start(segment: Segment, offset: int) -> tuple[int, int]:
@@ -156,6 +164,9 @@ def _end(
             stop = place + header.size
             fits = stop <= limit or (min_one and place == position)
             if header.until_offset > until or not fits:
+                if fits and place == position:
+                    # No sound batch both holds a committed offset and reaches beyond the end.
+                    _verify(segment, base, position, (stop, header.until_offset))
                 break
             end, end_offset = stop, header.until_offset
     except scan.BadBatch as bad:

@@ -198,6 +198,7 @@ class LogStore:
         for directory, log in self.logs.items():
             if log.segments and not log.sealed:
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
+        self.files.shrink()  # files that waited for a sync could not be put away before
         save_checkpoint(self.data_dir, Checkpoint(self._settings.boot_id, clean, self._points))
 
     def free_bytes(self) -> int:

@@ -1,0 +1,306 @@
+"""Opening after a crash: cut what was torn, keep what was durable, report what is damaged."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.log.kit import Disk, fill, read_all, staged
+
+from mainstem.log.range_log import RangeLog, SegmentSettings
+from mainstem.log.sync_job import carry_out
+from mainstem.model.errors import Corrupt
+
+SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=200)
+
+
+def sync(disk: Disk, log: RangeLog) -> None:
+    job = log.begin_sync()
+    carry_out(job, disk.access)
+    log.finish_sync(job)
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x20
+    path.write_bytes(data)
+
+
+def whole_batches(log: RangeLog) -> list[tuple[int, int]]:
+    return [(header.base_offset, position) for header, position in log.batches()]
+
+
+@pytest.mark.parametrize("machine_down", [False, True])
+@pytest.mark.parametrize("tail", [b"", bytes(300), b"\xff" * 77], ids=["cut", "zeros", "noise"])
+def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(
+    disk: Disk, machine_down: bool, tail: bytes
+) -> None:
+    log = disk.open()
+    content = fill(log, 4, size=5)
+    size = len(content) // 4
+    path = log.segments[0].path
+    disk.kill()
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut] + tail)
+        if machine_down:
+            disk.boot_id += "x"
+        disk.store = disk.start()
+        log = disk.open()
+        left = content[:cut] + tail  # a tail of zeros may happen to complete a batch
+        whole = sum(left.startswith(content[: (place + 1) * size]) for place in range(4))
+        assert log.written_end == log.synced_end == whole
+        assert read_all(log) == content[: whole * size]
+        assert log.damage == []
+        assert path.stat().st_size == log.size_bytes
+        disk.kill()
+        path.write_bytes(content)
+
+
+def test_after_a_torn_tail_writing_goes_on(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 30)
+    path = log.segments[-1].path
+    disk.kill()
+    os.truncate(path, path.stat().st_size - 10)
+    disk.store = disk.start()
+    log = disk.open(SMALL)
+    assert log.written_end == 29
+    batch = staged(29, size=40)
+    log.append([batch])
+    assert read_all(log) == content[: len(content) // 30 * 29] + bytes(batch[0])
+
+
+def test_a_clean_stop_spares_the_scan(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 30)
+    disk.restart()
+    log = disk.open(SMALL)
+    assert all(segment.verified.prefix == 0 for segment in log.segments)
+    assert read_all(log) == content
+    assert all(segment.verified.prefix == segment.size for segment in log.segments)
+
+
+def test_after_a_crash_only_the_last_segment_is_scanned(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 30)
+    disk.restart(clean=False)
+    log = disk.open(SMALL)
+    prefixes = [segment.verified.prefix for segment in log.segments]
+    assert prefixes == [0] * (len(prefixes) - 1) + [log.segments[-1].size]
+
+
+def test_after_a_power_loss_everything_behind_the_recovery_point_is_scanned(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 20)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    point = log.synced_place
+    fill(log, 20)
+    disk.restart(clean=False, machine_down=True)
+    log = disk.open(SMALL)
+    for segment in log.segments:
+        expected = segment.size if segment.base_offset >= point[1] else 0
+        assert segment.verified.prefix == expected
+
+
+def test_a_power_loss_in_an_earlier_segment_takes_the_later_ones(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 40)
+    second = log.segments[1]
+    disk.kill()
+    os.truncate(second.path, second.size // 2)
+    disk.boot_id += "x"
+    disk.store = disk.start()
+    log = disk.open(SMALL)
+    assert log.segment_count == 2
+    assert log.damage == []
+    assert content.startswith(read_all(log))
+    assert list(log.directory.glob("*.aside"))
+    fill(log, 40)
+    assert log.written_end > 40
+
+
+def test_batches_behind_a_torn_one_are_set_aside_after_a_power_loss(disk: Disk) -> None:
+    log = disk.open()
+    content = fill(log, 10)
+    path = log.segments[0].path
+    size = len(content) // 10
+    disk.kill()
+    path.write_bytes(content[: 4 * size] + bytes(size) + content[5 * size :])
+    disk.boot_id += "x"
+    disk.store = disk.start()
+    log = disk.open()
+    assert log.written_end == 4
+    [aside] = log.directory.glob("*.aside")
+    assert aside.read_bytes() == bytes(size) + content[5 * size :]
+
+
+@pytest.mark.parametrize("machine_down", [False, True])
+@pytest.mark.parametrize("place", range(0, 95, 7))
+def test_damage_in_what_was_durable_is_kept_and_reported(
+    disk: Disk, machine_down: bool, place: int
+) -> None:
+    log = disk.open()
+    content = fill(log, 10)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    size = len(content) // 10
+    path = log.segments[0].path
+    disk.kill()
+    flip(path, 4 * size + place)
+    if machine_down:
+        disk.boot_id += "x"
+    disk.store = disk.start()
+    log = disk.open()
+    assert [(damage.path, damage.offset) for damage in log.damage] == [(path, 4)]
+    assert log.written_end == 10
+    before = log.read(0, max_bytes=1 << 20, until=10, min_one=True)
+    assert before is not None
+    assert before.read() == content[: 4 * size]
+    with pytest.raises(Corrupt) as error:
+        log.read(4, max_bytes=1 << 20, until=10, min_one=True)
+    assert str(path) in str(error.value)
+    assert f"at byte {4 * size}" in str(error.value)
+    assert read_all(log, 5) == content[5 * size :]
+    more = fill(log, 3)
+    assert read_all(log, 5) == content[5 * size :] + more
+    assert [damage.position for damage in log.verify()] == [4 * size]
+    with pytest.raises(Corrupt):
+        list(log.batches())
+    bases = [header.base_offset for header, _ in log.batches(skip_damage=True)]
+    assert bases == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("cut_batches", [1, 6])
+def test_a_durable_end_that_is_missing_is_damage_and_its_offsets_are_not_reused(
+    disk: Disk, cut_batches: int
+) -> None:
+    log = disk.open()
+    content = fill(log, 10)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    size = len(content) // 10
+    path = log.segments[0].path
+    disk.kill()
+    os.truncate(path, (10 - cut_batches) * size)
+    disk.store = disk.start()
+    log = disk.open()
+    assert log.written_end == 10
+    assert [damage.offset for damage in log.damage] == [10 - cut_batches]
+    more = fill(log, 3)
+    assert read_all(log, 10) == more
+    assert log.read(0, max_bytes=1 << 20, until=13, min_one=True) is not None
+    disk.restart()
+    log = disk.open()
+    assert log.written_end == 13
+    assert read_all(log, 10) == more
+
+
+def test_a_durable_end_of_noise_is_damage_as_well(disk: Disk) -> None:
+    log = disk.open()
+    content = fill(log, 10)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    size = len(content) // 10
+    path = log.segments[0].path
+    disk.kill()
+    path.write_bytes(content[: 8 * size] + bytes(2 * size))
+    disk.store = disk.start()
+    log = disk.open()
+    assert log.written_end == 10
+    assert len(log.damage) == 1
+    with pytest.raises(Corrupt):
+        log.read(8, max_bytes=1 << 20, until=10, min_one=True)
+    more = fill(log, 2)
+    assert read_all(log, 10) == more
+
+
+def test_a_truncation_moves_the_recovery_point_back_first(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 40)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    log.truncate(11)
+    disk.restart(clean=False)
+    log = disk.open(SMALL)
+    assert log.damage == []
+    assert log.written_end == 11
+    assert read_all(log) == content[: len(content) // 40 * 11]
+
+
+def test_an_index_that_is_gone_is_rebuilt(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 40)
+    paths = [segment.path.with_suffix(".index") for segment in log.segments]
+    disk.stop()
+    for path in paths:
+        path.unlink()
+    disk.store = disk.start()
+    log = disk.open(SMALL)
+    assert log.written_end == 40
+    assert {damage.path for damage in log.damage} == set(paths)
+    assert read_all(log) == content
+    disk.restart()
+    log = disk.open(SMALL)
+    assert log.damage == []
+    assert read_all(log) == content
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_damaged_index_never_misleads(disk: Disk, suffix: str) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 40)
+    path = log.segments[1].path.with_suffix(suffix)
+    sound = path.read_bytes()
+    disk.stop()
+    for position in range(len(sound)):
+        flip(path, position)
+        disk.store = disk.start()
+        log = disk.open(SMALL)
+        assert read_all(log, max_bytes=300) == content
+        assert log.offset_for_timestamp(155) == (16, 160)
+        found = [*log.damage, *(damage for segment in log.segments for damage in segment.damage)]
+        assert found
+        disk.stop()
+        path.write_bytes(sound)
+
+
+def test_the_header_of_another_range_is_refused(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    directory = log.directory
+    disk.stop()
+    other = directory.with_name("range-1.g0")
+    directory.rename(other)
+    disk.store = disk.start()
+    with pytest.raises(Corrupt) as error:
+        disk.open(index=1)
+    assert "range 0.g0" in str(error.value)
+
+
+def test_another_start_or_epoch_is_refused(disk: Disk) -> None:
+    log = disk.open(start_offset=5)
+    fill(log, 3)
+    disk.restart()
+    with pytest.raises(Corrupt):
+        disk.open(start_offset=6)
+
+
+def test_a_directory_without_batches_is_made_anew(disk: Disk) -> None:
+    log = disk.open()
+    log.materialise()
+    (log.directory / "range.header").write_bytes(b"torn")
+    disk.restart(clean=False)
+    log = disk.open()
+    content = fill(log, 2)
+    assert read_all(log) == content
+
+
+def test_a_damaged_snapshot_is_corrupt(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    disk.restart()
+    log = disk.open()
+    assert log.opening_snapshot() == b"state of producers"
+    flip(log.directory / "opening.snapshot", 25)
+    with pytest.raises(Corrupt):
+        log.opening_snapshot()
