@@ -5,7 +5,7 @@ those of consumers that are no members, and of topics a group of consumers no lo
 long after their commit. A date that an old client set itself (``expire_ms``) comes first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from mainstem.coordination.group import Group, GroupState
 from mainstem.coordination.records import OffsetCommitted, OffsetRemoved
@@ -119,12 +119,6 @@ class OffsetTable:
         known.pop((fact.topic, fact.partition), None)
         if not known:
             self._offsets.pop(fact.group_id, None)
-
-    def facts(self) -> Iterator[OffsetCommitted]:
-        """Everything kept here, as facts."""
-        for group_id, known in self._offsets.items():
-            for (topic, partition), committed in known.items():
-                yield OffsetCommitted(group_id, topic, partition, committed)
 
     def _is_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
         since_ms = committed.commit_ms

@@ -108,7 +108,12 @@ class LiveShard:
 
     def when_safe(self, settled: Callable[[MainstemError | None], None]) -> bool:
         """Whether all that is stored is committed; if not, ``settled`` is called once it is."""
-        return self._stream.when_committed(self._written, settled)
+        try:
+            return self._stream.when_committed(self._written, settled)
+        except MainstemError as error:
+            # Too many wait already. Whoever asks here is owed an answer all the same.
+            settled(error)
+            return False
 
     async def safe(self) -> None:
         """Wait until all that is stored now is committed."""

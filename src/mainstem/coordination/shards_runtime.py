@@ -82,6 +82,15 @@ class Shards:
         count = len(self._shards) or self._topic.partition_count(OFFSETS_TOPIC)
         return partition_for(group_id, count or self._settings.offsets_partitions)
 
+    def all(self) -> Sequence[LiveShard]:
+        """Every shard, all of them ready to serve."""
+        if self._is_stopped:
+            raise stopping()
+        for live in self:
+            if live.refusal is not None:
+                raise live.refusal
+        return list(self)
+
     def find(self, group_id: str) -> LiveShard | None:
         """The shard of a group, ready to serve; None as long as nothing was ever stored."""
         if self._is_stopped:

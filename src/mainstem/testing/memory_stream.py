@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mainstem.model.batch import read_header, stamp
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 
 Settled = Callable[[MainstemError | None], None]
 
@@ -28,6 +28,7 @@ class MemoryStream:
         self.committed = 0
         self.written = 0
         self.is_synced = True
+        self.waiting_max = 1_000
         self.refusal: MainstemError | None = None
         self._waiting: list[tuple[int, Settled]] = []
 
@@ -54,6 +55,8 @@ class MemoryStream:
         """Whether all before ``until`` is committed."""
         if until <= self.committed:
             return True
+        if len(self._waiting) >= self.waiting_max:
+            raise Unavailable(ErrorCode.OVERLOADED, "too many wait")
         self._waiting.append((until, settled))
         return False
 

@@ -1,6 +1,7 @@
 """Real consumers in classic groups: sharing, restarting, being fenced, outliving a killed node."""
 
 import asyncio
+import gc
 import threading
 import time
 import warnings
@@ -211,6 +212,8 @@ def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, t
     assert topic not in {g.group_id for g in admin.list_consumer_groups().result().valid}
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_kafka_python_and_aiokafka_share_a_group(node: LocalNode, topic: str) -> None:
     seen: list[bytes] = []
 
@@ -246,4 +249,5 @@ def test_kafka_python_and_aiokafka_share_a_group(node: LocalNode, topic: str) ->
         consumer.close()
 
     asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    gc.collect()  # kafka-python leaves sockets to the collector: let it complain here
     assert sorted(map(int, set(seen))) == list(range(400))

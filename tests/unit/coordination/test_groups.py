@@ -257,6 +257,20 @@ def test_a_static_member_keeps_its_place_in_a_rebalance_it_sleeps_through() -> N
     assert {m.member_id for m in joined(sim, again).members} == {leader, sleeper_id}
 
 
+def test_a_generation_needs_somebody_who_joined() -> None:
+    """All that are left are static members that sleep: they are waited for until they are gone."""
+    sim = simulate()
+    [static] = stable(sim, 1, instance_id="i", session_timeout_ms=200_000)
+    newcomer = sim.join(request())
+    assert sim.leave("g", [Leaver(list(group_of(sim).members)[1])]) == [None]
+    assert refusal(sim, newcomer) is ErrorCode.UNKNOWN_MEMBER
+    sim.advance(REBALANCE_MS)
+    assert group_of(sim).state is GroupState.PREPARING
+    assert list(group_of(sim).members) == [static]
+    sim.advance(200_000)
+    assert group_of(sim).state is GroupState.EMPTY
+
+
 def test_members_that_never_ask_for_their_assignment_are_out() -> None:
     sim = simulate()
     sim.join(request(session_timeout_ms=120_000))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mainstem.coordination.fact_log import batches, facts_in
 from mainstem.coordination.partitions import partition_for
 from mainstem.coordination.records import (
     Fact,
@@ -15,7 +16,9 @@ from mainstem.coordination.records import (
 )
 from mainstem.coordination.requests import CommittedOffset
 from mainstem.coordination.subscription import subscribed_topics
+from mainstem.model.batch import CONTROL_MASK, stamp
 from mainstem.model.errors import Corrupt
+from mainstem.model.record import Record, build_batch
 
 GENERATION = GroupSaved(
     "g",
@@ -146,3 +149,10 @@ def test_the_topics_of_a_subscription_are_read_from_any_version() -> None:
 )
 def test_a_subscription_that_cannot_be_read_says_nothing(metadata: bytes) -> None:
     assert subscribed_topics(metadata) is None
+
+
+def test_markers_of_transactions_are_passed_over_when_facts_are_read() -> None:
+    [(_, batch)] = batches([GENERATION], wall_ms=5)
+    marker = build_batch([Record(0, 5, b"\0\0\0\1", b"\0\0\0\0\0\0")], flags=CONTROL_MASK)
+    stamp(marker, 0, 1, 0)
+    assert list(facts_in(bytes(batch + marker))) == [(1, [GENERATION]), (2, [])]

@@ -282,6 +282,24 @@ def test_a_commit_that_storage_loses_is_not_acknowledged() -> None:
     play(story)
 
 
+def test_a_commit_is_refused_when_too_many_wait_for_the_disk() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        await runtime.commit_offsets(commit_request(1))
+        stream = house.stream_of(runtime)
+        stream.is_synced, stream.waiting_max = False, 1
+        first = asyncio.ensure_future(runtime.commit_offsets(commit_request(2)))
+        await asyncio.sleep(0)
+        with pytest.raises(MainstemError) as refusal:
+            await runtime.commit_offsets(commit_request(3))
+        assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
+        stream.commit()
+        assert await first == [None]
+        runtime.stop()
+
+    play(story)
+
+
 def test_groups_and_positions_are_there_after_a_restart() -> None:
     async def story(house: House) -> None:
         runtime = house.start()

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
@@ -406,3 +408,42 @@ def test_static_members_are_fenced_over_the_wire() -> None:
         ]
 
     play(story)
+
+
+def test_a_stopping_node_refuses_in_every_version_of_every_api() -> None:
+    join = JoinGroupRequest("g", 10_000, protocol_type="consumer")
+    fetch_one = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])])
+    fetch_many = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+    requests: dict[int, Callable[[int], Any]] = {
+        JOIN: lambda version: join,
+        SYNC: lambda version: SyncGroupRequest("g", 1, "m"),
+        BEAT: lambda version: HeartbeatRequest("g", 1, "m"),
+        LEAVE: lambda version: LeaveGroupRequest("g"),
+        LIST: lambda version: ListGroupsRequest(),
+        COMMIT: commit_request,
+        FETCH: lambda version: fetch_one if version < 8 else fetch_many,
+        DESCRIBE: lambda version: DescribeGroupsRequest(["g"]),
+        DELETE: lambda version: DeleteGroupsRequest(["g"]),
+        DELETE_OFFSETS: lambda version: OffsetDeleteRequest("g"),
+    }
+
+    async def story(desk: Desk) -> None:
+        await desk.stable()
+        desk.groups.stop()
+        for api_key, request in requests.items():
+            for version in versions(api_key):
+                answer = await desk.ask(api_key, version, request(version))
+                assert 15 in error_codes(answer), (api_key, version)
+
+    play(story)
+
+
+def error_codes(answer: Any) -> set[int]:
+    """All error codes anywhere in an answer."""
+    if isinstance(answer, list):
+        return {code for each in answer for code in error_codes(each)}
+    if not isinstance(answer, Struct):
+        return set()
+    values = asdict(answer)
+    below = {code for value in values.values() for code in error_codes(value)}
+    return below | {values["error_code"]} if "error_code" in values else below
