@@ -52,6 +52,8 @@ class ErrorCode(Enum):
     NOT_AUTHORIZED = auto()
     UNKNOWN_RESOURCE = auto()
     INVALID_DIRECTORY = auto()
+    INVALID_PATTERN = auto()
+    TRANSACTIONAL_ID_NOT_AUTHORIZED = auto()
     # fenced
     FENCED_EPOCH = auto()
     UNKNOWN_EPOCH = auto()
@@ -69,6 +71,7 @@ class ErrorCode(Enum):
     COORDINATOR_UNAVAILABLE = auto()
     REBALANCE_IN_PROGRESS = auto()
     CONCURRENT_TRANSACTIONS = auto()
+    UNSTABLE_OFFSET = auto()
     TIMED_OUT = auto()
     THROTTLED = auto()
     DISK_FULL = auto()
@@ -91,6 +94,7 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_UNAVAILABLE,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET,
         ErrorCode.TIMED_OUT,
         ErrorCode.THROTTLED,
         ErrorCode.DISK_FULL,

@@ -46,6 +46,8 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.NOT_AUTHORIZED: 29,
     ErrorCode.UNKNOWN_RESOURCE: 91,
     ErrorCode.INVALID_DIRECTORY: 57,
+    ErrorCode.INVALID_PATTERN: 128,
+    ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED: 53,
     ErrorCode.FENCED_EPOCH: 74,
     ErrorCode.UNKNOWN_EPOCH: 75,
     # Clients that speak the older Produce versions know only this number for a fenced producer.
@@ -63,6 +65,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.COORDINATOR_UNAVAILABLE: 15,
     ErrorCode.REBALANCE_IN_PROGRESS: 27,
     ErrorCode.CONCURRENT_TRANSACTIONS: 51,
+    ErrorCode.UNSTABLE_OFFSET: 88,
     ErrorCode.TIMED_OUT: 7,
     ErrorCode.THROTTLED: 89,
     # Clients retry this one, which is right: space may be freed.
