@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from tests.chaos.history import Anomaly, History, check
 from tests.chaos.load import Loader, create_topics, read_all
-
-from confluent_kafka import KafkaException
 
 from mainstem.testing.local_node import LocalNode, NodeFailed
 

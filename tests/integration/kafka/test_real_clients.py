@@ -7,11 +7,11 @@ find most for their time. All volumes, and every scenario for everybody: ``make 
 from pathlib import Path
 
 import pytest
-
-from mainstem.testing.local_node import LocalNode
 from tests.clients.client import CLIENTS
 from tests.clients.scenarios import KIB, MIB, SCENARIOS, Scale, Scene
 from tests.clients.tools import SCENARIOS as TOOLS
+
+from mainstem.testing.local_node import LocalNode
 
 PYTHON = ("confluent-kafka", "kafka-python", "aiokafka")
 SMALL = Scale(
