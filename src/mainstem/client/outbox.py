@@ -35,16 +35,22 @@ class Batch:
         "is_done",
         "is_observed",
         "log_append_time_ms",
+        "parent",
         "partition",
+        "parts",
         "records",
         "serial",
         "size_bytes",
         "stamp",
     )
 
-    def __init__(self, partition: TopicPartition, serial: int, now: float, deadline: float) -> None:
+    def __init__(
+        self, partition: TopicPartition, serial: tuple[int, ...], now: float, deadline: float
+    ) -> None:
         self.partition = partition
-        self.serial = serial
+        self.serial = serial  # the place in the order of the partition
+        self.parent: Batch | None = None
+        self.parts: tuple[Batch, Batch] | None = None
         self.created_at = now
         self.deadline = deadline
         self.records: list[Record] = []
@@ -76,12 +82,59 @@ class Batch:
         self._finish()
 
     def place(self, index: int) -> RecordPlace:
-        """Where the record at ``index`` of the batch was stored."""
+        """Where the record at ``index`` of the batch was stored.
+
+        Raises:
+            MainstemError: it was not.
+        """
+        if self.parts is not None:
+            first, second = self.parts
+            half = len(first.records)
+            return first.place(index) if index < half else second.place(index - half)
+        if self.error is not None:
+            raise self.error
         timestamp = self.log_append_time_ms
         if timestamp < 0:
             timestamp = self.records[index].timestamp
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return RecordPlace(self.partition.topic, self.partition.partition, offset, timestamp)
+
+    def is_awaited(self) -> bool:
+        """Whether somebody has asked what became of a record of the batch."""
+        batch: Batch | None = self
+        while batch is not None:
+            if batch.is_observed:
+                return True
+            batch = batch.parent
+        return False
+
+    def split(self) -> tuple["Batch", "Batch"]:
+        """Two batches of half the records each, because the whole is too large for the broker.
+
+        The broker refused all of them, so their sequence numbers are still free for the halves.
+        """
+        half = len(self.records) // 2
+        parts = (self._part(0, 0, half), self._part(1, half, len(self.records)))
+        self.parts = parts
+        for part in parts:
+            part.on_done(self._part_done)
+        return parts
+
+    def _part(self, place: int, start: int, until: int) -> "Batch":
+        part = Batch(self.partition, (*self.serial, place), self.created_at, self.deadline)
+        part.parent = self
+        part.records = self.records[start:until]
+        part.size_bytes = sum(record_size_bytes(r.key, r.value, r.headers) for r in part.records)
+        if self.stamp is not None:
+            sequence = (self.stamp.base_sequence + start) % SEQUENCE_MODULUS
+            part.stamp = self.stamp._replace(base_sequence=sequence)
+        return part
+
+    def _part_done(self) -> None:
+        assert self.parts is not None, "only a split batch has parts"
+        if all(part.is_done for part in self.parts):
+            self.error = self.parts[0].error or self.parts[1].error
+            self._finish()
 
     def _finish(self) -> None:
         assert not self.is_done, "a batch is settled once"
@@ -157,7 +210,7 @@ class Outbox:
             batch = None
         if batch is None:
             self.serial += 1
-            batch = self._open = Batch(self.partition, self.serial, now, deadline)
+            batch = self._open = Batch(self.partition, (self.serial,), now, deadline)
         batch.records.append(record)
         batch.size_bytes += size_bytes
         if batch.size_bytes >= self._batch_bytes:
@@ -206,6 +259,12 @@ class Outbox:
         self._returned.append(batch)
         self.is_recovering = True
         self.not_before = max(self.not_before, not_before)
+
+    def replace(self, batch: Batch, parts: tuple[Batch, Batch]) -> None:
+        """Sends the halves of a batch instead of it."""
+        self.in_flight.remove(batch)
+        self._returned.extend(parts)
+        self.is_recovering = True
 
     def has_earlier(self, batch: Batch) -> bool:
         """Whether a batch before this one is unsettled, which explains a gap in the sequence."""

@@ -51,8 +51,6 @@ class Delivery:
         batch.is_observed = True
         if not batch.is_done:
             yield from _done(batch).__await__()
-        if batch.error is not None:
-            raise batch.error
         return batch.place(self._index)
 
 

@@ -96,7 +96,7 @@ class Sender:
     def report_unseen(self) -> None:
         """Raises the first failure that nobody has awaited, once."""
         batch, self._unseen = self._unseen, None
-        if batch is not None and not batch.is_observed:
+        if batch is not None and not batch.is_awaited():
             assert batch.error is not None, "only failed batches are kept"
             raise batch.error
 
@@ -124,21 +124,15 @@ class Sender:
         """Looks for work after a delay."""
         if self._is_closed:
             return
-        if self._watch is None:
-            self._watch = self._loop.call_later(WATCH_S, self._look_again)
         if delay_s > 0:
             self._loop.call_later(delay_s, self._pump_in, 0)
         elif self._pump_handle is None:
             self._pump_handle = self._loop.call_soon(self._pump)
 
-    def _look_again(self) -> None:
-        """Even without news, time runs out for what waits."""
-        self._watch = None
-        if self.unsettled:
-            self._pump_in(0)
-
     def _pump(self) -> None:
         self._pump_handle = None
+        if self._watch is not None:
+            self._watch.cancel()
         if self._is_closed:
             return
         now = self._loop.time()
@@ -152,6 +146,8 @@ class Sender:
                 self._tasks.spawn(self._identify(outbox))
         while self._send_round(now):
             pass
+        # Even without news, time runs out for what waits.
+        self._watch = self._loop.call_later(WATCH_S, self._pump) if self.unsettled else None
 
     def _send_round(self, now: float) -> bool:
         """Starts at most one request per node; says whether there may be more to send."""
@@ -213,6 +209,9 @@ class Sender:
             return
         outbox = self._outboxes[batch.partition]
         now = self._loop.time()
+        if error.code is ErrorCode.RECORD_TOO_LARGE and len(batch.records) > 1:
+            self._split(batch, outbox)
+            return
         lost_sequence = self._identities is not None and error.code in _SEQUENCE_LOST
         if now >= batch.deadline or not (lost_sequence or errors.may_retry(error)):
             outbox.landed(batch)
@@ -225,10 +224,21 @@ class Sender:
         if not lost_sequence:
             self._look_at_cluster()
 
+    def _split(self, batch: Batch, outbox: Outbox) -> None:
+        """Its records may each be small enough for the topic."""
+        del self.unsettled[batch]
+        self.buffered_bytes -= batch.size_bytes
+        parts = batch.split()
+        for part in parts:
+            self.unsettled[part] = None
+            self.buffered_bytes += part.size_bytes
+        outbox.replace(batch, parts)
+        self._pump_in(0)
+
     def _lose(self, batch: Batch, error: MainstemError) -> None:
         self._settled(batch)
         batch.fail(error)
-        if self._unseen is None and not batch.is_observed:
+        if self._unseen is None and not batch.is_awaited():
             self._unseen = batch
 
     def _settled(self, batch: Batch) -> None:

@@ -107,6 +107,27 @@ def test_a_record_beyond_the_topics_limit_is_refused_with_a_remedy(broker: str) 
     assert "max.message.bytes" in error.remedy
 
 
+def test_a_batch_beyond_the_topics_limit_is_sent_in_smaller_ones(broker: str) -> None:
+    async def story() -> tuple[list[int], int, list[int]]:
+        topic = await new_topic(broker, max_message_bytes="5000")
+        async with Producer(broker, ProducerSettings(linger_ms=20)) as producer:
+            deliveries = [
+                await producer.send(topic, b"%03d" % n + b"x" * (8_000 if n == 60 else 400))
+                for n in range(100)
+            ]
+            outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+        refused = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+        async with Consumer(broker, settings=FROM_START) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            records = await read(consumer, 99)
+            return refused, len(records), [int((r.value or b"")[:3]) for r in records]
+
+    refused, count, order = asyncio.run(story())
+    assert refused == [60]
+    assert count == 99
+    assert order == [n for n in range(100) if n != 60]
+
+
 def test_seeking_by_offset_and_time_lands_inside_batches(broker: str) -> None:
     async def story() -> list[int]:
         topic = await new_topic(broker)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mainstem.client.outbox import Batch, Identity, Outbox, record_size_bytes
 from mainstem.client.values import TopicPartition
 from mainstem.model.batch import SEQUENCE_MODULUS
-from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.record import Record, build_batch
 
 PARTITION = TopicPartition("t", 0)
@@ -123,7 +123,7 @@ def test_dropping_all_leaves_only_what_is_in_flight() -> None:
 
 
 def test_a_batch_says_where_each_record_is() -> None:
-    batch = Batch(PARTITION, 1, 0, FAR)
+    batch = Batch(PARTITION, (1,), 0, FAR)
     batch.records = [Record(0, 11, None, b""), Record(0, 12, None, b"")]
     heard: list[bool] = []
     batch.on_done(lambda: heard.append(True))
@@ -133,14 +133,47 @@ def test_a_batch_says_where_each_record_is() -> None:
 
 
 def test_the_brokers_time_replaces_the_records_own() -> None:
-    batch = Batch(PARTITION, 1, 0, FAR)
+    batch = Batch(PARTITION, (1,), 0, FAR)
     batch.records = [Record(0, 11, None, b"")]
     batch.settle(-1, 99)
     assert (batch.place(0).offset, batch.place(0).timestamp) == (-1, 99)
 
 
+def test_a_batch_that_is_too_large_goes_out_in_halves_before_what_follows() -> None:
+    outbox = outbox_with(8, batch_bytes=4)
+    whole, following = send(outbox), send(outbox)
+    assert whole is not None
+    assert following is not None
+    outbox.replace(whole, whole.split())
+    outbox.came_back(following, not_before=0)
+    sent = []
+    while (batch := send(outbox)) is not None:
+        sent.append([record.timestamp for record in batch.records])
+        assert batch.stamp is not None
+        assert batch.stamp.base_sequence == batch.records[0].timestamp
+        outbox.succeeded(batch)
+        batch.settle(batch.records[0].timestamp + 100, -1)
+    assert sent == [[0, 1], [2, 3], [4, 5, 6, 7]]
+    assert whole.is_done
+    assert [whole.place(index).offset for index in range(4)] == [100, 101, 102, 103]
+
+
+def test_of_a_split_batch_each_record_has_its_own_fate() -> None:
+    outbox = outbox_with(4, batch_bytes=4)
+    whole = send(outbox)
+    assert whole is not None
+    first, second = whole.split()
+    first.settle(7, -1)
+    half_way = whole.is_done
+    second.fail(InvalidRequest(ErrorCode.RECORD_TOO_LARGE))
+    assert (half_way, whole.is_done) == (False, True)
+    assert whole.place(1).offset == 8
+    with pytest.raises(InvalidRequest):
+        whole.place(2)
+
+
 def test_a_batch_cannot_be_settled_twice() -> None:
-    batch = Batch(PARTITION, 1, 0, FAR)
+    batch = Batch(PARTITION, (1,), 0, FAR)
     batch.fail(Unavailable(ErrorCode.TIMED_OUT))
     with pytest.raises(AssertionError):
         batch.settle(0, 0)
