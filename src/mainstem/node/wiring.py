@@ -114,9 +114,13 @@ class Rooms:
             buffers=Buffers(config.memory.large_frames_bytes_max),
         )
         self.kafka_port = await self.kafka.start(config.kafka.host, config.kafka.port)
-        # Clients are told the address they dialled; tools that ask the catalogue are told this one.
+        # Clients are told the address they dialled, unless the operator chose another.
+        host, port = config.kafka.advertised_host, config.kafka.advertised_port
         self.topics.node = replace(
-            self.topics.node, port=config.kafka.advertised_port or self.kafka_port
+            self.topics.node,
+            host=host or config.kafka.host,
+            port=port or self.kafka_port,
+            advertised=host is not None or port is not None,
         )
         self.broker.node = self.topics.node
         if config.http.enabled:

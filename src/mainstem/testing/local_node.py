@@ -101,7 +101,7 @@ class LocalNode:
             )
         addresses = self._await_ready(seen, started + timeout_s)
         self.ready_s = time.monotonic() - started
-        self.kafka, self.http = addresses["kafka"], addresses["http"]
+        self.kafka, self.http = addresses["kafka"], addresses.get("http", self.http)
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Ask the node to stop as an operator would; its exit status is returned."""
