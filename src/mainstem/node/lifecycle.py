@@ -80,7 +80,7 @@ async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
         loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
     try:
         rooms = await build(config, on_fatal, rebuild=rebuild)
-    except MainstemError as error:
+    except (MainstemError, OSError) as error:  # a folder that is not ours, a port in use
         log.critical("the node does not start: %s", error)
         return EXIT_REFUSED
     announce({**rooms.addresses(), "pid": os.getpid()})
