@@ -239,6 +239,24 @@ def test_a_repeated_seal_is_answered_as_the_first_was() -> None:
     assert again == ((), first)
 
 
+def test_a_seal_that_is_repeated_after_a_restart_is_fenced() -> None:
+    """The range it opened is sealed by now; its writer is gone and must not take it for open."""
+    catalogue = catalogue_of(1)
+    [stream] = create(catalogue, "t").streams
+    command = records.SealAndCreate("once", end_of(stream, 100))
+    restart(catalogue, end_of(do(catalogue, command), 120))
+    assert isinstance(refusal(catalogue, command), Fenced)
+
+
+def test_a_deleted_topic_leaves_nothing_behind() -> None:
+    catalogue = catalogue_of(1)
+    before = catalogue.state()
+    [stream] = create(catalogue, "t").streams
+    seal(catalogue, stream, 100)
+    do(catalogue, records.DeleteTopic(stream.id.topic))
+    assert catalogue.state() == before
+
+
 def test_a_seal_of_a_range_that_is_no_longer_open_is_fenced() -> None:
     catalogue = catalogue_of(1)
     [stream] = create(catalogue, "t").streams

@@ -226,6 +226,7 @@ def test_a_full_disk_refuses_one_command_and_the_next_may_succeed(
     journal = JournalStorage(tmp_path)
     journal.open()
     journal.append_now(b"before")
+    size = (tmp_path / "journal").stat().st_size
     real = os.pwrite
     full = [True]
 
@@ -240,6 +241,7 @@ def test_a_full_disk_refuses_one_command_and_the_next_may_succeed(
     with pytest.raises(Unavailable) as refused:
         journal.append_now(b"123456789")
     assert refused.value.code is ErrorCode.DISK_FULL
+    assert (tmp_path / "journal").stat().st_size == size, "the part that was written is taken back"
     full.clear()
     journal.append_now(b"after")
     journal.close()
