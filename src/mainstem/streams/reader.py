@@ -55,6 +55,21 @@ class StreamReader:
         self._starts = [log.start_offset for log in ranges]
         self.log = ranges[-1]
 
+    def replace_range(self, old: RangeLog, new: RangeLog, stream: Stream) -> None:
+        """A sealed range was rewritten (compaction)."""
+        self.known = stream
+        self.hold([new if log is old else log for log in self.ranges])
+
+    def trim(self, stream: Stream) -> list[RangeLog]:
+        """The stream starts later; the ranges that are now wholly below its start."""
+        self.known = stream
+        self.start_offset = stream.start
+        kept = [log for log in self.ranges[:-1] if log.written_end > stream.start]
+        dropped = [log for log in self.ranges[:-1] if log.written_end <= stream.start]
+        self.hold([*kept, self.log])
+        self.ranges[0].trim(self.start_offset)
+        return dropped
+
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> FileSlice | None:

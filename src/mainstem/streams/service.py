@@ -6,13 +6,14 @@ catalogue's facts: topics come, grow, change and go.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from mainstem.log.checkpoint import Trust
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, Offset, StreamId, TopicId, topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import TopicSettings
@@ -23,6 +24,8 @@ from mainstem.streams.flusher import Flusher
 from mainstem.streams.recovery import range_log, recovered_state
 from mainstem.streams.state import StreamState
 from mainstem.streams.writer_driver import StreamWriter
+
+_log = logging.getLogger(__name__)
 
 SettingsOf = Callable[[Topic], TopicSettings]
 
@@ -47,6 +50,7 @@ class StreamService:
         self._node = node
         self._by_name: dict[str, list[StreamWriter]] = {}
         self._by_id: dict[TopicId, list[StreamWriter]] = {}
+        self._damaged: dict[StreamId, Corrupt] = {}
 
     # Start and stop
 
@@ -59,8 +63,12 @@ class StreamService:
         for stream in catalogue.streams_of(self._node):
             topic = catalogue.need_topic(stream.id.topic)
             settings = self._settings_of(topic)
-            log = range_log(self._store, topic, stream, stream.last, settings)
-            state = recovered_state(self._store, topic, stream, log, checkpoint)
+            try:
+                log = range_log(self._store, topic, stream, stream.last, settings)
+                state = recovered_state(self._store, topic, stream, log, checkpoint)
+            except Corrupt as error:
+                self._damaged[stream.id] = error
+                continue
             found[stream.id] = (log, state)
             # Without a sync before the machine went down nobody knows what the end had been.
             unsure = self._store.trust is Trust.OTHER_BOOT and not settings.fsync
@@ -72,10 +80,14 @@ class StreamService:
                 records.RestartStreams(self._node, incarnation, tuple(ends))
             )
         for stream in list(catalogue.streams_of(self._node)):
+            topic = catalogue.need_topic(stream.id.topic)
+            if stream.id in self._damaged:
+                self._close_off(topic, stream, self._damaged[stream.id])
+                continue
             log, state = found[stream.id]
             if log.written_end == log.start_offset:
                 self._store.drop_range(log)  # replaced by an empty range of the new epoch
-            self._open(catalogue.need_topic(stream.id.topic), stream, log, state)
+            self._open(topic, stream, log, state)
         self._placement.subscribe(self._on_fact)
         self.save_producers()
 
@@ -86,7 +98,7 @@ class StreamService:
             {
                 str(stream.id): (stream.next_offset, stream.state.snapshot())
                 for stream in self.all()
-                if stream.next_offset
+                if stream.next_offset and stream.closed is None
             },
         )
 
@@ -159,6 +171,7 @@ class StreamService:
         known = await self._placement.submit(
             records.TrimStream(stream.id, stream.known.epoch, Offset(start))
         )
+        stream.state.transactions.trim(start)
         for log in stream.trim(known):
             self._store.drop_range(log)
 
@@ -197,13 +210,29 @@ class StreamService:
         """Take a stream up; ``last`` is the range that was open when its end was determined."""
         settings = self._settings_of(topic)
         writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
-        ranges = [
-            last
-            if facts.index == last.identity.name.index and facts.epoch == last.identity.epoch
-            else range_log(self._store, topic, stream, facts, settings, state.snapshot())
-            for facts in stream.ranges
-        ]
+        try:
+            ranges = [
+                last
+                if facts.index == last.identity.name.index and facts.epoch == last.identity.epoch
+                else range_log(self._store, topic, stream, facts, settings, state.snapshot())
+                for facts in stream.ranges
+            ]
+        except Corrupt as error:
+            self._close_off(topic, stream, error)
+            return
         writer.open_at(ranges, state)
+        self._list(topic, writer)
+
+    def _close_off(self, topic: Topic, stream: Stream, error: Corrupt) -> None:
+        """A stream whose files are damaged answers so; all others go on."""
+        _log.error("%s-%d is closed off: %s", topic.name, stream.id.partition, error)
+        self._flusher.metrics.log_corruptions += 1
+        settings = self._settings_of(topic)
+        writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
+        writer.close(error)
+        self._list(topic, writer)
+
+    def _list(self, topic: Topic, writer: StreamWriter) -> None:
         self._by_name.setdefault(topic.name, []).append(writer)
         if topic.id not in self._by_id:
             self._by_id[topic.id] = self._by_name[topic.name]

@@ -116,22 +116,6 @@ class StreamWriter(StreamReader):
         self._committable = FOREVER
         self._advance()
 
-    def replace_range(self, old: RangeLog, new: RangeLog, stream: Stream) -> None:
-        """A sealed range was rewritten (compaction)."""
-        self.known = stream
-        self.hold([new if log is old else log for log in self.ranges])
-
-    def trim(self, stream: Stream) -> list[RangeLog]:
-        """The stream starts later; the ranges that are now wholly below its start."""
-        self.known = stream
-        self.start_offset = stream.start
-        kept = [log for log in self.ranges[:-1] if log.written_end > stream.start]
-        dropped = [log for log in self.ranges[:-1] if log.written_end <= stream.start]
-        self.hold([*kept, self.log])
-        self.state.transactions.trim(stream.start)
-        self.ranges[0].trim(self.start_offset)
-        return dropped
-
     def apply_settings(self, settings: TopicSettings) -> None:
         """The topic was configured anew."""
         self.settings = settings
