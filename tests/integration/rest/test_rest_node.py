@@ -281,6 +281,27 @@ def test_curl_alone_is_enough(node: LocalNode, topic: str) -> None:
     curl("-X", "DELETE", address)
 
 
+def test_a_byte_that_changed_on_disk_is_corruption_and_never_data(
+    node: LocalNode, http: httpx.Client, topic: str
+) -> None:
+    for value in ("first", "second", "third"):
+        http.post(f"/v1/topics/{topic}/messages", json={"value": value}).raise_for_status()
+    [segment] = (node.data_dir / "topics").glob(f"{topic}~*/**/*.log")
+    with segment.open("r+b") as file:
+        at = file.read().index(b"second")
+        file.seek(at)
+        file.write(b"S")
+    address = f"/v1/topics/{topic}/messages"
+    before = http.get(address)
+    damaged = http.get(address, params={"offset": 1})
+    if before.status_code == 200:  # what lies before the damage may be shown
+        assert [message["value"] for message in before.json()] == ["first"]
+        assert before.headers["mainstem-damaged-offset"] == "1"
+    assert damaged.status_code == 500
+    assert damaged.json()["code"] == "CORRUPT"
+    assert http.get("/health/live").status_code == 200
+
+
 def test_what_was_answered_survives_a_kill_and_a_stop_is_quick() -> None:
     with LocalNode() as node, httpx.Client(base_url=f"http://{node.http}") as http:
         http.put("/v1/topics/t", json={"partitions": 2}).raise_for_status()

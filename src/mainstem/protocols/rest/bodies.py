@@ -102,7 +102,7 @@ class TopicDeleted(Struct, frozen=True, kw_only=True):
     partitions_removed: int
 
 
-class HeaderAnswer(Struct, frozen=True, kw_only=True):
+class HeaderAnswer(Struct, frozen=True, kw_only=True, gc=False):
     """One header of a message."""
 
     name: str
@@ -110,7 +110,7 @@ class HeaderAnswer(Struct, frozen=True, kw_only=True):
     encoding: Encoding = "text"
 
 
-class MessageAnswer(Struct, frozen=True, kw_only=True):
+class MessageAnswer(Struct, frozen=True, kw_only=True, gc=False):
     """One stored message. Posting it again as it stands stores the same key, value and headers."""
 
     offset: int
@@ -123,7 +123,7 @@ class MessageAnswer(Struct, frozen=True, kw_only=True):
     headers: list[HeaderAnswer]
 
 
-class HeaderRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeaderRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """One header to store."""
 
     name: str
@@ -131,7 +131,7 @@ class HeaderRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     encoding: Encoding = "text"
 
 
-class MessageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MessageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """One message to store.
 
     Key and value are text, or bytes in base64 where the encoding says so; a value that is an
@@ -168,7 +168,7 @@ class StoredPart(Struct, frozen=True):
     cause: str | None = None
 
 
-class PlaceAnswer(Struct, frozen=True):
+class PlaceAnswer(Struct, frozen=True, gc=False):
     """Where one message is stored."""
 
     partition: int

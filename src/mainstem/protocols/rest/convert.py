@@ -17,26 +17,17 @@ from mainstem.protocols.rest.bodies import (
 from mainstem.protocols.rest.errors import bad_request
 
 _QUOTE = 0x22
+_BACKSLASH = 0x5C
+
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 def message_of(request: MessageRequest, *, now_ms: int, place: int) -> Message:
     """The message that was described; ``place`` is its number in the request, for reasons."""
-    headers: list[Header] = []
-    given = request.headers
-    if isinstance(given, dict):
-        given = [HeaderRequest(name=name, value=value) for name, value in given.items()]
-    if len(given) > HEADERS_PER_RECORD_MAX:
-        raise bad_request(f"{len(given)} headers in one message", subject=f"messages[{place}]")
-    for header in given:
-        where = f"messages[{place}].headers[{header.name[:100]}]"
-        value = header.value
-        headers.append(
-            (header.name, None if value is None else _bytes(value, header.encoding, where))
-        )
     return Message(
-        _field(request.key, request.key_encoding, f"messages[{place}].key"),
-        _field(request.value, request.value_encoding, f"messages[{place}].value"),
-        tuple(headers),
+        _field(request.key, request.key_encoding, place, "key"),
+        _field(request.value, request.value_encoding, place, "value"),
+        _headers(request.headers, place) if request.headers else (),
         now_ms if request.timestamp is None else request.timestamp,
     )
 
@@ -61,18 +52,36 @@ def shown(record: Record, partition: int, encoding: str) -> MessageAnswer:
     )
 
 
-def _field(raw: msgspec.Raw, encoding: str, where: str) -> bytes | None:
+def _headers(given: dict[str, str | None] | list[HeaderRequest], place: int) -> tuple[Header, ...]:
+    if isinstance(given, dict):
+        given = [HeaderRequest(name=name, value=value) for name, value in given.items()]
+    if len(given) > HEADERS_PER_RECORD_MAX:
+        raise bad_request(f"{len(given)} headers in one message", subject=f"messages[{place}]")
+    headers: list[Header] = []
+    for header in given:
+        where = f"messages[{place}].headers[{header.name[:100]}]"
+        value = header.value
+        headers.append(
+            (header.name, None if value is None else _bytes(value, header.encoding, where))
+        )
+    return tuple(headers)
+
+
+def _field(raw: msgspec.Raw, encoding: str, place: int, name: str) -> bytes | None:
     data = bytes(raw)
     if data == b"null":
         return None
     if data[0] == _QUOTE:
+        if encoding == "text" and _BACKSLASH not in data:
+            return data[1:-1]  # without escapes, JSON's text is the text itself
+        where = f"messages[{place}].{name}"
         try:
-            text = msgspec.json.decode(data, type=str)
+            text = _decode_text(data)
         except msgspec.DecodeError as error:
             raise bad_request(f"not a JSON string: {error}", subject=where) from None
         return _bytes(text, encoding, where)
     if encoding != "text":
-        raise bad_request("base64 is written as a string", subject=where)
+        raise bad_request("base64 is written as a string", subject=f"messages[{place}].{name}")
     return data
 
 

@@ -37,6 +37,9 @@ from mainstem.protocols.rest.site import Site
 from mainstem.protocols.rest.topics import refuse_internal
 
 BATCH_BYTES_TARGET = 512 * KIB
+BATCH_MESSAGES_MAX = 1_000
+# Other work of the node goes on while a long request is taken apart.
+MESSAGES_BETWEEN_PAUSES = 256
 COMMIT_TIMEOUT_S = 30.0
 _BATCH_OVERHEAD_BYTES = 64
 _RECORD_OVERHEAD_BYTES = 32
@@ -92,13 +95,13 @@ async def _asked(site: Site, request: Request) -> list[Asked]:
     wanted = _described(await read_body(site, request))
     if wanted.partition is not None:
         default = wanted.partition
-    return [
-        (
-            default if described.partition is None else described.partition,
-            message_of(described, now_ms=now_ms, place=place),
-        )
-        for place, described in enumerate(wanted.messages)
-    ]
+    asked: list[Asked] = []
+    for place, described in enumerate(wanted.messages):
+        partition = default if described.partition is None else described.partition
+        asked.append((partition, message_of(described, now_ms=now_ms, place=place)))
+        if place % MESSAGES_BETWEEN_PAUSES == 0:
+            await asyncio.sleep(0)
+    return asked
 
 
 def _described(body: bytes) -> MessagesRequest:
@@ -128,7 +131,7 @@ def _parts(topic: Topic, asked: Sequence[Asked], *, keyless: int) -> Iterator[_P
             partition = keyless
         added = _size(message)
         part, size = open_parts.get(partition, (None, 0))
-        if part is None or size + added > limit:
+        if part is None or size + added > limit or len(part.places) >= BATCH_MESSAGES_MAX:
             if part is not None:
                 yield part
             part, size = _Part(partition, [], []), 0
@@ -146,7 +149,10 @@ def _size(message: Message) -> int:
 
 async def _store(site: Site, topic: Topic, parts: Sequence[_Part]) -> None:
     """Append everything at once, in order, and wait until all of it is committed."""
-    batches = [build_batch([m.to_record() for m in part.messages]) for part in parts]
+    batches = []
+    for part in parts:
+        batches.append(build_batch([message.to_record() for message in part.messages]))
+        await asyncio.sleep(0)
     streams = site.broker.streams
     try:
         async with asyncio.timeout(COMMIT_TIMEOUT_S):
