@@ -11,7 +11,7 @@ from mainstem.protocols.kafka.handlers import (
     group_offsets,
     groups,
     offsets,
-    produce,
+    produce_shape,
     producers,
     topics,
     versions,
@@ -25,7 +25,7 @@ def _has_its_own_path(call: Call, request: object) -> NoReturn:
 def served_apis() -> dict[int, Served]:
     """Key to handler; what is in here is advertised, nothing else."""
     served: dict[int, Served] = {
-        produce.API_KEY: Served(_has_its_own_path, 3, 13),
+        produce_shape.API_KEY: Served(_has_its_own_path, 3, 13),
         fetch.API_KEY: Served(_has_its_own_path, 4, 17),
     }
     for module in (

@@ -20,8 +20,8 @@ from mainstem.protocols.kafka.call import Call, Peer, Served
 from mainstem.protocols.kafka.handlers import legacy_produce
 from mainstem.protocols.kafka.handlers.fetch import API_KEY as FETCH
 from mainstem.protocols.kafka.handlers.fetch import Fetch
-from mainstem.protocols.kafka.handlers.produce import API_KEY as PRODUCE
 from mainstem.protocols.kafka.handlers.produce import ProducePath
+from mainstem.protocols.kafka.handlers.produce_shape import API_KEY as PRODUCE
 from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
 from mainstem.protocols.kafka.replies import Replies, Reply
 from mainstem.protocols.session import Chunk, ProtocolViolation, Sender

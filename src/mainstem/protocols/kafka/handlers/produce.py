@@ -2,9 +2,8 @@
 
     take ─ take ─ take ──▶ finish: one write per stream, then all answers in one send
 
-Most requests of a connection look alike: one topic, one partition, only correlation id and records
-differ. Their *shape* is remembered with an answer ready to be filled in, so that such a request is
-neither decoded nor its answer encoded; the bytes in between are compared and that is all.
+Requests that look like the one before (``produce_shape``) are neither decoded nor their answers
+encoded; the bytes that make the shape are compared and that is all.
 """
 
 from collections.abc import Coroutine, Mapping, Sequence
@@ -17,6 +16,13 @@ from mainstem.model.batch import HEADER_BYTES, read_header
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import Offset, TopicId
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.handlers.produce_shape import (
+    API_KEY,
+    OFFSET_MARK,
+    Shape,
+    prefix_until,
+    records_at,
+)
 from mainstem.protocols.kafka.replies import Replies
 from mainstem.protocols.session import Chunk, Sender
 from mainstem.telemetry.metrics import Metrics
@@ -28,48 +34,12 @@ from mainstem.wire.kafka.messages.produce import (
     TopicProduceResponse,
 )
 
-API_KEY = 0
 TOPIC_IDS_SINCE = 13
 IMPLICIT_ADD_SINCE = 12  # transactions of version 2 add their partitions by writing (KIP-890)
-FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
 Partition = tuple[str, int]
 
-_TAIL = b"\0\0\0"  # no tagged fields after partition, topic and request
-_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
 
 _version_and_correlation = Struct(">hi").unpack_from
-_int32 = Struct(">i")
-_int64 = Struct(">q")
-_pack_correlation = Struct(">i").pack_into
-_pack_offset = Struct(">q").pack_into
-
-
-class Shape:
-    """What a request must look like to be served without decoding, and its answer to fill in."""
-
-    __slots__ = ("acks", "answer", "door", "flexible", "offset_at", "prefix", "start", "version")
-
-    def __init__(self, door: StreamDoor, version: int, acks: int, prefix: bytes) -> None:
-        self.door = door
-        self.version = version
-        self.acks = acks
-        self.prefix = prefix
-        self.flexible = version >= FLEXIBLE_SINCE
-        self.start = door.start_offset
-        self.answer = b""
-        self.offset_at = 0
-
-    def learn_answer(self, frame: bytes) -> None:
-        """Keep the encoded answer; its base offset is the mark."""
-        self.answer = frame
-        self.offset_at = frame.index(_int64.pack(_MARK))
-
-    def filled(self, correlation: int, base: int) -> bytearray:
-        """The answer to one request."""
-        frame = bytearray(self.answer)
-        _pack_correlation(frame, 4, correlation)
-        _pack_offset(frame, self.offset_at, base)
-        return frame
 
 
 class Wide:
@@ -130,7 +100,7 @@ class ProducePath:
         if shape is not None and version == shape.version:
             at = start + 8 + len(shape.prefix)
             if view[start + 8 : at] == shape.prefix:
-                records = _records_at(buf, at, until, flexible=shape.flexible)
+                records = records_at(buf, at, until, flexible=shape.flexible)
                 if records is not None and shape.door.start_offset == shape.start:
                     try:
                         base = shape.door.stage(view, records[0], records[1])
@@ -283,14 +253,11 @@ class ProducePath:
         if len(wide.response.responses[0].partition_responses) != 1 or door.append_time_ms != -1:
             return
         records: memoryview = request.topic_data[0].partition_data[0].records
-        flexible = wide.version >= FLEXIBLE_SINCE
-        tail = len(_TAIL) if flexible else 0
-        size = _uvarint_bytes(len(records) + 1) if flexible else 4
-        records_at = until - tail - len(records)
-        if flexible and view[until - tail : until] != _TAIL:
+        prefix = prefix_until(view, start, until, records, wide.version)
+        if prefix is None:
             return
-        shape = Shape(door, wide.version, wide.acks, bytes(view[start + 8 : records_at - size]))
-        reply.base_offset = _MARK
+        shape = Shape(door, wide.version, wide.acks, prefix)
+        reply.base_offset = OFFSET_MARK
         reply.log_start_offset = shape.start
         shape.learn_answer(b"".join(wide.encoded()))  # type: ignore[arg-type]
         reply.base_offset = -1
@@ -375,31 +342,6 @@ def _when_written(door: StreamDoor, base: Offset, settled: Settled) -> None:
             settled(None)
     except MainstemError as error:
         settled(error)
-
-
-def _records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, int] | None:
-    """Where the records lie if they are the last thing in the request."""
-    if not flexible:
-        if until - at < 4:
-            return None
-        (size,) = _int32.unpack_from(buf, at)
-        return (at + 4, until) if at + 4 + size == until else None
-    size = shift = 0
-    while at < until and shift <= 28:
-        byte = buf[at]
-        at += 1
-        size |= (byte & 127) << shift
-        if byte < 128:
-            end = at + size - 1
-            if size and end + len(_TAIL) == until and buf[end:until] == _TAIL:
-                return at, end
-            return None
-        shift += 7
-    return None
-
-
-def _uvarint_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
 
 
 def _refuse(part: PartitionProduceResponse, error: MainstemError) -> None:

@@ -1,0 +1,87 @@
+"""The shape of a produce request: what may be served without decoding it.
+
+Most requests of a connection look alike: one topic, one partition, only correlation id and records
+differ. What lies between those is kept with an answer ready to be filled in.
+"""
+
+from struct import Struct
+from typing import Any
+
+from mainstem.broker.api import StreamDoor
+from mainstem.wire.kafka import codec
+
+API_KEY = 0
+FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
+OFFSET_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
+
+_TAIL = b"\0\0\0"  # no tagged fields after partition, topic and request
+_int32 = Struct(">i")
+_int64 = Struct(">q")
+_pack_correlation = _int32.pack_into
+_pack_offset = _int64.pack_into
+
+
+class Shape:
+    """What a request must look like to be served without decoding, and its answer to fill in."""
+
+    __slots__ = ("acks", "answer", "door", "flexible", "offset_at", "prefix", "start", "version")
+
+    def __init__(self, door: StreamDoor, version: int, acks: int, prefix: bytes) -> None:
+        self.door = door
+        self.version = version
+        self.acks = acks
+        self.prefix = prefix
+        self.flexible = version >= FLEXIBLE_SINCE
+        self.start = door.start_offset
+        self.answer = b""
+        self.offset_at = 0
+
+    def learn_answer(self, frame: bytes) -> None:
+        """Keep the encoded answer; its base offset is the mark."""
+        self.answer = frame
+        self.offset_at = frame.index(_int64.pack(OFFSET_MARK))
+
+    def filled(self, correlation: int, base: int) -> bytearray:
+        """The answer to one request."""
+        frame = bytearray(self.answer)
+        _pack_correlation(frame, 4, correlation)
+        _pack_offset(frame, self.offset_at, base)
+        return frame
+
+
+def records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, int] | None:
+    """Where the records lie if they are the last thing in the request."""
+    if not flexible:
+        if until - at < 4:
+            return None
+        (size,) = _int32.unpack_from(buf, at)
+        return (at + 4, until) if at + 4 + size == until else None
+    size = shift = 0
+    while at < until and shift <= 28:
+        byte = buf[at]
+        at += 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            end = at + size - 1
+            if size and end + len(_TAIL) == until and buf[end:until] == _TAIL:
+                return at, end
+            return None
+        shift += 7
+    return None
+
+
+def prefix_until(
+    view: memoryview, start: int, until: int, records: memoryview, version: int
+) -> bytes | None:
+    """What lies between correlation id and records; None where more follows the records."""
+    if version < FLEXIBLE_SINCE:
+        return bytes(view[start + 8 : until - len(records) - 4])
+    tail = len(_TAIL)
+    if view[until - tail : until] != _TAIL:
+        return None
+    size = _uvarint_bytes(len(records) + 1)
+    return bytes(view[start + 8 : until - tail - len(records) - size])
+
+
+def _uvarint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
