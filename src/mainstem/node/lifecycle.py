@@ -9,12 +9,15 @@ what the disk holds is then unknown, and only a restart finds out.
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration, wants_rebuild
@@ -25,6 +28,9 @@ from mainstem.telemetry import logs
 log = logging.getLogger(__name__)
 
 Announce = Callable[[Mapping[str, object]], None]
+
+# Segments, indexes, sockets of other listeners, and some room.
+FILES_OF_THE_HOUSE = 8_192
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -52,6 +58,7 @@ def announce_ready(addresses: Mapping[str, object]) -> None:
 
 def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = False) -> int:
     """Run a node in its own event loop; ``announce`` is told the addresses once it serves."""
+    _raise_file_limit(config)
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
     except ImportError:
@@ -60,6 +67,22 @@ def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = 
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:
         return runner.run(_serve(config, announce, rebuild=rebuild))
+
+
+def _raise_file_limit(config: Config) -> None:
+    """Every connection takes two descriptors and the log some thousands: ask for as many."""
+    wanted = 2 * config.kafka.max_connections + FILES_OF_THE_HOUSE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < granted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+    if granted < wanted:
+        log.warning(
+            "the limit of open files is %d, %d connections need %d; raise it with ulimit -n",
+            granted,
+            config.kafka.max_connections,
+            wanted,
+        )
 
 
 async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
@@ -76,6 +99,13 @@ async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
         log.critical("fatal: %s", error)
         ask_to_stop("a fatal error")
 
+    def on_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        log.error("unexpected: %s", context.get("message"), exc_info=error)
+        if isinstance(error, AssertionError):
+            on_fatal(error)  # a promise of our own was broken: what follows cannot be trusted
+
+    loop.set_exception_handler(on_exception)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
     try:
@@ -83,6 +113,9 @@ async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
     except (MainstemError, OSError) as error:  # a folder that is not ours, a port in use
         log.critical("the node does not start: %s", error)
         return EXIT_REFUSED
+    # What was built stays for life: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     announce({**rooms.addresses(), "pid": os.getpid()})
     reason = await stopping
     log.info("stopping: %s", reason)
