@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainstem.coordination.fact_log import batches, facts_in
+from mainstem.coordination.pending_offsets import GROUP_CODEC
 from mainstem.coordination.records import (
     Fact,
     GroupRemoved,
@@ -76,8 +77,8 @@ def test_a_fact_survives_its_bytes(fact: Fact) -> None:
 
 @given(st.lists(FACTS, min_size=1, max_size=8), st.integers(0, 2**40))
 def test_facts_survive_a_batch_in_their_order(facts: list[Fact], wall_ms: int) -> None:
-    stored = b"".join(bytes(batch) for _, batch in batches(facts, wall_ms))
-    assert [fact for _, found in facts_in(stored) for fact in found] == facts
+    stored = b"".join(bytes(batch) for _, batch in batches(facts, wall_ms, GROUP_CODEC))
+    assert [fact for _, found in facts_in(stored, GROUP_CODEC) for fact in found] == facts
 
 
 @given(st.none() | VERSIONED, st.none() | VERSIONED)

@@ -11,11 +11,12 @@ import asyncio
 import itertools
 
 from mainstem.coordination.alarms import Alarms
+from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups, store_then
 from mainstem.coordination.rebalance import Answer, GroupEffects
 from mainstem.coordination.records import GroupSaved
 from mainstem.coordination.shard import Instant
-from mainstem.coordination.shard_runtime import LiveShard, as_coordinator_error
-from mainstem.coordination.shards_runtime import Shards, stopping
+from mainstem.coordination.shard_runtime import as_coordinator_error
+from mainstem.coordination.shards_runtime import stopping
 from mainstem.model.clock import Clock
 from mainstem.model.errors import MainstemError
 
@@ -25,7 +26,7 @@ Parked = asyncio.Future[Answer]
 class Desk:
     """Parked requests and the timer of all groups."""
 
-    def __init__(self, shards: Shards, clock: Clock) -> None:
+    def __init__(self, shards: GroupShards, clock: Clock) -> None:
         self._shards = shards
         self._clock = clock
         self._parked: dict[int, Parked] = {}
@@ -58,19 +59,19 @@ class Desk:
         """Nobody waits under that ticket any more."""
         self._parked.pop(ticket, None)
 
-    def loaded(self, live: LiveShard) -> None:
+    def loaded(self, live: LiveGroups) -> None:
         """A shard begins to serve: its members have a session's time to show that they live."""
         self._shards.sweep(live)
         for group_id, effects in live.shard.groups.loaded(self.now()).items():
             self.carry_out(live, group_id, effects)
 
-    def carry_out(self, live: LiveShard, group_id: str, effects: GroupEffects) -> None:
+    def carry_out(self, live: LiveGroups, group_id: str, effects: GroupEffects) -> None:
         """Store, answer, and remember when to come back."""
         follow_up = None
         if effects.then is not None:
             [saved] = effects.facts
             assert isinstance(saved, GroupSaved)
-            follow_up = live.store_then(saved, effects.then, self.now())
+            follow_up = store_then(live, saved, effects.then, self.now())
         elif effects.facts:
             self._shards.store_or_warn(live, effects.facts)
         if effects.answers:
@@ -81,7 +82,7 @@ class Desk:
         if follow_up is not None:
             self.carry_out(live, group_id, follow_up)
 
-    def _release(self, live: LiveShard, effects: GroupEffects) -> None:
+    def _release(self, live: LiveGroups, effects: GroupEffects) -> None:
         def settled(error: MainstemError | None) -> None:
             for ticket, answer in effects.answers:
                 future = self._parked.get(ticket)

@@ -1,44 +1,93 @@
 """Facts in an internal stream: to record batches and back.
 
 A decision may hold more facts than fit one batch; it is then stored in pieces, in order, and what
-has been stored counts even if a later piece fails.
+has been stored counts even if a later piece fails. Facts that count only once a transaction commits
+go into transactional batches of its producer; the marker that ends it is a fact, too.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Protocol, TypeVar
 
-from mainstem.coordination.records import Fact, decode, encode
+from mainstem.coordination.transaction import ProducerIdentity
+from mainstem.model.batch import NO_SEQUENCE, TRANSACTIONAL_MASK
 from mainstem.model.limits import KIB
-from mainstem.model.record import Record, batches_of, build_batch, records_of
+from mainstem.model.record import (
+    NO_PRODUCER,
+    ProducerStamp,
+    Record,
+    batches_of,
+    build_batch,
+    records_of,
+)
+from mainstem.streams.markers import marker_of
 
 # Small beside the largest batch a stream takes, large beside its header.
 _BATCH_BYTES = 512 * KIB
 
+FactT = TypeVar("FactT")
 
-def batches(facts: Sequence[Fact], wall_ms: int) -> Iterator[tuple[Sequence[Fact], bytearray]]:
+
+class FactCodec(Protocol[FactT]):
+    """How the facts of one internal topic become records."""
+
+    def encode(self, fact: FactT) -> tuple[bytes, bytes | None]:
+        """Key and value of the record that keeps ``fact``."""
+        ...
+
+    def decode(self, key: bytes | None, value: bytes | None) -> FactT | None:
+        """The fact in a record, or None for a kind or version that is not known."""
+        ...
+
+    def producer_of(self, fact: FactT) -> ProducerIdentity | None:
+        """Whose transaction the fact waits for, if it does."""
+        ...
+
+    def pending(self, fact: FactT, producer: ProducerIdentity) -> FactT | None:
+        """The fact as one that waits for a transaction; None if such facts cannot wait."""
+        ...
+
+    def ended(self, producer: ProducerIdentity, *, commit: bool) -> FactT | None:
+        """The fact that a transaction has ended; None where nothing waits for that."""
+        ...
+
+
+def batches(
+    facts: Sequence[FactT], wall_ms: int, codec: FactCodec[FactT]
+) -> Iterator[tuple[Sequence[FactT], bytearray]]:
     """The facts in pieces, each with the batch that stores it."""
-    start = size_bytes = 0
-    records: list[Record] = []
-    for until, fact in enumerate(facts):
-        key, value = encode(fact)
-        record_bytes = len(key) + len(value or b"")
-        if records and size_bytes + record_bytes > _BATCH_BYTES:
-            yield facts[start:until], build_batch(records)
-            start, size_bytes, records = until, 0, []
-        records.append(Record(0, wall_ms, key, value))
-        size_bytes += record_bytes
-    if records:
-        yield facts[start:], build_batch(records)
+    for producer, run in groupby(facts, codec.producer_of):
+        stamp, flags = NO_PRODUCER, 0
+        if producer is not None:
+            stamp, flags = ProducerStamp(*producer, NO_SEQUENCE), TRANSACTIONAL_MASK
+        piece: list[FactT] = []
+        records: list[Record] = []
+        size_bytes = 0
+        for fact in run:
+            key, value = codec.encode(fact)
+            record_bytes = len(key) + len(value or b"")
+            if records and size_bytes + record_bytes > _BATCH_BYTES:
+                yield piece, build_batch(records, flags=flags, producer=stamp)
+                piece, records, size_bytes = [], [], 0
+            piece.append(fact)
+            records.append(Record(0, wall_ms, key, value))
+            size_bytes += record_bytes
+        yield piece, build_batch(records, flags=flags, producer=stamp)
 
 
-def facts_in(data: bytes) -> Iterator[tuple[int, list[Fact]]]:
+def facts_in(data: bytes, codec: FactCodec[FactT]) -> Iterator[tuple[int, list[FactT]]]:
     """For each whole batch in ``data``: the offset after it and the facts it holds.
 
     Raises:
         Corrupt: the bytes are damaged.
     """
     for header, batch in batches_of(data):
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        found: list[FactT | None]
         if header.is_control:
-            yield header.until_offset, []
-            continue
-        decoded = (decode(record.key, record.value) for record in records_of(batch))
-        yield header.until_offset, [fact for fact in decoded if fact is not None]
+            found = [codec.ended(producer, commit=marker_of(batch).commit)]
+        else:
+            found = [codec.decode(record.key, record.value) for record in records_of(batch)]
+            if header.is_transactional:
+                found = [codec.pending(fact, producer) for fact in found if fact is not None]
+        yield header.until_offset, [fact for fact in found if fact is not None]

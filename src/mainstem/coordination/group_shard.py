@@ -10,6 +10,7 @@ from mainstem.coordination import generation
 from mainstem.coordination.group import Group, GroupState
 from mainstem.coordination.groups import GroupTable
 from mainstem.coordination.offsets import OffsetTable, Partition
+from mainstem.coordination.pending_offsets import GroupFact, OffsetPending, TransactionEnded
 from mainstem.coordination.records import Fact, GroupRemoved, GroupSaved, OffsetCommitted
 from mainstem.coordination.requests import (
     CommitRequest,
@@ -19,6 +20,7 @@ from mainstem.coordination.requests import (
 )
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
+from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 
 
@@ -40,6 +42,18 @@ class GroupShard:
         else:
             self._check_commit(group, request, now)
         return self.offsets.commit(request, now.wall_ms)
+
+    def commit_in_transaction(
+        self, request: CommitRequest, producer: ProducerIdentity, now: Instant
+    ) -> tuple[list[Outcome], Sequence[GroupFact]]:
+        """Decide a commit of positions that counts once the producer's transaction commits."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            _check_commit_without_group(request)
+        else:
+            self._check_commit_in_transaction(group, request)
+        outcomes, facts = self.offsets.commit(request, now.wall_ms)
+        return outcomes, [OffsetPending(producer, fact) for fact in facts]
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[Partition]
@@ -63,6 +77,8 @@ class GroupShard:
         for group in list(self.groups):
             expired = self.offsets.expire(group, wall_ms)
             facts += expired
+            if self.offsets.pending.has(group.id):
+                continue
             if group.is_empty and len(expired) == len(self.offsets.of(group.id)):
                 if group.is_saved or expired:
                     facts.append(GroupRemoved(group.id))
@@ -70,14 +86,22 @@ class GroupShard:
                     self.groups.forget(group.id)
         return facts
 
-    def replay(self, fact: Fact) -> None:
+    def replay(self, fact: GroupFact) -> None:
         """Take a stored fact in. Must not fail and must not depend on anything but the facts."""
         if isinstance(fact, GroupSaved | GroupRemoved):
             self.groups.replay(fact)
             return
-        if isinstance(fact, OffsetCommitted):
-            self.groups.ensure(fact.group_id, fact.committed.commit_ms)
-        self.offsets.replay(fact)
+        if isinstance(fact, TransactionEnded):
+            self.offsets.end_transaction(fact.producer.producer_id, commit=fact.commit)
+            return
+        committed = fact
+        if isinstance(fact, OffsetPending):
+            committed = fact.committed
+            self.offsets.pending.add(fact.producer.producer_id, fact.committed)
+        else:
+            self.offsets.replay(fact)
+        if isinstance(committed, OffsetCommitted):
+            self.groups.ensure(committed.group_id, committed.committed.commit_ms)
 
     def list(self, states: frozenset[str], types: frozenset[str]) -> Sequence[ListedGroup]:
         """The groups in one of these states and of one of these types; none named: all."""
@@ -105,15 +129,21 @@ class GroupShard:
         # Without generation and id this is refused too: only an empty group takes such commits.
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
-            raise Fenced(
-                ErrorCode.ILLEGAL_GENERATION,
-                f"generation {request.generation} is not the present one, {group.generation}",
-                subject=group.id,
-            )
+            raise _other_generation(group, request.generation)
         if group.state is GroupState.COMPLETING:
             # The member knows its generation but not yet what it is assigned.
             raise Unavailable(ErrorCode.REBALANCE_IN_PROGRESS, subject=group.id)
         self.groups.touch(member, now)
+
+    def _check_commit_in_transaction(self, group: Group, request: CommitRequest) -> None:
+        # The producer is fenced by its own means; members are checked if it names one (KIP-447).
+        if request.generation < 0 and not request.member_id and request.instance_id is None:
+            return
+        if request.generation < 0 and group.state is GroupState.EMPTY:
+            return
+        group.check_member(request.member_id, request.instance_id)
+        if request.generation != group.generation:
+            raise _other_generation(group, request.generation)
 
 
 def _check_commit_without_group(request: CommitRequest) -> None:
@@ -122,6 +152,14 @@ def _check_commit_without_group(request: CommitRequest) -> None:
     if request.reports_unknown_group:
         raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=request.group_id)
     raise Fenced(ErrorCode.ILLEGAL_GENERATION, "there is no such group", subject=request.group_id)
+
+
+def _other_generation(group: Group, said: int) -> Fenced:
+    return Fenced(
+        ErrorCode.ILLEGAL_GENERATION,
+        f"generation {said} is not the present one, {group.generation}",
+        subject=group.id,
+    )
 
 
 def _not_empty(group: Group) -> InvalidRequest:

@@ -8,6 +8,7 @@ long after their commit. A date that an old client set itself (``expire_ms``) co
 from collections.abc import Iterable, Sequence
 
 from mainstem.coordination.group import Group, GroupState
+from mainstem.coordination.pending_offsets import PendingOffsets
 from mainstem.coordination.records import OffsetCommitted, OffsetRemoved
 from mainstem.coordination.requests import (
     DEFAULT_RETENTION,
@@ -30,6 +31,7 @@ class OffsetTable:
         self._metadata_bytes_max = metadata_bytes_max
         self._retention_ms = retention_ms
         self._offsets: dict[str, dict[Partition, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
 
     def of(self, group_id: str) -> dict[Partition, CommittedOffset]:
         """All positions of a group; not to be changed."""
@@ -38,13 +40,16 @@ class OffsetTable:
     def fetch(
         self, group_id: str, partitions: Iterable[Partition] | None
     ) -> tuple[FetchedOffset, ...]:
-        """The positions asked for, or all of the group."""
+        """The positions asked for, or all of the group, and whether each is stable."""
         known = self.of(group_id)
-        if partitions is None:
-            return tuple(FetchedOffset(topic, p, kept) for (topic, p), kept in known.items())
         return tuple(
-            FetchedOffset(topic, p, known.get((topic, p), NOTHING_COMMITTED))
-            for topic, p in partitions
+            FetchedOffset(
+                topic,
+                p,
+                known.get((topic, p), NOTHING_COMMITTED),
+                is_stable=not self.pending.is_open(group_id, topic, p),
+            )
+            for topic, p in (known if partitions is None else partitions)
         )
 
     def commit(
@@ -86,14 +91,14 @@ class OffsetTable:
 
     def delete_all(self, group_id: str) -> list[OffsetRemoved]:
         """Decide to forget every position of a group."""
-        return [OffsetRemoved(group_id, *partition) for partition in self.of(group_id)]
+        return [OffsetRemoved(group_id, *partition) for partition in self._places(group_id)]
 
     def delete_topic(self, topic: str) -> list[OffsetRemoved]:
         """Decide to forget every position in a topic that is gone."""
         return [
             OffsetRemoved(group_id, *partition)
-            for group_id, known in self._offsets.items()
-            for partition in known
+            for group_id in dict.fromkeys((*self._offsets, *self.pending.groups()))
+            for partition in self._places(group_id)
             if partition[0] == topic
         ]
 
@@ -106,19 +111,34 @@ class OffsetTable:
         return [
             OffsetRemoved(group.id, *partition)
             for partition, committed in self.of(group.id).items()
-            if not group.is_subscribed(partition[0]) and self._is_expired(group, committed, wall_ms)
+            if not group.is_subscribed(partition[0])
+            and not self.pending.is_open(group.id, *partition)
+            and self._is_expired(group, committed, wall_ms)
         ]
 
     def replay(self, fact: OffsetCommitted | OffsetRemoved) -> None:
-        """Take a stored fact in."""
+        """Take a stored fact in; it overtakes whatever still waits for its transaction."""
+        self.pending.overtake(fact.group_id, fact.topic, fact.partition)
         if isinstance(fact, OffsetCommitted):
-            known = self._offsets.setdefault(fact.group_id, {})
-            known[fact.topic, fact.partition] = fact.committed
+            self._put(fact)
             return
         known = self._offsets.get(fact.group_id, {})
         known.pop((fact.topic, fact.partition), None)
         if not known:
             self._offsets.pop(fact.group_id, None)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a transaction is stored: what waited for it counts, or never will."""
+        for committed in self.pending.end(producer_id, commit=commit):
+            self._put(committed)
+
+    def _put(self, fact: OffsetCommitted) -> None:
+        known = self._offsets.setdefault(fact.group_id, {})
+        known[fact.topic, fact.partition] = fact.committed
+
+    def _places(self, group_id: str) -> dict[Partition, None]:
+        """Where the group has a position, or may have one."""
+        return dict.fromkeys((*self.of(group_id), *self.pending.places(group_id)))
 
     def _is_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
         since_ms = committed.commit_ms

@@ -128,11 +128,15 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
 
 
 class FetchedOffset(Struct, frozen=True):
-    """The position of one partition; ``NO_OFFSET`` where the group has none."""
+    """The position of one partition; ``NO_OFFSET`` where the group has none.
+
+    It is not stable while a transaction that is not decided yet may move it.
+    """
 
     topic: str
     partition: int
     committed: CommittedOffset
+    is_stable: bool = True
 
 
 class ListedGroup(Struct, frozen=True):

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from mainstem.coordination.desk_runtime import Desk
 from mainstem.coordination.group import unknown_member
+from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups
 from mainstem.coordination.offsets import Partition
-from mainstem.coordination.records import Fact
+from mainstem.coordination.pending_offsets import GroupFact
 from mainstem.coordination.requests import (
     NOTHING_COMMITTED,
     CommitRequest,
@@ -26,11 +27,13 @@ from mainstem.coordination.requests import (
     SyncRequest,
 )
 from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shard_runtime import LiveShard, as_coordinator_error
-from mainstem.coordination.shards_runtime import InternalTopic, Shards
+from mainstem.coordination.shard_runtime import as_coordinator_error
+from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
+from mainstem.streams.markers import Marker
 
 
 def _uuid() -> str:
@@ -54,7 +57,7 @@ class GroupsRuntime:
         clock: Clock,
         new_id: Callable[[], str] = _uuid,
     ) -> None:
-        self._shards = Shards(settings, topic, clock, new_id)
+        self._shards = GroupShards(settings, topic, clock, new_id)
         self._desk = Desk(self._shards, clock)
 
     def start(self) -> None:
@@ -68,10 +71,7 @@ class GroupsRuntime:
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves its groups."""
-        return all(
-            live.refusal is None or live.refusal.code is not ErrorCode.COORDINATOR_LOADING
-            for live in self._shards
-        )
+        return self._shards.is_loaded()
 
     def topic_deleted(self, topic: str) -> None:
         """Forget the positions in a topic that is gone."""
@@ -129,6 +129,37 @@ class GroupsRuntime:
         await self._store(live, facts)
         return outcomes
 
+    async def commit_in_transaction(
+        self,
+        request: CommitRequest,
+        producer: ProducerIdentity,
+        check: Callable[[], None],
+    ) -> list[Outcome]:
+        """Keep positions that count once a transaction commits.
+
+        ``check`` is called right before they are written and refuses if the transaction no longer
+        takes any: its marker would otherwise come before what it is to decide.
+        """
+        _check_name(request.group_id)
+        live = await self._shards.find_to_write(request.group_id)
+        outcomes, facts = live.shard.commit_in_transaction(request, producer, self._desk.now())
+        check()
+        await self._store(live, facts)
+        return outcomes
+
+    async def ready_to_commit(self, group_id: str) -> int:
+        """Make sure that a group can keep positions; the partition it is kept in."""
+        _check_name(group_id)
+        return (await self._shards.find_to_write(group_id)).partition
+
+    async def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: Marker
+    ) -> None:
+        """A transaction that positions of this partition wait for has ended."""
+        live = self._shards.in_partition(partition)
+        live.end_transaction(producer, marker)
+        await live.safe()
+
     async def fetch_offsets(
         self, group_id: str, partitions: Sequence[Partition] | None
     ) -> Sequence[FetchedOffset]:
@@ -167,24 +198,24 @@ class GroupsRuntime:
         """One group in full."""
         return self._find_existing(group_id).shard.describe(group_id)
 
-    async def _store(self, live: LiveShard, facts: Sequence[Fact]) -> None:
+    async def _store(self, live: LiveGroups, facts: Sequence[GroupFact]) -> None:
         try:
             live.store(facts, self._desk.now().wall_ms)
         except MainstemError as error:
             raise as_coordinator_error(error) from error
         await live.safe()
 
-    def _find(self, group_id: str, *, may_be_empty: bool = False) -> LiveShard | None:
+    def _find(self, group_id: str, *, may_be_empty: bool = False) -> LiveGroups | None:
         _check_name(group_id, may_be_empty=may_be_empty)
         return self._shards.find(group_id)
 
-    def _find_member(self, group_id: str, member_id: str) -> LiveShard:
+    def _find_member(self, group_id: str, member_id: str) -> LiveGroups:
         live = self._find(group_id)
         if live is None:
             raise unknown_member(group_id, member_id)
         return live
 
-    def _find_existing(self, group_id: str) -> LiveShard:
+    def _find_existing(self, group_id: str) -> LiveGroups:
         live = self._find(group_id, may_be_empty=True)
         if live is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)

@@ -11,9 +11,10 @@ something waits for it (``then``), the machine is told so and decides anew.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mainstem.model.errors import MainstemError
+from mainstem.streams.markers import Marker
 
 FactT = TypeVar("FactT")
 ThenT = TypeVar("ThenT")
@@ -47,6 +48,14 @@ class Effects(Generic[FactT, ThenT, AnswerT]):
             self.wake_ms = monotonic_ms
 
 
+class Replayed(Protocol):
+    """Replicated state: facts change it, nothing else."""
+
+    def replay(self, fact: Any) -> None:
+        """Take a stored fact in."""
+        ...
+
+
 class StoredBatches(Protocol):
     """Whole batches in a file."""
 
@@ -64,12 +73,21 @@ class InternalStream(Protocol):
         ...
 
     @property
+    def epoch(self) -> int:
+        """The epoch under which this node writes."""
+        ...
+
+    @property
     def committed(self) -> int:
         """The offset after the last one that is safe."""
         ...
 
     def append(self, batch: bytearray) -> int:
         """Write a batch at once; the offset after it. Raises with nothing written."""
+        ...
+
+    def write_marker(self, producer_id: int, epoch: int, marker: Marker) -> int:
+        """End a producer's transaction here; the offset after the marker."""
         ...
 
     def when_committed(self, until: int, settled: Callable[[MainstemError | None], None]) -> bool:

@@ -7,19 +7,22 @@ committed.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
 
-from mainstem.coordination.fact_log import batches, facts_in
-from mainstem.coordination.group_shard import GroupShard
-from mainstem.coordination.rebalance import GroupEffects, Then
-from mainstem.coordination.records import Fact, GroupSaved
-from mainstem.coordination.shard import Instant, InternalStream
+from mainstem.coordination.fact_log import FactCodec, batches, facts_in
+from mainstem.coordination.shard import InternalStream, Replayed
+from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import KIB
+from mainstem.streams.markers import Marker
 
 _LOAD_BYTES = 256 * KIB
 
 _log = logging.getLogger(__name__)
+
+FactT = TypeVar("FactT")
+ShardT = TypeVar("ShardT", bound=Replayed)
 
 
 def as_coordinator_error(error: MainstemError) -> MainstemError:
@@ -34,11 +37,14 @@ def as_coordinator_error(error: MainstemError) -> MainstemError:
     return error
 
 
-class LiveShard:
+class LiveShard(Generic[ShardT, FactT]):
     """A shard in service, or on its way there."""
 
-    def __init__(self, shard: GroupShard, stream: InternalStream, partition: int) -> None:
+    def __init__(
+        self, shard: ShardT, codec: FactCodec[FactT], stream: InternalStream, partition: int
+    ) -> None:
         self.shard = shard
+        self._codec = codec
         self.partition = partition
         self._stream = stream
         self._written = stream.committed
@@ -67,8 +73,8 @@ class LiveShard:
                 offset = reached
                 await asyncio.sleep(0)
         except Corrupt as error:
-            # Serving half a shard would hand out old positions: its groups stay unavailable.
-            _log.error("groups of partition %d cannot be loaded: %s", self.partition, error)
+            # Serving half a shard would hand out old states: what it keeps stays unavailable.
+            _log.error("partition %d cannot be loaded: %s", self.partition, error)
             self._refusal = Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
             )
@@ -77,11 +83,14 @@ class LiveShard:
         self._refusal = None
 
     def _load_some(self, offset: int) -> int | None:
-        stored = self._stream.read(offset, max_bytes=_LOAD_BYTES, committed_only=True, min_one=True)
+        # Also what waits for the outcome of a transaction: pending facts are facts.
+        stored = self._stream.read(
+            offset, max_bytes=_LOAD_BYTES, committed_only=False, min_one=True
+        )
         if stored is None:
             return None
         reached = offset
-        for until, facts in facts_in(stored.read()):
+        for until, facts in facts_in(stored.read(), self._codec):
             for fact in facts:
                 self.shard.replay(fact)
             reached = until
@@ -89,22 +98,38 @@ class LiveShard:
             raise Corrupt(f"no whole batch at offset {offset}")
         return reached
 
-    def store(self, facts: Sequence[Fact], wall_ms: int) -> None:
-        """Append and replay; raises where the stream refuses, what was appended before counts."""
-        for piece, batch in batches(facts, wall_ms):
-            self._written = self._stream.append(batch)
-            for fact in piece:
-                self.shard.replay(fact)
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this node writes the stream."""
+        return self._stream.epoch
 
-    def store_then(self, saved: GroupSaved, then: Then, now: Instant) -> GroupEffects:
-        """Store a fact that something waits for; what follows from it, or from its refusal."""
-        try:
-            for _, batch in batches([saved], now.wall_ms):
-                self._written = self._stream.append(batch)
-        except MainstemError as error:
-            _log.warning("generation of group %s cannot be stored: %s", saved.group_id, error)
-            return self.shard.groups.refused(then, as_coordinator_error(error), now)
-        return self.shard.groups.stored(then, saved, now)
+    @property
+    def written(self) -> int:
+        """The offset after the last fact that was stored."""
+        return self._written
+
+    @property
+    def committed(self) -> int:
+        """The offset after the last fact that is safe."""
+        return self._stream.committed
+
+    def append(self, facts: Sequence[FactT], wall_ms: int) -> Iterator[FactT]:
+        """Store facts; each is handed out, to be replayed, once it is stored."""
+        for piece, batch in batches(facts, wall_ms, self._codec):
+            self._written = self._stream.append(batch)
+            yield from piece
+
+    def store(self, facts: Sequence[FactT], wall_ms: int) -> None:
+        """Append and replay; raises where the stream refuses, what was appended before counts."""
+        for fact in self.append(facts, wall_ms):
+            self.shard.replay(fact)
+
+    def end_transaction(self, producer: ProducerIdentity, marker: Marker) -> None:
+        """Write the marker of a transaction whose facts wait here, and replay that it ended."""
+        self._written = self._stream.write_marker(*producer, marker)
+        fact = self._codec.ended(producer, commit=marker.commit)
+        if fact is not None:
+            self.shard.replay(fact)
 
     def when_safe(self, settled: Callable[[MainstemError | None], None]) -> bool:
         """Whether all that is stored is committed; if not, ``settled`` is called once it is."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainstem.coordination import transaction_rules as rules
+from mainstem.coordination.pattern import compile_pattern
 from mainstem.coordination.transaction import (
     EPOCH_EXHAUSTED,
     NO_EPOCH,
@@ -44,7 +45,6 @@ from mainstem.coordination.transaction_requests import (
 )
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.coordination.pattern import compile_pattern
 
 State = TransactionState
 
@@ -293,7 +293,7 @@ def _begin(
     known: Transaction, expected: ProducerIdentity, timeout_ms: int, spare_id: int, now_ms: int
 ) -> Decision:
     """A producer takes over an id whose last transaction has ended."""
-    if expected != NOBODY and expected != known.client:
+    if expected not in (NOBODY, known.client):
         # Its answer got lost: nobody else came since, or ``before`` would have been cleared.
         assert expected == known.before, "others are refused before"
         again = replace(known, timeout_ms=timeout_ms, update_ms=now_ms)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from mainstem.model.batch import read_header, stamp
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.streams.markers import Marker, marker_batch
 
 Settled = Callable[[MainstemError | None], None]
 
@@ -25,6 +26,7 @@ class MemoryStream:
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.start_offset = 0
+        self.epoch = 0
         self.committed = 0
         self.written = 0
         self.is_synced = True
@@ -36,12 +38,16 @@ class MemoryStream:
         """Write one batch, or refuse as told."""
         if self.refusal is not None:
             raise self.refusal
-        stamp(batch, 0, self.written, 0)
+        stamp(batch, 0, self.written, self.epoch)
         self.written = read_header(batch).until_offset
         self.batches.append(bytes(batch))
         if self.is_synced:
             self.commit()
         return self.written
+
+    def write_marker(self, producer_id: int, epoch: int, marker: Marker) -> int:
+        """Write the control batch that ends a producer's transaction."""
+        return self.append(marker_batch(producer_id, epoch, marker, 0))
 
     def commit(self, error: MainstemError | None = None) -> None:
         """What was written is safe, or is lost."""
@@ -64,7 +70,7 @@ class MemoryStream:
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> MemoryBatches | None:
         """Batches from the one that contains ``offset`` on."""
-        until = self.committed if committed_only else self.written
+        until = self.committed
         found = b""
         for batch in self.batches:
             header = read_header(batch)

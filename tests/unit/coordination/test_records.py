@@ -4,6 +4,7 @@ import pytest
 
 from mainstem.coordination.fact_log import batches, facts_in
 from mainstem.coordination.partitions import partition_for
+from mainstem.coordination.pending_offsets import GROUP_CODEC, TransactionEnded
 from mainstem.coordination.records import (
     Fact,
     GroupRemoved,
@@ -16,9 +17,10 @@ from mainstem.coordination.records import (
 )
 from mainstem.coordination.requests import CommittedOffset
 from mainstem.coordination.subscription import subscribed_topics
-from mainstem.model.batch import CONTROL_MASK, stamp
+from mainstem.coordination.transaction import ProducerIdentity
+from mainstem.model.batch import stamp
 from mainstem.model.errors import Corrupt
-from mainstem.model.record import Record, build_batch
+from mainstem.streams.markers import Marker, marker_batch
 
 GENERATION = GroupSaved(
     "g",
@@ -151,8 +153,12 @@ def test_a_subscription_that_cannot_be_read_says_nothing(metadata: bytes) -> Non
     assert subscribed_topics(metadata) is None
 
 
-def test_markers_of_transactions_are_passed_over_when_facts_are_read() -> None:
-    [(_, batch)] = batches([GENERATION], wall_ms=5)
-    marker = build_batch([Record(0, 5, b"\0\0\0\1", b"\0\0\0\0\0\0")], flags=CONTROL_MASK)
+def test_markers_of_transactions_are_facts_when_a_stream_is_read() -> None:
+    [(_, batch)] = batches([GENERATION], 5, GROUP_CODEC)
+    marker = marker_batch(7, 2, Marker(commit=True, coordinator_epoch=0), 5)
     stamp(marker, 0, 1, 0)
-    assert list(facts_in(bytes(batch + marker))) == [(1, [GENERATION]), (2, [])]
+
+    found = list(facts_in(bytes(batch + marker), GROUP_CODEC))
+
+    ended = TransactionEnded(ProducerIdentity(7, 2), commit=True)
+    assert found == [(1, [GENERATION]), (2, [ended])]
