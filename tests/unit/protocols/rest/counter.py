@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import asyncio
 
 NOW_MS = 1_700_000_000_000
+PARTITIONS_MAX = 100
 
 
 class FixedClock:
@@ -95,9 +96,10 @@ class MemoryStream:
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> MemorySlice | None:
         found: list[bytes] = []
+        until = self.last_stable if committed_only else self.committed
         for batch in self.batches:
             header = read_header(batch)
-            if header.until_offset <= offset or header.base_offset >= self.committed:
+            if header.until_offset <= offset or header.base_offset >= until:
                 continue
             if found and sum(map(len, found)) + len(batch) > max_bytes:
                 break
@@ -201,6 +203,8 @@ class MemoryCounter:
         del self._topics[name]
 
     async def add_partitions(self, name: str, *, total: int, validate_only: bool = False) -> None:
+        if total > PARTITIONS_MAX:
+            raise InvalidRequest(ErrorCode.INVALID_PARTITIONS, f"{total} are too many")
         if not validate_only:
             self._grown(self._topics[name], total)
 

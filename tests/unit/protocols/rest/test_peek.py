@@ -88,6 +88,14 @@ async def test_nothing_beyond_what_is_committed_is_shown(rest: Rest) -> None:
     assert values(await rest.peek("t")) == list(range(6))
 
 
+async def test_nothing_of_an_open_transaction_is_shown(rest: Rest) -> None:
+    await filled(rest, [2, 2])
+    rest.counter.door("t", 0).last_stable = 2
+    answer = await rest.peek("t")
+    assert values(answer) == [0, 1]
+    assert answer.headers["mainstem-end-offset"] == "2"
+
+
 async def test_bytes_that_are_no_text_are_shown_in_base64_and_can_be_posted_again(
     rest: Rest,
 ) -> None:

@@ -71,6 +71,10 @@ async def test_what_cannot_be_done_to_a_topic_is_a_conflict_and_changes_nothing(
         assert answer.status_code == 409, body
     wrong = await rest.http.put("/v1/topics/t", json={"partitions": 4, "configs": {"no.such": "1"}})
     assert wrong.status_code == 400
+    many = await rest.http.put(
+        "/v1/topics/t", json={"partitions": 101, "configs": {"retention.ms": "1"}}
+    )
+    assert many.status_code == 400
     assert len((await rest.http.get("/v1/topics/t")).json()["partitions"]) == 3
     assert rest.counter.altered == []
 
