@@ -54,8 +54,14 @@ class ProducerStates:
 
         Raises:
             Fenced: a newer epoch of this producer has written.
-            InvalidRequest: the sequence has a gap.
+            InvalidRequest: the sequence has a gap, or there is none.
         """
+        if first < 0:
+            raise InvalidRequest(
+                ErrorCode.INVALID_RECORD,
+                "a batch of a producer without a sequence number",
+                subject=f"producer {producer_id}",
+            )
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
@@ -96,13 +102,17 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return -1 if producer is None else producer.epoch
 
-    def marked(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> None:
-        """A transaction of the producer ended; a marker of a newer epoch fences the older one."""
+    def seen(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
+        """A producer lives under that epoch; one of a newer epoch fences the older one."""
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
             self._producers[producer_id] = producer = Producer(epoch, now_ms)
-        producer.coordinator_epoch = coordinator_epoch
         producer.seen_ms = now_ms
+        return producer
+
+    def marked(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> None:
+        """A transaction of the producer ended; a marker of a newer epoch fences the older one."""
+        self.seen(producer_id, epoch, now_ms).coordinator_epoch = coordinator_epoch
 
     def forget_from(self, offset: int) -> None:
         """Take back every batch at or above ``offset``: it could not be written."""

@@ -7,7 +7,7 @@ on; in between, batch headers (and markers) replayed in order give the same stat
 import msgspec
 from msgspec import Struct
 
-from mainstem.model.batch import BatchHeader
+from mainstem.model.batch import NO_SEQUENCE, BatchHeader
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
 from mainstem.streams.markers import Marker
 from mainstem.streams.producer_state import ProducerSnapshot, ProducerStates
@@ -49,13 +49,13 @@ class StreamState:
             )
         return transactional and not ongoing
 
-    def check_marker(self, producer_id: int, epoch: int) -> None:
-        """Refuse the marker of a coordinator that is behind."""
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse what a coordinator writes for a producer that has been fenced meanwhile."""
         current = self.producers.epoch_of(producer_id)
         if epoch < current:
             raise Fenced(
                 ErrorCode.FENCED_PRODUCER,
-                f"marker epoch {epoch} is older than {current}",
+                f"epoch {epoch} is older than {current}",
                 subject=f"producer {producer_id}",
             )
 
@@ -79,14 +79,17 @@ class StreamState:
                 now_ms=header.max_timestamp,
             )
             return
-        self.producers.record(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.last_offset_delta + 1,
-            header.base_offset,
-            header.max_timestamp,
-        )
+        if header.base_sequence == NO_SEQUENCE:
+            self.producers.seen(header.producer_id, header.producer_epoch, header.max_timestamp)
+        else:
+            self.producers.record(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_offset_delta + 1,
+                header.base_offset,
+                header.max_timestamp,
+            )
         if header.is_transactional and header.producer_id not in self.transactions.ongoing:
             self.transactions.begin(header.producer_id, header.base_offset)
 

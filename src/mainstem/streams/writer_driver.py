@@ -206,7 +206,7 @@ class StreamWriter(StreamReader):
         """
         if self.closed is not None:
             raise self.closed
-        self.state.check_marker(producer_id, epoch)
+        self.state.check_epoch(producer_id, epoch)
         now_ms = self._clock.wall_ms()
         batch = memoryview(marker_batch(producer_id, epoch, marker, now_ms))
         base = Offset(self.next_offset)
@@ -283,13 +283,31 @@ class StreamWriter(StreamReader):
         return False
 
     def append(self, batch: bytearray) -> int:
-        """Stage and write one batch of our own at once; the offset after it."""
-        base = self.stage(memoryview(batch), 0, len(batch))
+        """Stage and write one batch of our own at once; the offset after it.
+
+        A transactional one belongs to the producer in its header, but has no sequence: whoever
+        writes it has made sure that it is written once.
+        """
+        header = read_header(batch)
+        if header.producer_id < 0:
+            base = self.stage(memoryview(batch), 0, len(batch))
+        else:
+            base = self._stage_for(header, memoryview(batch))
         self._flusher.flush()
         failure = self.failure(base)
         if failure is not None:
             raise failure
-        return base + read_header(batch).last_offset_delta + 1
+        return base + header.last_offset_delta + 1
+
+    def _stage_for(self, header: BatchHeader, batch: memoryview) -> Offset:
+        """Queue a batch of our own on behalf of a producer's transaction."""
+        if self.closed is not None:
+            raise self.closed
+        base = Offset(self.next_offset)
+        self.state.check_epoch(header.producer_id, header.producer_epoch)
+        self.state.replay(header._replace(base_offset=base), None)
+        self._place(batch, 0, len(batch), header.record_count, header.max_timestamp)
+        return base
 
     def when_committed(self, until: int, settled: Settled) -> bool:
         """The same as ``when_written`` for the offset after a batch."""

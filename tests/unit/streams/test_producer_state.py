@@ -130,3 +130,12 @@ def test_a_restored_state_judges_as_the_one_written_down(
     for producer, epoch in newest.items():
         following = next_sequence[producer, epoch]
         assert restored.check(producer, epoch, following, 1) is None
+
+
+def test_a_batch_of_a_producer_without_a_sequence_is_refused() -> None:
+    producers = ProducerStates()
+
+    with pytest.raises(InvalidRequest) as refusal:
+        producers.check(7, 0, -1, 1)
+
+    assert refusal.value.code is ErrorCode.INVALID_RECORD

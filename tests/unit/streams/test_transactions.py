@@ -57,6 +57,22 @@ def test_a_reader_of_committed_records_stops_at_the_last_stable_offset(bench: Be
     assert part.until_offset == 1
 
 
+def test_the_house_writes_for_a_transaction_without_a_sequence(bench: Bench) -> None:
+    own = build_batch(
+        [Record(0, 1, b"k", b"v")], flags=TRANSACTIONAL_MASK, producer=ProducerStamp(7, 3, -1)
+    )
+
+    assert bench.writer.append(own) == 1
+    assert bench.writer.append(own) == 2
+
+    assert bench.writer.has_transaction(7, 3)
+    assert bench.writer.last_stable == 0
+    bench.writer.write_marker(7, 4, ABORT)
+    assert bench.writer.aborted_transactions(0, 3) == [(7, 0)]
+    with pytest.raises(Fenced):
+        bench.writer.append(own)
+
+
 def test_the_first_batch_of_a_transaction_needs_somebody_to_vouch_for_it(bench: Bench) -> None:
     with pytest.raises(InvalidRequest) as caught:
         write(bench, 7, 0)
