@@ -165,6 +165,16 @@ class GroupReader:
         self._resuming: set[Stream] = set()
         self._consumer = self._join()
 
+    @property
+    def committed_everywhere(self) -> bool:
+        """Whether the group has tried to commit in every partition."""
+        return len(self._allowed) == PARTITIONS
+
+    @property
+    def resumed_everywhere(self) -> bool:
+        """Whether the present member has begun to read wherever its group had committed."""
+        return not self._resuming
+
     def turn(self, seconds: float) -> None:
         """Read and commit for a while; commits that fail may or may not have been kept."""
         until = time.monotonic() + seconds
@@ -227,6 +237,20 @@ def create_topics(bootstrap: str, topics: list[str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(one, PARTITIONS) for one in topics]).values():
         future.result(30)
+
+
+def resume_all(bootstrap: str, group: GroupReader, history: History, topic: str) -> None:
+    """Let a group read in every partition of its topic, with a new record in each to be found."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+    for number in range(PARTITIONS):
+        sent = Sent("last", (topic, number), f"last-{number}", time.monotonic())
+        history.sent.append(sent)
+        producer.produce(topic, value=sent.value.encode(), partition=number)
+    assert not producer.flush(FLUSH_TIMEOUT_S), "the node takes no records"
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    while not group.resumed_everywhere:
+        assert time.monotonic() < deadline, "the group did not resume"
+        group.turn(0.1)
 
 
 def read_all(bootstrap: str, topics: list[str]) -> dict[Stream, list[tuple[int, str]]]:

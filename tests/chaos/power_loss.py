@@ -16,7 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from tests.chaos.history import Anomaly, History, check
-from tests.chaos.load import Loader, create_topics, read_all
+from tests.chaos.load import GroupReader, Loader, create_topics, read_all, resume_all
 
 from mainstem.testing.local_node import LocalNode, NodeFailed
 
@@ -102,11 +102,12 @@ def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
         ]
         for loader in loaders:
             loader.start()
-        _await_acknowledged(loaders)
+        group = GroupReader(node.kafka, topics[0], history)
+        _await_progress(loaders, group)
         if preload:
             # Topics and first records are safe, so that later records are all that can be lost.
             disk.sync()
-            _await_acknowledged(loaders)
+            _await_progress(loaders, group)
         disk.lose_power()
         status = _end_by_itself(node)
         for loader in loaders:
@@ -114,13 +115,23 @@ def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
         node.kill9()
         disk.unmount()
         disk.mount()
-        try:
-            node.start()
-            history.final = read_all(node.kafka, topics)
-        except (NodeFailed, KafkaException, AssertionError) as error:
-            return Loss(history, check(history), status, node.log_text(), refused=str(error))
+        refused = _come_back(node, group, history, topics)
         anomalies = check(history, once={loaders[0].name})
-        return Loss(history, anomalies, status, node.log_text())
+        return Loss(history, anomalies, status, node.log_text(), refused)
+
+
+def _come_back(node: LocalNode, group: GroupReader, history: History, topics: list[str]) -> str:
+    """Start the node again and read everything; why that was not possible, or nothing."""
+    try:
+        node.start()
+        # No new record will come: one more per partition shows where the group resumes.
+        group.replace_member()
+        resume_all(node.kafka, group, history, topics[0])
+        group.close()
+        history.final = read_all(node.kafka, topics)
+    except (NodeFailed, KafkaException, AssertionError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def compile_lying_disk(folder: Path) -> Path:
@@ -131,12 +142,14 @@ def compile_lying_disk(folder: Path) -> Path:
     return library
 
 
-def _await_acknowledged(loaders: list[Loader]) -> None:
+def _await_progress(loaders: list[Loader], group: GroupReader) -> None:
     deadline = time.monotonic() + 30
     wanted = [loader.acknowledged + ACKNOWLEDGED_MIN for loader in loaders]
-    while any(one.acknowledged < count for one, count in zip(loaders, wanted, strict=True)):
+    while not group.committed_everywhere or any(
+        one.acknowledged < count for one, count in zip(loaders, wanted, strict=True)
+    ):
         assert time.monotonic() < deadline, "no load before the power went"
-        time.sleep(0.02)
+        group.turn(0.02)
 
 
 def _end_by_itself(node: LocalNode) -> int | None:

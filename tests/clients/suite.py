@@ -51,6 +51,9 @@ def main() -> int:
             if key in finished:
                 _say(f"{'done before':>12}  {key}")
                 continue
+            if server.returncode is not None:
+                # A scenario that ended the server has failed; the next one gets its chance.
+                server.start()
             scale = REDUCED if options.reduced else Scale()
             scene = Scene(CLIENTS.get(client, CLIENTS["java"]), server, Path(scratch), scale)
             started = time.monotonic()
