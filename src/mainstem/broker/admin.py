@@ -9,9 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 from mainstem.broker.config_changes import without_nulls
-from mainstem.broker.config_service import ConfigAdmin, NodeDefaults, unknown_topic
+from mainstem.broker.config_service import (
+    CONFLICTS_MAX,
+    ConfigAdmin,
+    NodeDefaults,
+    too_many_changes,
+    unknown_topic,
+)
 from mainstem.broker.topics_api import LogDirectory
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.topic_config import check_topic_configs
@@ -161,21 +167,27 @@ class TopicsAdmin(ConfigAdmin):
         validate_only: bool = False,
     ) -> None:
         """Let a topic have ``total`` partitions; ``assignments`` lists nodes of the new ones."""
-        topic = self._need(name)
-        if topic.internal:
-            raise _internal(name, "given partitions")
-        count = len(topic.streams)
         given = None
         if assignments is not None:
             given = tuple(tuple(NodeId(node) for node in nodes) for nodes in assignments)
-            if total > count and len(given) != total - count:
+        for _ in range(CONFLICTS_MAX):
+            topic = self._need(name)
+            if topic.internal:
+                raise _internal(name, "given partitions")
+            count = len(topic.streams)
+            if given is not None and total > count and len(given) != total - count:
                 raise InvalidRequest(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{len(given)} assignments for {total - count} new partitions",
                     subject=name,
                 )
-        command = AddPartitions(topic.id, count, total, given)
-        await self._do(command, validate_only=validate_only)
+            command = AddPartitions(topic.id, count, total, given)
+            try:
+                await self._do(command, validate_only=validate_only)
+            except Fenced:  # somebody else added partitions meanwhile: look again
+                continue
+            return
+        raise too_many_changes(name)
 
     async def _create_unless_there(self, command: CreateTopic) -> None:
         try:
@@ -196,7 +208,7 @@ def _in_order(assignments: Mapping[int, Sequence[int]]) -> tuple[tuple[NodeId, .
     if sorted(assignments) != list(range(len(assignments))):
         raise InvalidRequest(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions {sorted(assignments)}: they must be numbered from 0 without gaps",
+            "assigned partitions must be numbered from 0 without gaps",
         )
     return tuple(
         tuple(NodeId(node) for node in assignments[partition]) for partition in sorted(assignments)

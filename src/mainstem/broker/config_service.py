@@ -138,7 +138,7 @@ class ConfigAdmin:
             except Fenced:
                 continue
             return
-        raise _too_many_changes(name)
+        raise too_many_changes(name)
 
     async def _set_node_configs(
         self,
@@ -159,7 +159,7 @@ class ConfigAdmin:
             except Fenced:
                 continue
             return
-        raise _too_many_changes(f"node {node}")
+        raise too_many_changes(f"node {node}")
 
     async def _do(self, command: Command[ReplyT], *, validate_only: bool) -> ReplyT:
         if validate_only:
@@ -218,7 +218,6 @@ def _node_config(settings: SettingsView, key: ConfigKey) -> ConfigValue | None:
     )
 
 
-def _too_many_changes(subject: str) -> Unavailable:
-    return Unavailable(
-        ErrorCode.TIMED_OUT, "the settings keep being changed by others", subject=subject
-    )
+def too_many_changes(subject: str) -> Unavailable:
+    """The refusal of a change that others kept overtaking."""
+    return Unavailable(ErrorCode.TIMED_OUT, "it keeps being changed by others", subject=subject)

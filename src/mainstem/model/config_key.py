@@ -21,6 +21,11 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = "boolean", "string", "int", "long", "
 
 Value = bool | str | int | float | tuple[str, ...]
 
+VALUE_LENGTH_MAX = 1_000
+"""No setting needs a longer text; what clients send is kept and shown to others."""
+NAME_LENGTH_MAX = 200
+"""Longer names are not compared with the known ones, which takes time, nor repeated whole."""
+
 _NUMBER_BOUNDS = {INT: (INT_MIN, INT_MAX), LONG: (LONG_MIN, LONG_MAX)}
 
 
@@ -51,6 +56,8 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         Raises:
             InvalidRequest: the text is not a value of this key.
         """
+        if len(text) > VALUE_LENGTH_MAX:
+            raise self._refusal(text)
         if self.type == BOOLEAN:
             return self._parse_boolean(text)
         if self.type == LIST:
@@ -111,7 +118,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
     def _refusal(self, text: str) -> InvalidRequest:
         return InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"invalid value {text!r} for {self.name}",
+            f"invalid value {_short(text)!r} for {self.name}",
             subject=self.name,
             remedy=f"allowed: {self.allowed()}",
         )
@@ -119,10 +126,15 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
 
 def unknown_key(name: str, known: Iterable[str], kind: str = "") -> InvalidRequest:
     """The refusal of a name that is no setting, with the nearest that is."""
-    near = get_close_matches(name, list(known), n=1)
+    short = _short(name)
+    near = get_close_matches(name, list(known), n=1) if short == name else []
     return InvalidRequest(
         ErrorCode.INVALID_CONFIG,
-        f"unknown {kind} config name {name!r}" if kind else f"unknown config name {name!r}",
-        subject=name,
+        f"unknown {kind} config name {short!r}" if kind else f"unknown config name {short!r}",
+        subject=short,
         remedy=f"did you mean {near[0]!r}?" if near else "",
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= NAME_LENGTH_MAX else text[:NAME_LENGTH_MAX] + "…"

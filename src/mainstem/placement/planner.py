@@ -9,6 +9,9 @@ from mainstem.model.metadata import Node
 
 Replicas = tuple[NodeId, ...]
 
+NAMED_MAX = 10
+"""A refusal repeats no more of what was sent than this."""
+
 
 def place(
     nodes: Sequence[Node],
@@ -56,7 +59,7 @@ def _checked(nodes: Sequence[Node], assignments: Sequence[Replicas]) -> tuple[Re
         ):
             raise InvalidRequest(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {list(replicas)}: each partition needs the same number of different "
-                f"nodes out of {sorted(known)}",
+                f"replicas {list(replicas[:NAMED_MAX])}: each partition needs the same number of "
+                f"different nodes out of {sorted(known)}",
             )
     return tuple(tuple(replicas) for replicas in assignments)

@@ -148,6 +148,23 @@ def test_partitions_are_added_or_only_checked() -> None:
     tell(story)
 
 
+def test_growth_that_was_overtaken_looks_again() -> None:
+    async def story(admin: TopicsAdmin) -> None:
+        await create(admin, partitions=1)
+        await asyncio.gather(admin.add_partitions("t", total=3), admin.add_partitions("t", total=5))
+        assert admin.partition_count("t") == 5
+        outcomes = await asyncio.gather(
+            admin.add_partitions("t", total=8),
+            admin.add_partitions("t", total=6),
+            return_exceptions=True,
+        )
+        assert outcomes[0] is None
+        assert isinstance(outcomes[1], MainstemError)
+        assert outcomes[1].code is ErrorCode.INVALID_PARTITIONS
+
+    tell(story)
+
+
 @pytest.mark.parametrize("assignments", [{0: [1], 2: [1]}, {1: [1]}, {0: [9]}])
 def test_an_assignment_needs_partitions_from_zero_and_known_nodes(
     assignments: dict[int, list[int]],

@@ -97,6 +97,33 @@ def test_what_is_not_there_has_no_settings(kind: int, name: str, code: int) -> N
     tell(story)
 
 
+def test_a_resource_asked_for_many_times_is_described_once() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "t", None)] * 1_000)
+        assert len((await client.ask(DESCRIBE, 4, request)).results) == 1
+
+    tell(story)
+
+
+def test_huge_names_and_values_are_refused_quickly_and_not_repeated_whole() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        huge = "9" * 1_000_000
+        for change in [
+            (huge, SET, "1"),
+            ("retention.ms", SET, huge),
+            ("cleanup.policy", SET, huge),
+        ]:
+            result = await altered(client, TOPIC, "t", change)
+            assert result.error_code == 40
+            assert len(result.error_message) < 2_000
+        result = await described(client, BROKER, huge)
+        assert (result.error_code, len(result.error_message) < 500) == (42, True)
+
+    tell(story)
+
+
 def test_a_node_shows_its_settings() -> None:
     async def story(client: Client) -> None:
         result = await described(client, BROKER, "1")

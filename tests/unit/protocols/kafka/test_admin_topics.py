@@ -101,6 +101,15 @@ def test_topics_of_one_request_have_their_own_outcomes() -> None:
     tell(story)
 
 
+def test_a_request_for_too_many_topics_is_refused_as_a_whole() -> None:
+    async def story(client: Client) -> None:
+        many = [a_topic(f"t{number}") for number in range(10_001)]
+        results = await create(client, *many, validate_only=True)
+        assert {result.error_code for result in results.values()} == {44}
+
+    tell(story)
+
+
 def test_validation_alone_creates_nothing() -> None:
     async def story(client: Client) -> None:
         result = (await create(client, a_topic("t"), validate_only=True))["t"]

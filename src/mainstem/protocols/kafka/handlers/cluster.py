@@ -68,7 +68,8 @@ def metadata(
     if everything:
         response.topics = [_topic_metadata(topic, operations) for topic in topics.all()]
         return response
-    asked = request.topics or []
+    # Once each: a name that is repeated a million times is still one topic to describe.
+    asked = list({(topic.topic_id, topic.name): topic for topic in request.topics or []}.values())
     if request.allow_auto_topic_creation and any(_is_missing(topics, topic) for topic in asked):
         return _metadata_creating(call, asked, operations, response)
     response.topics = [_answer(call, topic, operations) for topic in asked]

@@ -39,6 +39,7 @@ TYPES = {
     "class": 8,
     "password": 9,
 }
+NODE_DIGITS_MAX = 10
 OPERATIONS = ("set", "delete", "append", "subtract")
 
 
@@ -48,7 +49,9 @@ OPERATIONS = ("set", "delete", "append", "subtract")
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Settings with their values and where these come from."""
     results = []
-    for resource in request.resources:
+    # Once each: what is asked for twice has one answer.
+    unique = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
+    for resource in unique.values():
         result = DescribeConfigsResult(
             error_message=None,
             resource_type=resource.resource_type,
@@ -231,8 +234,10 @@ def _node(name: str) -> NodeId | None:
     """A node by its number; the empty name means all nodes."""
     if not name:
         return None
-    if not name.isascii() or not name.isdigit():
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a node")
+    if len(name) > NODE_DIGITS_MAX or not name.isascii() or not name.isdigit():
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST, f"{name[:NODE_DIGITS_MAX]!r} is not the number of a node"
+        )
     return NodeId(int(name))
 
 

@@ -43,6 +43,9 @@ from mainstem.wire.kafka.messages.delete_topics import (
 _FIRST_WITH_TOPIC_STATES = 6
 _NO_WATERMARK = -1
 
+TOPICS_PER_REQUEST_MAX = 10_000
+"""Each is answered with all its settings, so that a small request could ask for a huge answer."""
+
 
 # CreateTopics
 
@@ -50,6 +53,9 @@ _NO_WATERMARK = -1
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or say what would happen."""
     times = Counter(topic.name for topic in request.topics)
+    if len(times) > TOPICS_PER_REQUEST_MAX:
+        many = InvalidRequest(ErrorCode.POLICY_VIOLATION, f"{len(times)} topics in one request")
+        return CreateTopicsResponse(topics=[_not_created(name, many) for name in times])
     named_once = [topic for topic in request.topics if times[topic.name] == 1]
     results = await gather(
         *(_create(call, topic, validate_only=request.validate_only) for topic in named_once)
