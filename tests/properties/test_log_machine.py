@@ -112,7 +112,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         low = self.log.first_offset
-        cuts = [batch[0] for batch in self.batches if batch[0] >= low]
+        cuts = [low, *(batch[0] for batch in self.batches if batch[0] >= low)]
         until = data.draw(st.sampled_from(cuts))
         self.log.truncate(until)
         self.batches = [batch for batch in self.batches if batch[1] <= until]
@@ -212,5 +212,5 @@ class LogMachine(RuleBasedStateMachine):
             assert self.log.verify() == []
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestLogMachine = LogMachine.TestCase

@@ -29,6 +29,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 _NAME_LENGTH_MAX = 200  # with the id and a suffix this stays below the 255 bytes of a file name
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _RANGE = re.compile(r"range-(\d+)\.g(\d+)")
 _PARTITION = re.compile(r"partition-(\d+)")
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -65,11 +66,10 @@ def topic_directory_name(name: str, topic: TopicId) -> str:
 def parse_topic_directory(directory: str) -> tuple[str, TopicId] | None:
     """Name (perhaps shortened) and id, or None for a directory of something else."""
     text, tilde, id_text = directory.rpartition("~")
-    if not tilde or len(id_text) != 22:
+    if not tilde or not _TOPIC_ID.fullmatch(id_text):
         return None
     try:
-        topic = TopicId(urlsafe_b64decode(id_text + "=="))
-        return decode_name(text), topic
+        return decode_name(text), TopicId(urlsafe_b64decode(id_text + "=="))
     except ValueError:
         return None
 

@@ -28,15 +28,14 @@ class OpenFiles:
     def opened(self, segment: "Segment") -> None:
         """A segment opened its file; others may have to give theirs back."""
         self._segments[segment] = None
-        segment.used = True
-        self.shrink()
+        self.shrink(spare=segment)
 
-    def shrink(self) -> None:
+    def shrink(self, spare: "Segment | None" = None) -> None:
         """Put files away that were not used since they were last looked at."""
         excess = len(self._segments) - self._open_max
         for _ in range(2 * len(self._segments) if excess > 0 else 0):
             oldest, _nothing = self._segments.popitem(last=False)
-            if oldest.used or not oldest.put_away():
+            if oldest is spare or oldest.used or not oldest.put_away():
                 oldest.used = False
                 self._segments[oldest] = None
             else:

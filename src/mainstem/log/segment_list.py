@@ -85,8 +85,8 @@ class SegmentList:
             self.segments[-1].finish()
 
     def cut(self, until: int) -> None:
-        """Drop everything from a batch boundary on."""
-        while self.segments and self.segments[-1].base_offset >= until:
+        """Drop everything from a batch boundary on; the first file stays, it says where we are."""
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= until:
             self._bases.pop()
             self._delete(self.segments.pop())
         if self.segments and self.segments[-1].until_offset > until:

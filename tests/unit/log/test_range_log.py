@@ -328,7 +328,7 @@ def test_a_disk_that_is_full_from_the_start_takes_the_range_later(disk: Disk) ->
     for _ in range(2):
         with pytest.raises(Unavailable):
             log.append([staged(0)])
-    assert log.segment_count == 0
+    assert log.size_bytes == 0
     disk.access.room_bytes = 1 << 20
     written = fill(log, 3)
     assert read_all(log) == written
