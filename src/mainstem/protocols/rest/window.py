@@ -13,6 +13,7 @@ from mainstem.broker.api import StreamDoor
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.limits import MIB
 from mainstem.model.record import Record, batches_of, records_of
+from mainstem.protocols.rest.visibility import Visibility
 
 MESSAGES_MAX = 10_000
 ANSWER_BYTES_MAX = 8 * MIB
@@ -85,10 +86,11 @@ class _Reading:
         )
         if found is None:
             return False
+        visibility = Visibility(door.aborted_transactions(asked, found.until_offset))
         for header, batch in batches_of(found.read()):
             if header.until_offset <= window.next_offset:
                 continue
-            if not header.is_control and not await self._decode(batch):
+            if visibility.shows(header, batch) and not await self._decode(batch):
                 return False
             window.next_offset = header.until_offset
         if window.next_offset == asked:

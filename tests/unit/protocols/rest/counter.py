@@ -54,10 +54,10 @@ class FixedClock:
 class MemorySlice:
     """Batches in a file that the test keeps."""
 
-    def __init__(self, fd: int, position: int, data: bytes) -> None:
-        self.fd, self.position, self._data = fd, position, data
+    def __init__(self, fd: int, data: bytes, until_offset: int) -> None:
+        self.fd, self.position, self._data = fd, 0, data
         self.start_offset = read_header(data).base_offset
-        self.until_offset = 0
+        self.until_offset = until_offset
 
     def read(self) -> bytes:
         return self._data
@@ -75,6 +75,7 @@ class MemoryStream:
         self.epoch = 0
         self.start_offset = self.committed = self.last_stable = self.next_offset = 0
         self.batches: list[bytes] = []
+        self.aborted: list[tuple[int, int]] = []
         self.refusal: MainstemError | None = None
         self.held: asyncio.Event | None = None
         self._fd = os.memfd_create(f"{topic}-{partition}")
@@ -108,10 +109,13 @@ class MemoryStream:
             return None
         data = b"".join(found)
         os.pwrite(self._fd, data, 0)
-        return MemorySlice(self._fd, 0, data)
+        return MemorySlice(self._fd, data, until)
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        return self.aborted
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         for batch in self.batches:
