@@ -45,7 +45,7 @@ class Cleaned(NamedTuple):
 
     data: bytes
     record_count: int
-    horizon_ms: int | None  # when its tombstones and markers may go
+    horizon_ms: int | None  # when tombstones or markers that are left in it may go
 
 
 def horizon_of(header: BatchHeader) -> int | None:
@@ -87,12 +87,11 @@ def clean_batch(
     body = plain_body(data, header, limit_bytes=DECOMPRESSED_BYTES_MAX)
     records = raw_records(body, header)
     kept = [record for record in records if keep(record)]
+    waits = bool(kept) and (header.is_control or any(record.is_tombstone for record in kept))
     known = horizon_of(header)
-    needs_horizon = known is None and (
-        (header.is_control and bool(kept)) or any(record.is_tombstone for record in kept)
-    )
+    needs_horizon = waits and known is None
     if len(kept) == len(records) and not needs_horizon:
-        return Cleaned(bytes(data[: header.size]), len(kept), known if kept else None)
+        return Cleaned(bytes(data[: header.size]), len(kept), known if waits else None)
     if not kept:
         return Cleaned(empty_batch(header), 0, None)
     base_timestamp = horizon_ms if needs_horizon else header.base_timestamp
@@ -111,7 +110,7 @@ def clean_batch(
             packed,
         ),
         len(kept),
-        horizon_ms if needs_horizon else known,
+        (horizon_ms if needs_horizon else known) if waits else None,
     )
 
 

@@ -33,6 +33,7 @@ from mainstem.log.index import read_index
 from mainstem.log.key_map import KeyMap
 from mainstem.log.naming import COMPACTION_MARK, segment_bases, segment_path
 from mainstem.log.range_log import RangeLog
+from mainstem.log.segment_read import headers_from
 from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.model.limits import DECOMPRESSED_BYTES_MAX, GIB, MIB
@@ -160,7 +161,7 @@ def _rewrite(
     for header, data in chain(stored_batches(source), end):
         if pending is not None:
             last, raw = pending
-            result = raw, last.record_count, horizon_of(last)
+            result: tuple[memoryview, int, int | None] = raw, last.record_count, None
             if last.base_offset < keys.covered_until:
                 verdict = _Verdict(last, keys, job, hides=aborted.covers(last))
                 cleaned = clean_batch(raw, last, verdict.keeps, horizon_ms)
@@ -244,7 +245,7 @@ def stored_batches(
 def facts_of(log: RangeLog) -> SealedRange:
     """What planning wants to know about a sealed range."""
     mark = read_mark(log.directory) if log.segments else None
-    first = next(log.batches(skip_damage=True), None)
+    first = next(headers_from(log.segments[0], log.first_offset), None) if log.segments else None
     return SealedRange(
         start=log.start_offset,
         until=log.written_end,
