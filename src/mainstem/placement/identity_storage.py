@@ -1,10 +1,9 @@
 """Whose data folder this is: ``data/node.json``, written once and checked at every start.
 
-A folder belongs to one node of one cluster. Started with another node id or cluster id, or while
-another process uses the folder, the node refuses: mixing two nodes' data up cannot be undone.
+A folder belongs to one node of one cluster. Started with another node id or cluster id the node
+refuses: mixing two nodes' data up cannot be undone.
 """
 
-import fcntl
 import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -14,11 +13,10 @@ from uuid import uuid4
 import msgspec
 from crc32c import crc32c
 
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
 
 NAME = "node.json"
-LOCK = "node.lock"
 VERSION = 1
 
 
@@ -81,27 +79,6 @@ def open_identity(
     if cluster_id is not None and found.cluster_id != cluster_id:
         raise _mismatch(path, "cluster", found.cluster_id, cluster_id)
     return found
-
-
-def lock_folder(data: Path) -> int:
-    """Keep other processes out of a data folder until the returned descriptor is closed.
-
-    Raises:
-        Unavailable: another process is in.
-    """
-    data.mkdir(parents=True, exist_ok=True)
-    fd = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise Unavailable(
-            ErrorCode.STORAGE_FAILED,
-            "another process uses the data folder",
-            subject=str(data),
-            remedy="stop the other node, or give this one a folder of its own",
-        ) from None
-    return fd
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -3,19 +3,18 @@
 import asyncio
 import json
 import logging
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mainstem.model.errors import Corrupt, InvalidRequest, Unavailable
+from mainstem.model.errors import Corrupt, InvalidRequest
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.placement import records
 from mainstem.placement.export_storage import read_export
-from mainstem.placement.identity_storage import lock_folder, new_uuid_text, open_identity
+from mainstem.placement.identity_storage import new_uuid_text, open_identity
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.rebuilding import FoundRange
 from mainstem.placement.storage import JournalStorage
@@ -115,14 +114,6 @@ def test_a_lost_identity_takes_its_cluster_from_the_catalogue(tmp_path: Path) ->
     after = life(tmp_path)
     assert after.identity.cluster_id == before.identity.cluster_id
     assert after.identity.directory_id != before.identity.directory_id
-
-
-def test_two_processes_cannot_use_one_folder(tmp_path: Path) -> None:
-    held = lock_folder(tmp_path)
-    with pytest.raises(Unavailable, match="another process"):
-        lock_folder(tmp_path)
-    os.close(held)
-    os.close(lock_folder(tmp_path))
 
 
 def test_ids_for_people_have_22_characters_and_no_leading_dash() -> None:
