@@ -203,7 +203,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
     commits = GroupCommit(asyncio.get_running_loop(), on_fatal)
     rolls = RollDriver(placement.service, store, commits, on_fatal)
-    flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll)
+    flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal)
     streams = StreamService(placement.service, store, flusher, clock, topics.settings_of, node.id)
     await streams.start(placement.incarnation)
     groups = GroupsRuntime(

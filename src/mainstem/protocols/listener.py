@@ -93,7 +93,12 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = True
             self._transport.abort()
             return
-        self.session = self._make_session(self)
+        try:
+            self.session = self._make_session(self)
+        except BaseException:
+            self._listener.gone(self)
+            self.abort()
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free what the connection held."""

@@ -15,22 +15,36 @@ from mainstem.model.batch import (
 )
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import DECOMPRESSED_BYTES_MAX
 from mainstem.model.record import ProducerStamp, build_batch, records_of
 from mainstem.model.topic_config import TopicSettings
 
 _UNBOUNDED_MS = 2**63 - 1
+# Clients bound a batch before they compress it, so an honest one never comes near this.
+_EXPANSION_MAX = 64
 
 
 class BatchRules:
     """The rules of one topic. Three attributes decide whether ``admit`` must be asked at all."""
 
-    __slots__ = ("_clock", "_codec", "_settings", "any_other", "bytes_max", "newest_ms")
+    __slots__ = (
+        "_clock",
+        "_codec",
+        "_plain_bytes_max",
+        "_settings",
+        "any_other",
+        "bytes_max",
+        "newest_ms",
+    )
 
     def __init__(self, settings: TopicSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._codec = _stored_codec(settings)
         self.bytes_max = settings.max_message_bytes
+        self._plain_bytes_max = min(
+            DECOMPRESSED_BYTES_MAX, _EXPANSION_MAX * settings.max_message_bytes
+        )
         self.newest_ms = _UNBOUNDED_MS if self._stamps_itself else self._newest()
         self.any_other = (
             self._stamps_itself
@@ -87,7 +101,7 @@ class BatchRules:
             compression.ZSTD: settings.compression_zstd_level,
         }.get(codec)
         built = build_batch(
-            list(records_of(batch)),
+            list(records_of(batch, limit_bytes=self._plain_bytes_max)),
             codec=codec,
             level=None if level == -1 else level,
             flags=header.attributes & ~COMPRESSION_MASK,
@@ -103,7 +117,7 @@ class BatchRules:
         if not (keyed or bounded):
             return
         oldest = self._clock.wall_ms() - before
-        for record in records_of(batch):
+        for record in records_of(batch, limit_bytes=self._plain_bytes_max):
             if keyed and record.key is None:
                 raise InvalidRequest(
                     ErrorCode.INVALID_RECORD, "a compacted topic takes records with a key only"

@@ -34,6 +34,6 @@ def read_producers(data_dir: Path) -> Checkpoint:
 
 
 def write_producers(data_dir: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file; a crash before it is durable costs the next start time, nothing else."""
+    """Replace the file."""
     payload = msgspec.msgpack.encode(dict(checkpoint))
-    write_checked(data_dir / NAME, KIND, payload, sync=False)
+    write_checked(data_dir / NAME, KIND, payload, sync=True)

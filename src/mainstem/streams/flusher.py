@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Flusher:
     """The streams that wait for their write, and whom to ask for a sync or a new range."""
 
-    __slots__ = ("dirty", "metrics", "roll", "sync")
+    __slots__ = ("dirty", "fatal", "metrics", "roll", "sync")
 
     def __init__(
         self,
@@ -25,11 +25,13 @@ class Flusher:
         *,
         sync: Callable[[RangeLog], None],
         roll: "Callable[[StreamWriter], None]",
+        fatal: Callable[[BaseException], None],
     ) -> None:
         self.dirty: list[StreamWriter] = []
         self.metrics = metrics
         self.sync = sync
         self.roll = roll
+        self.fatal = fatal
 
     def flush(self) -> None:
         """Write everything that is staged, one vectored write per stream."""

@@ -252,6 +252,9 @@ class StreamWriter(StreamReader):
             self._failed_from = staged[0][1]
             self.next_offset = log.written_end
             self.state.forget_from(log.written_end)
+            if error.code is not ErrorCode.DISK_FULL:
+                # Space can be freed; a disk that fails otherwise can no longer be trusted.
+                self._flusher.fatal(error)
             return
         flusher = self._flusher
         metrics = flusher.metrics

@@ -47,7 +47,10 @@ class Bench:
         self.store = LogStore(folder, StoreSettings(), self.clock)
         self.to_sync: list[RangeLog] = []
         self.rolls: list[StreamWriter] = []
-        self.flusher = Flusher(Metrics(), sync=self.to_sync.append, roll=self.rolls.append)
+        self.fatal: list[BaseException] = []
+        self.flusher = Flusher(
+            Metrics(), sync=self.to_sync.append, roll=self.rolls.append, fatal=self.fatal.append
+        )
         self.settings = topic_settings(configs)
         first = Range(RangeIndex(0), Offset(0), Epoch(3), (NodeId(1),))
         self.facts = Stream(STREAM_ID, Epoch(3), NodeId(1), Offset(0), (first,))

@@ -22,6 +22,7 @@ class LoopRunner:
         chance = SystemRandom()
         self._sessions = FetchSessions(lambda: chance.randrange(1, 2**31))
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.soon = asyncio.get_running_loop().call_soon
 
     def run(self, work: Awaitable[Any], done: Done) -> Callable[[], None]:
         """Carry ``work`` out as a task, then tell ``done``."""

@@ -45,6 +45,10 @@ class Runner(Protocol):
         """Start a fetch, which may park."""
         ...
 
+    def soon(self, call: Callable[[], None]) -> object:
+        """Call back once the present work is done."""
+        ...
+
 
 class KafkaService(Struct, frozen=True):
     """What all Kafka sessions of a node share."""
@@ -72,7 +76,7 @@ class KafkaSession:
         self._metrics = service.metrics
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
-        self._replies = Replies(sender.send)
+        self._replies = Replies(sender.send, runner.soon)
         self._produce = ProducePath(service.broker, self._replies, sender, service.metrics)
         self._fetches: dict[Fetch, Reply] = {}
         self._later: deque[bytearray] = deque()

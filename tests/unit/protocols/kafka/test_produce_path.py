@@ -99,7 +99,9 @@ class Wire:
     def __init__(self, streams: MemoryStreams) -> None:
         self.sent = b""
         self.is_closed = False
-        self.path = ProducePath(Counter(streams), Replies(self.send), self, Metrics())  # type: ignore[arg-type]
+        replies = Replies(self.send, lambda call: call())
+        counter: Any = Counter(streams)
+        self.path = ProducePath(counter, replies, self, Metrics())
 
     def send(self, chunks: Sequence[Any]) -> None:
         self.sent += b"".join(bytes(chunk) for chunk in chunks)

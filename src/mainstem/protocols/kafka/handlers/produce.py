@@ -37,6 +37,7 @@ from mainstem.wire.kafka.messages.produce import (
 TOPIC_IDS_SINCE = 13
 IMPLICIT_ADD_SINCE = 12  # transactions of version 2 add their partitions by writing (KIP-890)
 Partition = tuple[str, int]
+Known = tuple[int, Shape, Offset]  # correlation id, shape, base offset of a staged request
 
 
 _version_and_correlation = Struct(">hi").unpack_from
@@ -79,7 +80,7 @@ class ProducePath:
         self._replies = replies
         self._sender = sender
         self._shape: Shape | None = None
-        self._burst: list[tuple[int, Shape, Offset] | Wide] = []
+        self._burst: list[Known | Wide] = []
         self._metrics = metrics
 
     @property
@@ -116,20 +117,27 @@ class ProducePath:
         burst, self._burst = self._burst, []
         self._streams.flush()
         ready: list[Chunk] = []
+        parked: list[Known] = []  # of one stream: they are committed by one sync
         for entry in burst:
             if isinstance(entry, Wide):
+                self._park(parked, ready)
+                parked = []
                 self._settle_wide(entry, ready)
                 continue
             correlation, shape, base = entry
             door = shape.door
             failure = door.failure(base)
-            if failure is not None:
-                wide = _refusal(correlation, shape, failure)
-                self._settle_wide(wide, ready)
-            elif base < door.committed or shape.acks == 1:
-                ready.append(shape.filled(correlation, base))
+            waits = failure is None and shape.acks != 1 and base >= door.committed
+            if parked and not (waits and parked[0][1].door is door):
+                self._park(parked, ready)
+                parked = []
+            if waits:
+                parked.append(entry)
+            elif failure is not None:
+                self._settle_wide(_refusal(correlation, shape, failure), ready)
             else:
-                self._park(shape, correlation, base, ready)
+                ready.append(shape.filled(correlation, base))
+        self._park(parked, ready)
         if ready:
             self._replies.answer(ready)
 
@@ -265,19 +273,26 @@ class ProducePath:
 
     # Answers
 
-    def _park(self, shape: Shape, correlation: int, base: Offset, ready: list[Chunk]) -> None:
-        """Answer when the batch is committed."""
+    def _park(self, parked: list[Known], ready: list[Chunk]) -> None:
+        """Answer these, which follow one another on one stream, when the last is committed."""
+        if not parked:
+            return
         self._send_first(ready)
         replies = self._replies
         reply = replies.reserve()
 
         def settled(error: MainstemError | None) -> None:
             if error is None:
-                replies.settle(reply, (shape.filled(correlation, base),))
-            else:
-                replies.settle(reply, _refusal(correlation, shape, error).encoded())
+                replies.settle(
+                    reply, [shape.filled(number, base) for number, shape, base in parked]
+                )
+                return
+            refusals = [_refusal(number, shape, error) for number, shape, _ in parked]
+            replies.settle(reply, [chunk for each in refusals for chunk in each.encoded()])
 
-        _when_written(shape.door, base, settled)
+        # A repeated batch has an older offset: the largest one is the last to be committed.
+        last = max(base for _, _, base in parked)
+        _when_written(parked[0][1].door, last, settled)
 
     def _settle_wide(self, wide: Wide, ready: list[Chunk]) -> None:
         for part, door, base in wide.parts:
