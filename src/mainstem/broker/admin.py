@@ -21,18 +21,31 @@ from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.topic_config import check_topic_configs
-from mainstem.model.topic_name import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, check_topic_name
+from mainstem.model.topic_name import (
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    check_topic_name,
+)
 from mainstem.placement.records import AddPartitions, CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
 
 __all__ = ["NodeDefaults", "TopicsAdmin", "new_topic_id"]
 
-OFFSETS_CONFIGS = {
-    "cleanup.policy": "compact",
-    "compression.type": "producer",
-    # A generation of a very large group is one record.
-    "max.message.bytes": "10485760",
-    "segment.bytes": "104857600",
+# Settings of the house's own topics; but for the record size they are Kafka's.
+INTERNAL_CONFIGS = {
+    GROUP_OFFSETS_TOPIC: {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        # A generation of a very large group is one record.
+        "max.message.bytes": "10485760",
+        "segment.bytes": "104857600",
+    },
+    TRANSACTION_STATE_TOPIC: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": "104857600",
+    },
 }
 
 
@@ -137,15 +150,11 @@ class TopicsAdmin(ConfigAdmin):
 
     async def ensure_offsets_topic(self) -> None:
         """Create the internal topic of groups and offsets if it is not there."""
-        if self._catalogue.topic(GROUP_OFFSETS_TOPIC) is None:
-            await self._create_unless_there(CreateTopic(
-                self._new_id(),
-                GROUP_OFFSETS_TOPIC,
-                self._defaults.offsets_partitions,
-                replication_factor=1,
-                configs=OFFSETS_CONFIGS,
-                internal=True,
-            ))  # fmt: skip
+        await self._ensure_internal(GROUP_OFFSETS_TOPIC, self._defaults.offsets_partitions)
+
+    async def ensure_transactions_topic(self) -> None:
+        """Create the internal topic of transactions if it is not there."""
+        await self._ensure_internal(TRANSACTION_STATE_TOPIC, self._defaults.transactions_partitions)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
@@ -188,6 +197,18 @@ class TopicsAdmin(ConfigAdmin):
                 continue
             return
         raise too_many_changes(name)
+
+    async def _ensure_internal(self, name: str, partitions: int) -> None:
+        if self._catalogue.topic(name) is None:
+            command = CreateTopic(
+                self._new_id(),
+                name,
+                partitions,
+                replication_factor=1,
+                configs=INTERNAL_CONFIGS[name],
+                internal=True,
+            )
+            await self._create_unless_there(command)
 
     async def _create_unless_there(self, command: CreateTopic) -> None:
         try:

@@ -22,7 +22,7 @@ from mainstem.placement.settings_view import CLUSTER, SettingsView, topic_value
 ReplyT = TypeVar("ReplyT")
 
 CONFLICTS_MAX = 10
-OFFSETS_PARTITIONS = "50"
+INTERNAL_PARTITIONS = "50"
 
 
 class NodeDefaults:
@@ -35,7 +35,10 @@ class NodeDefaults:
         self.partitions = int(static.get("num.partitions", "1"))
         self.replication_factor = int(static.get("default.replication.factor", "1"))
         self.offsets_partitions = int(
-            static.get("offsets.topic.num.partitions", OFFSETS_PARTITIONS)
+            static.get("offsets.topic.num.partitions", INTERNAL_PARTITIONS)
+        )
+        self.transactions_partitions = int(
+            static.get("transaction.state.log.num.partitions", INTERNAL_PARTITIONS)
         )
 
 

@@ -62,6 +62,11 @@ _FIXED = (
     _fixed("offsets.topic.num.partitions", INT, None,
            "Partitions of the internal topic of groups and offsets.", at_least=1),
     _fixed("socket.request.max.bytes", INT, None, "The largest request.", at_least=1),
+    _fixed("transaction.max.timeout.ms", INT, None, "The longest transaction.", at_least=1),
+    _fixed("transaction.state.log.num.partitions", INT, None,
+           "Partitions of the internal topic of transactions.", at_least=1),
+    _fixed("transactional.id.expiration.ms", INT, None,
+           "How long an unused transactional id is remembered.", at_least=1),
 )  # fmt: skip
 
 

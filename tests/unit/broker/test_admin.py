@@ -116,6 +116,18 @@ def test_internal_topics_are_the_houses_own() -> None:
     tell(story)
 
 
+def test_the_topic_of_transactions_is_made_by_the_house() -> None:
+    async def story(admin: TopicsAdmin) -> None:
+        await asyncio.gather(*(admin.ensure_transactions_topic() for _ in range(3)))
+        topic = admin.by_name("__transaction_state")
+        assert topic is not None
+        assert (topic.internal, len(topic.streams)) == (True, 5)
+        assert admin.settings_of(topic).compact
+        assert await admin.ensure("__transaction_state") == topic
+
+    tell(story, {"transaction.state.log.num.partitions": "5"})
+
+
 def test_an_internal_topic_nobody_keeps_is_not_created_on_demand() -> None:
     async def story(admin: TopicsAdmin) -> None:
         assert await code_of(admin.ensure("__transaction_state")) is ErrorCode.UNKNOWN_TOPIC
