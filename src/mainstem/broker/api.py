@@ -63,6 +63,7 @@ class StreamDoor(Protocol):
     next_offset: int
     committed: int
     last_stable: int
+    short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 
     def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:

@@ -66,6 +66,7 @@ class ErrorCode(Enum):
     # unavailable: a retry helps
     NOT_WRITER = auto()
     WRITER_UNAVAILABLE = auto()
+    NOT_ENOUGH_REPLICAS = auto()
     NOT_COORDINATOR = auto()
     COORDINATOR_LOADING = auto()
     COORDINATOR_UNAVAILABLE = auto()
@@ -89,6 +90,7 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_WRITER,
         ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOADING,
         ErrorCode.COORDINATOR_UNAVAILABLE,

@@ -64,6 +64,7 @@ class StreamWriter(StreamReader):
         "append_time_ms",
         "segments_max",
         "settings",
+        "short_of_replicas",
         "state",
     )
 
@@ -78,6 +79,7 @@ class StreamWriter(StreamReader):
         self._fsync = settings.fsync
         self._rules = BatchRules(settings, clock)
         self.segments_max = _segments_per_range(settings)
+        self.short_of_replicas = settings.min_insync_replicas > len(stream.last.replicas)
         self._staged: list[StagedBatch] = []
         self._failure: MainstemError | None = None
         self._failed_from = 0
@@ -122,6 +124,7 @@ class StreamWriter(StreamReader):
         self._fsync = settings.fsync
         self._rules = BatchRules(settings, self._clock)
         self.segments_max = _segments_per_range(settings)
+        self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
         self._advance()
 
     def close(self, reason: MainstemError) -> None:
@@ -292,25 +295,21 @@ class StreamWriter(StreamReader):
         writes it has made sure that it is written once.
         """
         header = read_header(batch)
+        view = memoryview(batch)
         if header.producer_id < 0:
-            base = self.stage(memoryview(batch), 0, len(batch))
+            base = self.stage(view, 0, len(view))
+        elif self.closed is not None:
+            raise self.closed
         else:
-            base = self._stage_for(header, memoryview(batch))
+            base = Offset(self.next_offset)
+            self.state.check_epoch(header.producer_id, header.producer_epoch)
+            self.state.replay(header._replace(base_offset=base), None)
+            self._place(view, 0, len(view), header.record_count, header.max_timestamp)
         self._flusher.flush()
         failure = self.failure(base)
         if failure is not None:
             raise failure
         return base + header.last_offset_delta + 1
-
-    def _stage_for(self, header: BatchHeader, batch: memoryview) -> Offset:
-        """Queue a batch of our own on behalf of a producer's transaction."""
-        if self.closed is not None:
-            raise self.closed
-        base = Offset(self.next_offset)
-        self.state.check_epoch(header.producer_id, header.producer_epoch)
-        self.state.replay(header._replace(base_offset=base), None)
-        self._place(batch, 0, len(batch), header.record_count, header.max_timestamp)
-        return base
 
     def when_committed(self, until: int, settled: Settled) -> bool:
         """The same as ``when_written`` for the offset after a batch."""

@@ -60,6 +60,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.RANGE_SEALED: 6,
     ErrorCode.NOT_WRITER: 6,
     ErrorCode.WRITER_UNAVAILABLE: 5,
+    ErrorCode.NOT_ENOUGH_REPLICAS: 19,
     ErrorCode.NOT_COORDINATOR: 16,
     ErrorCode.COORDINATOR_LOADING: 14,
     ErrorCode.COORDINATOR_UNAVAILABLE: 15,

@@ -33,6 +33,7 @@ class MemoryDoor:
         self.next_offset = 0
         self.committed = 0
         self.append_time_ms = -1
+        self.short_of_replicas = False
         self.topic = "t"
         self.stored: list[bytes] = []
         self.refuse: MainstemError | None = None
@@ -274,3 +275,14 @@ def test_a_failed_write_is_answered_for_every_request_of_the_burst(version: int)
     wire.take(frame(2, [0], version=version, acks=1), frame(3, [0], version=version, acks=1))
 
     assert offsets(wire.answers(version))[1:] == [(2, [(0, 56, -1)]), (3, [(0, 56, -1)])]
+
+
+def test_acks_all_is_refused_where_copies_are_missing() -> None:
+    streams = MemoryStreams(commit_at_once=True)
+    wire = Wire(streams)
+    wire.take(frame(1, [0], version=9, acks=-1))
+    streams.doors[0].short_of_replicas = True
+
+    wire.take(frame(2, [0], version=9, acks=-1), frame(3, [0], version=9, acks=1))
+
+    assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 19, -1)]), (3, [(0, 0, 1)])]

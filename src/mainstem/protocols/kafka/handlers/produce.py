@@ -13,7 +13,13 @@ from typing import Any
 
 from mainstem.broker.api import Broker, Settled, StreamDoor
 from mainstem.model.batch import HEADER_BYTES, read_header
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import (
+    Corrupt,
+    ErrorCode,
+    InvalidRequest,
+    MainstemError,
+    Unavailable,
+)
 from mainstem.model.ids import Offset, TopicId
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.protocols.kafka.handlers.produce_shape import (
@@ -102,7 +108,7 @@ class ProducePath:
             at = start + 8 + len(shape.prefix)
             if view[start + 8 : at] == shape.prefix:
                 records = records_at(buf, at, until, flexible=shape.flexible)
-                if records is not None and shape.door.start_offset == shape.start:
+                if records is not None and shape.fits_still:
                     try:
                         base = shape.door.stage(view, records[0], records[1])
                     except MainstemError:
@@ -245,6 +251,12 @@ class ProducePath:
         if request.acks not in (-1, 0, 1):
             raise InvalidRequest(
                 ErrorCode.INVALID_ACKS, f"acks={request.acks}", remedy="use -1, 0 or 1"
+            )
+        if request.acks == -1 and door.short_of_replicas:
+            raise Unavailable(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                "min.insync.replicas asks for more copies than there are",
+                subject=f"{door.topic}-{door.id.partition}",
             )
         if records is None:
             raise Corrupt("no records for the partition")

@@ -36,6 +36,12 @@ class Shape:
         self.answer = b""
         self.offset_at = 0
 
+    @property
+    def fits_still(self) -> bool:
+        """Whether the stream is as it was when the answer was learned."""
+        door = self.door
+        return door.start_offset == self.start and not (self.acks == -1 and door.short_of_replicas)
+
     def learn_answer(self, frame: bytes) -> None:
         """Keep the encoded answer; its base offset is the mark."""
         self.answer = frame
