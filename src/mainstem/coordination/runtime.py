@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from mainstem.coordination.desk_runtime import Desk
 from mainstem.coordination.group import unknown_member
+from mainstem.coordination.group_positions_runtime import GroupPositions, check_name, store
 from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups
 from mainstem.coordination.offsets import Partition
-from mainstem.coordination.pending_offsets import GroupFact
 from mainstem.coordination.requests import (
     NOTHING_COMMITTED,
     CommitRequest,
@@ -27,13 +27,9 @@ from mainstem.coordination.requests import (
     SyncRequest,
 )
 from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.shards_runtime import InternalTopic
-from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
-from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
-from mainstem.streams.markers import Marker
+from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
 def _uuid() -> str:
@@ -59,6 +55,7 @@ class GroupsRuntime:
     ) -> None:
         self._shards = GroupShards(settings, topic, clock, new_id)
         self._desk = Desk(self._shards, clock)
+        self.positions = GroupPositions(self._shards, self._desk.now)
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
@@ -83,7 +80,7 @@ class GroupsRuntime:
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
         """Take part in the next generation; answered when it begins."""
-        _check_name(request.group_id)
+        check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
         ticket, parked = self._desk.park()
         try:
@@ -123,42 +120,11 @@ class GroupsRuntime:
 
     async def commit_offsets(self, request: CommitRequest) -> list[Outcome]:
         """Keep positions; the outcome for each, once they are safe."""
-        _check_name(request.group_id, may_be_empty=True)
+        check_name(request.group_id, may_be_empty=True)
         live = await self._shards.find_to_write(request.group_id)
         outcomes, facts = live.shard.commit(request, self._desk.now())
-        await self._store(live, facts)
+        await store(live, facts, self._desk.now())
         return outcomes
-
-    async def commit_in_transaction(
-        self,
-        request: CommitRequest,
-        producer: ProducerIdentity,
-        check: Callable[[], None],
-    ) -> list[Outcome]:
-        """Keep positions that count once a transaction commits.
-
-        ``check`` is called right before they are written and refuses if the transaction no longer
-        takes any: its marker would otherwise come before what it is to decide.
-        """
-        _check_name(request.group_id)
-        live = await self._shards.find_to_write(request.group_id)
-        outcomes, facts = live.shard.commit_in_transaction(request, producer, self._desk.now())
-        check()
-        await self._store(live, facts)
-        return outcomes
-
-    async def ready_to_commit(self, group_id: str) -> int:
-        """Make sure that a group can keep positions; the partition it is kept in."""
-        _check_name(group_id)
-        return (await self._shards.find_to_write(group_id)).partition
-
-    async def end_transaction(
-        self, partition: int, producer: ProducerIdentity, marker: Marker
-    ) -> None:
-        """A transaction that positions of this partition wait for has ended."""
-        live = self._shards.in_partition(partition)
-        live.end_transaction(producer, marker)
-        await live.safe()
 
     async def fetch_offsets(
         self, group_id: str, partitions: Sequence[Partition] | None
@@ -175,13 +141,13 @@ class GroupsRuntime:
         """Forget positions, except in topics the group reads."""
         live = self._find_existing(group_id)
         outcomes, facts = live.shard.delete_offsets(group_id, partitions)
-        await self._store(live, facts)
+        await store(live, facts, self._desk.now())
         return outcomes
 
     async def delete(self, group_id: str) -> None:
         """Forget an empty group and all its positions."""
         live = self._find_existing(group_id)
-        await self._store(live, live.shard.delete_group(group_id))
+        await store(live, live.shard.delete_group(group_id), self._desk.now())
 
     def list(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -198,15 +164,8 @@ class GroupsRuntime:
         """One group in full."""
         return self._find_existing(group_id).shard.describe(group_id)
 
-    async def _store(self, live: LiveGroups, facts: Sequence[GroupFact]) -> None:
-        try:
-            live.store(facts, self._desk.now().wall_ms)
-        except MainstemError as error:
-            raise as_coordinator_error(error) from error
-        await live.safe()
-
     def _find(self, group_id: str, *, may_be_empty: bool = False) -> LiveGroups | None:
-        _check_name(group_id, may_be_empty=may_be_empty)
+        check_name(group_id, may_be_empty=may_be_empty)
         return self._shards.find(group_id)
 
     def _find_member(self, group_id: str, member_id: str) -> LiveGroups:
@@ -220,12 +179,3 @@ class GroupsRuntime:
         if live is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)
         return live
-
-
-def _check_name(group_id: str, *, may_be_empty: bool = False) -> None:
-    # Old consumers that assign partitions themselves may keep positions under the empty name.
-    if len(group_id) > GROUP_NAME_LENGTH_MAX or not (group_id or may_be_empty):
-        raise InvalidRequest(
-            ErrorCode.INVALID_GROUP,
-            f"a group name has 1 to {GROUP_NAME_LENGTH_MAX} characters, not {len(group_id)}",
-        )

@@ -25,10 +25,12 @@ from mainstem.coordination.fact_bytes import (
     text,
     uvarint,
 )
+from mainstem.coordination.fact_log import FactCodec
 from mainstem.coordination.transaction import (
     NO_EPOCH,
     NO_PRODUCER,
     Partition,
+    ProducerIdentity,
     Transaction,
     TransactionState,
 )
@@ -178,3 +180,28 @@ def _decoded(transactional_id: str, value: bytes) -> TransactionFact | None:
             last_epoch=tag(_LAST_EPOCH, NO_EPOCH),
         )
     )
+
+
+class TransactionCodec:
+    """The facts of transactions as records of `__transaction_state`; none of them ever waits."""
+
+    def encode(self, fact: TransactionFact) -> tuple[bytes, bytes | None]:
+        """Key and value of the record that keeps ``fact``."""
+        return encode_transaction(fact)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> TransactionFact | None:
+        """The fact in a record, or None for a version that is not known."""
+        return decode_transaction(key, value)
+
+    def producer_of(self, _fact: TransactionFact) -> ProducerIdentity | None:
+        """Nobody's transaction decides about these."""
+        return None
+
+    def pending(self, _fact: TransactionFact, _producer: ProducerIdentity) -> None:
+        """Nothing is taken from transactional batches: this house writes none here."""
+
+    def ended(self, _producer: ProducerIdentity, *, commit: bool) -> None:
+        """Nothing waits for a marker here."""
+
+
+TRANSACTION_CODEC: FactCodec[TransactionFact] = TransactionCodec()

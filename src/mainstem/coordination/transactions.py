@@ -172,12 +172,13 @@ class TransactionShard:
 
     def overdue(self, now_ms: int) -> list[str]:
         """The ids whose transaction has been open for too long."""
-        return [
-            each
-            for each in self._ongoing
-            if (deadline_ms := self._transactions[each].deadline_ms) is not None
-            and deadline_ms <= now_ms
-        ]
+        return [each for each in self._ongoing if self.is_overdue(each, now_ms)]
+
+    def is_overdue(self, transactional_id: str, now_ms: int) -> bool:
+        """Whether the transaction of an id has been open for too long."""
+        known = self._transactions.get(transactional_id)
+        deadline_ms = None if known is None else known.deadline_ms
+        return deadline_ms is not None and deadline_ms <= now_ms
 
     def time_out(self, transactional_id: str, spare_id: int, now_ms: int) -> Decision:
         """Decide to abort a transaction that has been open for too long; its producer may, too."""
