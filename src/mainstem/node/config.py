@@ -88,6 +88,14 @@ class KafkaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="Largest request. Raise it together with max.message.bytes.",
         ),
     ] = limits.FRAME_BYTES_MAX
+    connection_idle_ms: Annotated[
+        int,
+        Meta(
+            ge=SECOND_MS,
+            description="How long a connection may be silent before it is closed. Lower it where "
+            "many clients vanish without a word.",
+        ),
+    ] = 10 * MINUTE_MS
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,6 +274,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         names = {
             "auto.create.topics.enable": "true" if self.topics.auto_create else "false",
             "broker.id": str(node.id),
+            "connections.max.idle.ms": str(self.kafka.connection_idle_ms),
             "group.initial.rebalance.delay.ms": str(groups.initial_rebalance_delay_ms),
             "group.max.session.timeout.ms": str(groups.session_timeout_max_ms),
             "group.max.size": str(groups.members_max),

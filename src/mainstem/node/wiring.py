@@ -111,6 +111,7 @@ class Rooms:
         self.kafka = kafka_listener(
             service,
             connections_max=config.kafka.max_connections,
+            idle_ms=config.kafka.connection_idle_ms,
             buffers=Buffers(config.memory.large_frames_bytes_max),
         )
         self.kafka_port = await self.kafka.start(config.kafka.host, config.kafka.port)

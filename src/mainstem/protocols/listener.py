@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 SHARED_BUFFER_BYTES = 1 * MIB
 FIRST_OWN_BUFFER_BYTES = 512 * KIB
 POOLED_BUFFERS_MAX = 16
+TICK_MS = 5_000
 POOLED_BUFFER_BYTES_MAX = 4 * MIB
 
 
@@ -78,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.tls = False
+        self.active_at = listener.tick
         self.session: Session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Feed what has arrived to the session; keep an unfinished frame for later."""
+        self.active_at = self._listener.tick
         if self._own_view is None or self._own is None:
             buf, view, start, until = self._buffers.shared, self._buffers.shared_view, 0, nbytes
         else:
@@ -230,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 count = sock.send(piece, socket.MSG_MORE if outbox.more_follows else 0)
             outbox.sent(count)
+            self.active_at = self._listener.tick
 
     def _watch_outbox(self) -> None:
         """A peer that does not take its answers gets no more questions read."""
@@ -291,6 +295,7 @@ class Listener:
         connections_max: int,
         buffers: Buffers,
         metrics: Metrics,
+        idle_ms: int,
     ) -> None:
         self.name = name
         self.buffers = buffers
@@ -300,6 +305,9 @@ class Listener:
         self._connections_max = connections_max
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Event | None = None
+        self._idle_ticks_max = max(1, idle_ms // TICK_MS)
+        self._ticking: asyncio.TimerHandle | None = None
+        self.tick = 0  # a clock that costs a connection nothing to read
 
     async def start(self, host: str, port: int, **options: Any) -> int:
         """Listen; the port, which the system chooses where 0 was asked for."""
@@ -307,7 +315,18 @@ class Listener:
         self._server = await loop.create_server(
             lambda: Connection(self, self._make_session), host, port, backlog=1024, **options
         )
+        self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def _ticked(self) -> None:
+        """Close connections on which nothing has moved for too long: half open, or forgotten."""
+        self.tick += 1
+        oldest = self.tick - self._idle_ticks_max
+        for connection in [each for each in self._connections if each.active_at < oldest]:
+            log.info("%s: connection %s:%d was idle, closed", self.name, *connection.peer)
+            connection.abort()
+        loop = asyncio.get_running_loop()
+        self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False when there are too many."""
@@ -332,6 +351,8 @@ class Listener:
 
     async def stop(self) -> None:
         """Accept no more; those connected go on."""
+        if self._ticking is not None:
+            self._ticking.cancel()
         if self._server is not None:
             self._server.close()
 

@@ -50,7 +50,9 @@ class LoopRunner:
         fetch.start(self._sessions, asyncio.get_running_loop())
 
 
-def kafka_listener(service: KafkaService, *, connections_max: int, buffers: Buffers) -> Listener:
+def kafka_listener(
+    service: KafkaService, *, connections_max: int, idle_ms: int, buffers: Buffers
+) -> Listener:
     """The listener whose connections speak Kafka."""
     runner = LoopRunner()
 
@@ -62,6 +64,7 @@ def kafka_listener(service: KafkaService, *, connections_max: int, buffers: Buff
         "kafka",
         make_session,
         connections_max=connections_max,
+        idle_ms=idle_ms,
         buffers=buffers,
         metrics=service.metrics,
     )

@@ -1,0 +1,139 @@
+"""Connections are bounded: in number, in what they hold, and in how long they may be silent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mainstem.protocols import listener as module
+from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.session import ProtocolViolation
+from mainstem.telemetry.metrics import Metrics
+
+
+class Echo:
+    """A session of lines: each is sent back; a line of ``!`` breaks the protocol."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
+        while (end := buf.find(b"\n", start, until)) >= 0:
+            line = bytes(view[start : end + 1])
+            if line == b"!\n":
+                raise ProtocolViolation("shouted")
+            self.connection.send([line])
+            start = end + 1
+        return start, until - start + 1
+
+    def closed(self) -> None: ...
+
+
+async def ending(reader: asyncio.StreamReader) -> bytes:
+    """What still arrives before the connection ends, cleanly or by a reset."""
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+
+
+def told(
+    story: Callable[[Listener, int], Awaitable[None]], *, most: int = 10, idle_ms: int = 60_000
+) -> Metrics:
+    metrics = Metrics()
+
+    async def run() -> None:
+        listener = Listener(
+            "echo",
+            Echo,
+            connections_max=most,
+            buffers=Buffers(2**22),
+            metrics=metrics,
+            idle_ms=idle_ms,
+        )
+        port = await listener.start("127.0.0.1", 0)
+        try:
+            await story(listener, port)
+        finally:
+            await listener.stop()
+            await listener.drain(1)
+
+    asyncio.run(run())
+    return metrics
+
+
+def test_frames_in_pieces_and_in_bulk_are_put_together() -> None:
+    async def story(listener: Listener, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        sent = b"".join(b"%d" % n * (n % 700) + b"\n" for n in range(2_000))
+
+        async def write() -> None:
+            for at in range(0, len(sent), 60_001):
+                writer.write(sent[at : at + 60_001])
+                await writer.drain()
+                await asyncio.sleep(0)
+
+        writing = asyncio.ensure_future(write())
+        assert await asyncio.wait_for(reader.readexactly(len(sent)), 20) == sent
+        await writing
+        writer.close()
+
+    told(story)
+
+
+def test_more_connections_than_allowed_are_closed_at_once() -> None:
+    async def story(listener: Listener, port: int) -> None:
+        first = await asyncio.open_connection("127.0.0.1", port)
+        first[1].write(b"hello\n")
+        assert await first[0].readline() == b"hello\n"
+
+        second = await asyncio.open_connection("127.0.0.1", port)
+        second[1].write(b"hello\n")
+        assert await second[0].read() == b""
+
+        first[1].write(b"still here\n")
+        assert await first[0].readline() == b"still here\n"
+        for _, writer in (first, second):
+            writer.close()
+
+    metrics = told(story, most=1)
+
+    assert (metrics.connections_accepted, metrics.connections_rejected) == (1, 1)
+    assert metrics.connections_active == 0
+
+
+def test_a_broken_protocol_closes_that_connection_only() -> None:
+    async def story(listener: Listener, port: int) -> None:
+        good = await asyncio.open_connection("127.0.0.1", port)
+        bad = await asyncio.open_connection("127.0.0.1", port)
+        bad[1].write(b"!\n")
+        assert await ending(bad[0]) == b""
+        good[1].write(b"fine\n")
+        assert await good[0].readline() == b"fine\n"
+        for _, writer in (good, bad):
+            writer.close()
+
+    assert told(story).malformed_frames == 1
+
+
+def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_MS", 50)
+
+    async def story(listener: Listener, port: int) -> None:
+        silent = await asyncio.open_connection("127.0.0.1", port)
+        chatty = await asyncio.open_connection("127.0.0.1", port)
+
+        async def chat() -> None:
+            while True:
+                chatty[1].write(b"x\n")
+                await chatty[0].readline()
+                await asyncio.sleep(0.02)
+
+        chatting = asyncio.ensure_future(chat())
+        assert await ending(silent[0]) == b""
+        assert not chatting.done()
+        chatting.cancel()
+        for _, writer in (silent, chatty):
+            writer.close()
+
+    told(story, idle_ms=200)
