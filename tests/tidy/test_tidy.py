@@ -26,7 +26,8 @@ METHODS_MAX = 20
 IO_PLACES = (
     "log/", "node/", "cli/", "client/", "testing/", "protocols/rest/",
     # The counter answers with awaitables, and so do the handlers that call it.
-    "broker/api.py", "broker/topics_api.py", "broker/groups_api.py", "broker/broker.py",
+    "broker/api.py", "broker/topics_api.py", "broker/groups_api.py",
+    "broker/transactions_api.py", "broker/broker.py",
     "broker/waiters.py", "broker/admin.py",
     "protocols/kafka/handlers/",
 )  # fmt: skip
