@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cramjam
 import pytest
 import zstandard
-from aiokafka import codec as client_codec  # type: ignore[import-untyped]
+from aiokafka import codec as client_codec
 
 from mainstem.model import compression
 from mainstem.model.compression import compress, decompress

@@ -1,7 +1,7 @@
 """Keys go where Kafka's own clients send them."""
 
 import pytest
-from aiokafka.partitioner import murmur2 as aiokafka_murmur2  # type: ignore[import-untyped]
+from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Single records of v2 batches."""
 
 import pytest
-from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
+from aiokafka.record.memory_records import MemoryRecords
 
 from mainstem.model.batch import (
     CONTROL_MASK,
