@@ -219,6 +219,51 @@ class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 50
 
 
+class TransactionsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Transactions; the fields are those of ``coordination.transaction_settings``."""
+
+    timeout_max_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Longest time-out that a producer may ask for. An open transaction holds "
+            "back every reader of committed records.",
+        ),
+    ] = 15 * MINUTE_MS
+    two_phase_enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether producers may leave the outcome to an outside coordinator. Such "
+            "transactions are never aborted by time."
+        ),
+    ] = True
+    id_expiration_ms: Annotated[
+        int, Meta(ge=1, description="How long an unused transactional id is remembered.")
+    ] = 7 * DAY_MS
+    expiration_check_ms: Annotated[
+        int, Meta(ge=10, description="How often unused transactional ids are looked for.")
+    ] = 60 * MINUTE_MS
+    timeout_check_ms: Annotated[
+        int, Meta(ge=10, description="How late a time-out may be noticed.")
+    ] = SECOND_MS
+    patience_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How long a request waits for the previous transaction to complete before "
+            "its client is told to come again.",
+        ),
+    ] = SECOND_MS
+    state_partitions: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000,
+            description="Partitions of __transaction_state. Fixed once there was a transaction.",
+        ),
+    ] = 50
+
+
 class MemorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds on memory shared by all connections."""
 
@@ -261,6 +306,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicsSettings = field(default_factory=TopicsSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
+    transactions: TransactionsSettings = field(default_factory=TransactionsSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     logs: LogLineSettings = field(default_factory=LogLineSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
@@ -270,9 +316,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
         Listeners are missing here: their ports are known only once the node listens.
         """
-        groups, node = self.groups, self.node
+        groups, node, transactions = self.groups, self.node, self.transactions
         names = {
-            "auto.create.topics.enable": "true" if self.topics.auto_create else "false",
+            "auto.create.topics.enable": _flag(on=self.topics.auto_create),
             "broker.id": str(node.id),
             "connections.max.idle.ms": str(self.kafka.connection_idle_ms),
             "group.initial.rebalance.delay.ms": str(groups.initial_rebalance_delay_ms),
@@ -287,12 +333,20 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "offsets.retention.minutes": str(max(1, groups.offsets_retention_ms // MINUTE_MS)),
             "offsets.topic.num.partitions": str(groups.offsets_partitions),
             "socket.request.max.bytes": str(self.kafka.frame_bytes_max),
+            "transaction.max.timeout.ms": str(transactions.timeout_max_ms),
+            "transaction.state.log.num.partitions": str(transactions.state_partitions),
+            "transaction.two.phase.commit.enable": _flag(on=transactions.two_phase_enabled),
+            "transactional.id.expiration.ms": str(transactions.id_expiration_ms),
         }
         if node.rack is not None:
             names["broker.rack"] = node.rack
         for name, text in self.topics.defaults.items():
             names[TOPIC_KEYS[name].synonyms[0].name] = text
         return names
+
+
+def _flag(*, on: bool) -> str:
+    return "true" if on else "false"
 
 
 Preset = Literal["local", "single"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,17 +11,20 @@ from msgspec.structs import asdict, replace
 from mainstem.broker.admin import NodeDefaults, TopicsAdmin
 from mainstem.broker.broker import NodeBroker
 from mainstem.broker.producers_service import ProducerIds
+from mainstem.coordination.markers_runtime import Markers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.coordination.transaction_settings import TransactionSettings
+from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
+from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
 from mainstem.node.clock import SystemClock
 from mainstem.node.config import Config
 from mainstem.node.found_ranges import found_ranges
@@ -36,6 +39,7 @@ from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.retention_driver import RetentionDriver
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.scrub_driver import ScrubDriver
@@ -46,22 +50,6 @@ from mainstem.telemetry.metrics import Metrics
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
-
-
-class NoTransactions:
-    """Stands where the transaction coordinator will be; nobody gets as far as to ask it."""
-
-    async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[tuple[str, int]],
-        *,
-        verify_only: bool,
-    ) -> Sequence[ErrorCode | None]:
-        """Refuse every partition."""
-        return [ErrorCode.INVALID_TXN_STATE for _ in partitions]
 
 
 @dataclass(kw_only=True)
@@ -75,6 +63,7 @@ class Rooms:
     streams: StreamService
     rolls: RollDriver
     groups: GroupsRuntime
+    transactions: TransactionsRuntime
     broker: NodeBroker
     metrics: Metrics
     topics: TopicsAdmin
@@ -96,10 +85,16 @@ class Rooms:
     def health(self) -> Health:
         """How the node is, part by part."""
         loaded = State.OK if self.groups.is_loaded() else State.STARTING
+        known = State.OK if self.transactions.is_loaded() else State.STARTING
         node = State.STOPPING if self.stopping else State.OK
         damaged = State.DEGRADED if self.metrics.log_corruptions else State.OK
         return summarize(
-            [Component("node", node), Component("log", damaged), Component("groups", loaded)]
+            [
+                Component("node", node),
+                Component("log", damaged),
+                Component("groups", loaded),
+                Component("transactions", known),
+            ]
         )
 
     async def listen(self) -> None:
@@ -165,6 +160,7 @@ class Rooms:
             self.http.refuse_new()
         assert self.kafka is not None
         await self.kafka.stop()
+        self.transactions.stop()
         self.groups.stop()
         await self.commits.drain()
         await self.kafka.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -217,7 +213,19 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         clock,
     )
     producers = ProducerIds(placement.service, node.id, placement.incarnation)
-    broker = NodeBroker(node, streams, topics, groups, NoTransactions(), producers)
+    transactions = TransactionsRuntime(
+        TransactionSettings(**asdict(config.transactions)),
+        InternalTopic(
+            ensure=topics.ensure_transactions_topic,
+            open_stream=lambda partition: streams.door(TRANSACTION_STATE_TOPIC, partition),
+            partition_count=topics.partition_count,
+        ),
+        clock,
+        new_producer_id=producers.new_producer_id,
+        markers=Markers(streams.door, groups.positions),
+        positions=groups.positions,
+    )
+    broker = NodeBroker(node, streams, topics, groups, transactions, producers)
 
     def on_fact(fact: AnyFact) -> None:
         if isinstance(fact, TopicDeleted):
@@ -225,6 +233,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
 
     placement.service.subscribe(on_fact)
     groups.start()
+    transactions.start()
     rooms = Rooms(
         config=config,
         placement=placement,
@@ -233,6 +242,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         streams=streams,
         rolls=rolls,
         groups=groups,
+        transactions=transactions,
         broker=broker,
         metrics=metrics,
         topics=topics,
@@ -247,6 +257,8 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
     if config.log.cleaner_enabled:
         rooms.tend(compaction.run(config.log.cleaner_interval_ms), on_fatal)
+    merging = MergeDriver(streams, placement.service, store)
+    rooms.tend(merging.run(config.log.retention_check_interval_ms), on_fatal)
     if config.log.scrub_interval_ms:
         scrub = ScrubDriver(store, metrics)
         rooms.tend(scrub.run(config.log.scrub_interval_ms), on_fatal)

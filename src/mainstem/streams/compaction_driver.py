@@ -7,8 +7,6 @@ catalogue names.
 """
 
 import asyncio
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from mainstem.log.compaction import (
@@ -28,6 +26,7 @@ from mainstem.placement.records import SwapGeneration
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import range_log
 from mainstem.streams.service import StreamService
+from mainstem.streams.worker_driver import FileWorker
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
 
@@ -50,7 +49,7 @@ class CompactionDriver:
         self._store = store
         self._clock = clock
         self._keys_bytes_max = keys_bytes_max
-        self._worker: ProcessPoolExecutor | None = None
+        self._worker = FileWorker()
 
     async def run(self, interval_ms: int) -> None:
         """Look for work now and then, for ever."""
@@ -59,7 +58,7 @@ class CompactionDriver:
                 await asyncio.sleep(interval_ms / 1000)
                 await self.run_once()
         finally:
-            self._dismiss()
+            self._worker.dismiss()
 
     async def run_once(self) -> int:
         """Compact every stream that is due; how many were."""
@@ -73,8 +72,8 @@ class CompactionDriver:
                     log.warning(
                         "%s-%d is not compacted: %s", stream.topic, stream.id.partition, error
                     )
-                    self._dismiss()
-        self._dismiss()
+                    self._worker.dismiss()
+        self._worker.dismiss()
         return count
 
     async def _tend(self, stream: StreamWriter) -> bool:
@@ -95,7 +94,7 @@ class CompactionDriver:
             return False
         sources = [held for held in sealed if held.segments and held.written_end <= plan.until]
         job = self._job(stream, sources, plan)
-        results = await asyncio.get_running_loop().run_in_executor(self._hire(), compact, job)
+        results = await self._worker.run(compact, job)
         by_source = {held.directory: held for held in sources}
         for result in results:
             held = by_source[result.source]
@@ -145,18 +144,5 @@ class CompactionDriver:
         except Corrupt:
             log.exception("%s-%d: the compacted range cannot be read", topic.name, name.index)
             raise
-        stream.replace_range(held, fresh, known)
+        stream.replace_ranges([held], fresh, known)
         self._store.drop_range(held)
-
-    def _hire(self) -> ProcessPoolExecutor:
-        if self._worker is None:
-            # Spawned, not forked: a fork would copy the loop, its sockets and its locks.
-            context = multiprocessing.get_context("spawn")
-            self._worker = ProcessPoolExecutor(1, mp_context=context)
-        return self._worker
-
-    def _dismiss(self) -> None:
-        """No idle process is kept; one costs more memory than its start costs time."""
-        if self._worker is not None:
-            self._worker.shutdown(wait=False, cancel_futures=True)
-            self._worker = None

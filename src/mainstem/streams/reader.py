@@ -5,7 +5,7 @@ rest opens files.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mainstem.log.range_log import FileSlice, RangeLog
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -55,10 +55,11 @@ class StreamReader:
         self._starts = [log.start_offset for log in ranges]
         self.log = ranges[-1]
 
-    def replace_range(self, old: RangeLog, new: RangeLog, stream: Stream) -> None:
-        """A sealed range was rewritten (compaction)."""
+    def replace_ranges(self, old: Sequence[RangeLog], new: RangeLog, stream: Stream) -> None:
+        """Sealed neighbours were rewritten as one range, by compaction or by joining them."""
         self.known = stream
-        self.hold([new if log is old else log for log in self.ranges])
+        kept = [new if log is old[0] else log for log in self.ranges]
+        self.hold([log for log in kept if log not in old])
 
     def trim(self, stream: Stream) -> list[RangeLog]:
         """The stream starts later; the ranges that are now wholly below its start."""

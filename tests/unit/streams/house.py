@@ -1,0 +1,97 @@
+"""The streams of one node on real files, to be stopped, killed and started again in one process."""
+
+import asyncio
+from pathlib import Path
+from typing import Self
+
+from tests.unit.streams.bench import ManualClock
+
+from mainstem.log.group_commit import GroupCommit
+from mainstem.log.store import LogStore, StoreSettings
+from mainstem.model.ids import NodeId, TopicId
+from mainstem.model.metadata import Node, Topic
+from mainstem.model.record import Record, build_batch, records_of
+from mainstem.model.topic_config import topic_settings
+from mainstem.placement.opening_service import Placement, Start, open_placement
+from mainstem.placement.records import CreateTopic
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.roll_driver import RollDriver
+from mainstem.streams.service import StreamService
+from mainstem.telemetry.metrics import Metrics
+
+TOPIC_ID = TopicId(b"house of streams")
+
+
+class House:
+    """Catalogue, log and streams; ``async with`` opens and closes them."""
+
+    def __init__(self, folder: Path, clock: ManualClock | None = None) -> None:
+        self.folder = folder
+        self.clock = clock or ManualClock()
+        self.fatal: list[BaseException] = []
+        self.placement: Placement
+        self.store: LogStore
+        self.streams: StreamService
+        self.flusher: Flusher
+        self.rolls: RollDriver
+        self.commits: GroupCommit
+
+    async def __aenter__(self) -> Self:
+        self.store = LogStore(self.folder, StoreSettings(), self.clock)
+        start = Start(
+            data=self.folder,
+            node=Node(NodeId(1), "127.0.0.1", 9092),
+            cluster_id=None,
+            scan=list,
+        )
+        self.placement = await open_placement(start, self.clock, self.fatal.append)
+        self.commits = GroupCommit(asyncio.get_running_loop(), self.fatal.append)
+        self.rolls = RollDriver(self.placement.service, self.store, self.commits, self.fatal.append)
+        self.flusher = Flusher(
+            Metrics(), sync=self.commits.request, roll=self.rolls.roll, fatal=self.fatal.append
+        )
+        self.streams = StreamService(
+            self.placement.service,
+            self.store,
+            self.flusher,
+            self.clock,
+            lambda topic: topic_settings(topic.configs),
+            NodeId(1),
+        )
+        await self.streams.start(self.placement.incarnation)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.rolls.settled()
+        await self.commits.drain()
+        self.streams.save_producers()
+        self.streams.close()
+        self.commits.close()
+        self.store.close()
+        await self.placement.close()
+        assert self.fatal == []
+
+    async def create(self, **configs: str) -> Topic:
+        """The topic ``t`` with one partition."""
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        return await self.placement.service.submit(CreateTopic(TOPIC_ID, "t", 1, 1, named))
+
+    async def write(self, *values: bytes, key: bytes = b"k") -> int:
+        """Append one batch; its base offset."""
+        records = [Record(0, self.clock.now_ms, key, value) for value in values]
+        return await self.streams.append("t", 0, build_batch(records))
+
+    def records(self) -> list[tuple[int, bytes | None]]:
+        """Offset and value of every record."""
+        stream = self.streams.door("t", 0)
+        offset, found = stream.start_offset, list[tuple[int, bytes | None]]()
+        while True:
+            part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
+            if part is None:
+                return found
+            data = memoryview(part.read())
+            while data:
+                size = 12 + int.from_bytes(data[8:12], "big")
+                found += [(r.offset, r.value) for r in records_of(data[:size])]
+                data = data[size:]
+            offset = part.until_offset
