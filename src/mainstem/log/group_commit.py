@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import perf_counter
 from typing import NamedTuple
 
 from mainstem.log.file_access import FileAccess
@@ -47,11 +48,17 @@ class GroupCommit:
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[OSError], None],
         access: FileAccess | None = None,
+        *,
+        threads: int = THREADS,
+        on_round: Callable[[float], None] | None = None,
     ) -> None:
         self._loop = loop
         self._on_fatal = on_fatal
+        self._on_round = on_round  # told how many seconds each round took
+        self._round_began = 0.0
         self._access = access or FileAccess()
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-sync")
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="log-sync")
         self._waiting: dict[RangeLog, list[Done]] = {}
         self._round: list[_Request] = []
         self._pieces_left = 0
@@ -96,6 +103,7 @@ class GroupCommit:
             if not log.closed
         ]
         self.rounds += 1
+        self._round_began = perf_counter()
         pieces = self._pieces()
         self._pieces_left = len(pieces)
         for piece in pieces:
@@ -103,7 +111,7 @@ class GroupCommit:
             future.add_done_callback(self._piece_done)
 
     def _pieces(self) -> list[list[_Request]]:
-        count = 1 if len(self._round) > WHOLE_FILE_SYSTEM_ABOVE else THREADS
+        count = 1 if len(self._round) > WHOLE_FILE_SYSTEM_ABOVE else self._threads
         pieces = [self._round[place::count] for place in range(count)]
         return [piece for piece in pieces if piece] or [[]]
 
@@ -112,6 +120,8 @@ class GroupCommit:
         self._pieces_left -= 1
         if self._pieces_left:
             return
+        if self._on_round is not None:
+            self._on_round(perf_counter() - self._round_began)
         finished, self._round = self._round, []
         # Files of a range that was dropped meanwhile are nobody's loss.
         failures = [failure for failure in self._failures if not failure.request.log.discarded]

@@ -198,7 +198,12 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         on_fatal,
     )
     topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
-    commits = GroupCommit(asyncio.get_running_loop(), on_fatal)
+    commits = GroupCommit(
+        asyncio.get_running_loop(),
+        on_fatal,
+        threads=config.log.storage_threads,
+        on_round=metrics.synced,
+    )
     rolls = RollDriver(placement.service, store, commits, on_fatal)
     flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal)
     streams = StreamService(placement.service, store, flusher, clock, topics.settings_of, node.id)

@@ -37,13 +37,11 @@ def json_summary(metrics: Metrics, sample: Sample) -> dict[str, object]:
         "total_bytes_delivered": metrics.bytes_out,
         "total_batches_published": metrics.batches_in,
         "total_batches_refused": metrics.batches_refused,
-        "total_offset_commits": metrics.offset_commits,
         "total_requests": sum(metrics.requests),
         "total_errors": sum(metrics.request_errors) + metrics.malformed_frames,
         "total_connections_accepted": metrics.connections_accepted,
         "total_connections_rejected": metrics.connections_rejected,
         "active_connections": metrics.connections_active,
-        "in_flight_requests": metrics.requests_in_flight,
         "parked_fetches": metrics.fetches_parked,
         "topic_count": sample.topics,
         "partition_count": len(sample.streams),
@@ -93,7 +91,7 @@ class _Collected:
             ("mainstem_kafka_requests", "Requests by API.", self._metrics.requests),
             (
                 "mainstem_kafka_request_errors",
-                "Requests that could not be served, by API.",
+                "Requests that no answer fits and that ended their connection, by API.",
                 self._metrics.request_errors,
             ),
         ):

@@ -80,7 +80,6 @@ def health_json(
         "topic_count": sample.topics,
         "queue_count": 0,  # there are topics and groups so far, no queues with deliveries
         "in_flight_messages": 0,
-        "in_flight_requests": metrics.requests_in_flight,
         "total_messages_published": metrics.messages_in,
         "total_messages_delivered": metrics.messages_out,
         "memory_usage_mb": round(sample.memory_bytes / 2**20, 1),

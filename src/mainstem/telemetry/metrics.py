@@ -28,20 +28,15 @@ class Metrics:
         "connections_active",
         "connections_rejected",
         "fetches_parked",
-        "group_rebalances",
         "http_requests",
-        "log_bytes_written",
         "log_corruptions",
-        "log_segments_deleted",
         "log_sync_seconds",
         "log_syncs",
         "malformed_frames",
         "messages_in",
         "messages_out",
-        "offset_commits",
         "request_errors",
         "requests",
-        "requests_in_flight",
     )
 
     def __init__(self) -> None:
@@ -53,20 +48,20 @@ class Metrics:
         self.bytes_out = 0
         self.requests = [0] * API_KEYS_MAX
         self.request_errors = [0] * API_KEYS_MAX
-        self.requests_in_flight = 0
         self.malformed_frames = 0
         self.fetches_parked = 0
         self.connections_active = 0
         self.connections_accepted = 0
         self.connections_rejected = 0
         self.http_requests = [0] * STATUS_CODES_MAX
-        self.group_rebalances = 0
-        self.offset_commits = 0
-        self.log_bytes_written = 0
         self.log_syncs = 0
         self.log_sync_seconds = 0.0
-        self.log_segments_deleted = 0
         self.log_corruptions = 0
+
+    def synced(self, seconds: float) -> None:
+        """One round of flushes to disk is done."""
+        self.log_syncs += 1
+        self.log_sync_seconds += seconds
 
 
 class StreamSample(Struct, frozen=True):
@@ -119,8 +114,6 @@ PLAIN: tuple[Declared, ...] = (
              "Batches answered with an error."),
     Declared("messages_out", "mainstem_broker_messages_out", "Offsets handed to readers."),
     Declared("bytes_out", "mainstem_broker_bytes_out", "Bytes of batches handed to readers."),
-    Declared("requests_in_flight", "mainstem_kafka_requests_in_flight",
-             "Requests received and not yet answered.", "gauge"),
     Declared("malformed_frames", "mainstem_kafka_malformed_frames",
              "Frames that ended their connection because they could not be understood."),
     Declared("fetches_parked", "mainstem_broker_fetches_parked",
@@ -131,14 +124,9 @@ PLAIN: tuple[Declared, ...] = (
              "Connections accepted."),
     Declared("connections_rejected", "mainstem_listener_connections_rejected",
              "Connections closed at once because a limit was reached."),
-    Declared("group_rebalances", "mainstem_groups_rebalances",
-             "Generations that groups have formed."),
-    Declared("offset_commits", "mainstem_groups_offset_commits", "Positions committed by groups."),
-    Declared("log_bytes_written", "mainstem_log_written_bytes", "Bytes written to segments."),
-    Declared("log_syncs", "mainstem_log_syncs", "Flushes of data to disk."),
+    Declared("log_syncs", "mainstem_log_syncs",
+             "Rounds of flushes to disk; one serves all who wait."),
     Declared("log_sync_seconds", "mainstem_log_sync_seconds", "Time spent in flushes to disk."),
-    Declared("log_segments_deleted", "mainstem_log_segments_deleted",
-             "Segments removed by retention or compaction."),
     Declared("log_corruptions", "mainstem_log_corruptions", "Damaged places found in files."),
 )
 # fmt: on

@@ -98,3 +98,20 @@ def test_every_metric_is_documented() -> None:
     text = prometheus_text(Metrics(), Sample()).decode()
     exported = {name.removesuffix("_total") for name in re.findall(r"^# TYPE (\w+)", text, re.M)}
     assert documented == exported
+
+
+def test_every_count_is_fed_by_somebody() -> None:
+    """A metric that stays zero whatever happens would be a false promise."""
+    src = Path(__file__).parents[3] / "src" / "mainstem"
+    source = "\n".join(path.read_text() for path in src.rglob("*.py"))
+    unfed = [
+        name for name in Metrics.__slots__ if not re.search(rf"\.{name}(\[[^\]]*\])? \+= ", source)
+    ]
+    assert not unfed
+
+
+def test_rounds_of_flushes_add_up() -> None:
+    metrics = Metrics()
+    metrics.synced(0.25)
+    metrics.synced(0.5)
+    assert (metrics.log_syncs, metrics.log_sync_seconds) == (2, 0.75)

@@ -178,6 +178,7 @@ class KafkaSession:
             self._stop_work = None
             if error is not None:
                 # Handlers put refusals into their answers; what arrives here fits none.
+                self._metrics.request_errors[call.api_key] += 1
                 self._sender.close()
                 if not isinstance(error, MainstemError):
                     raise error
@@ -194,6 +195,7 @@ class KafkaSession:
         """A produce request that asked the coordinator is staged."""
         self._stop_work = None
         if error is not None:
+            self._metrics.request_errors[PRODUCE] += 1
             self._sender.close()
             return
         self._catch_up()
