@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mainstem.log.checked_file import read_checked, write_checked
@@ -24,7 +24,12 @@ from mainstem.log.checkpoint import (
     trust_in,
 )
 from mainstem.log.file_access import FileAccess, storage_error
-from mainstem.log.identity import RangeIdentity, read_topic_header
+from mainstem.log.identity import (
+    RangeHeader,
+    RangeIdentity,
+    read_range_header,
+    read_topic_header,
+)
 from mainstem.log.naming import (
     DELETED_SUFFIX,
     TOPICS,
@@ -33,6 +38,7 @@ from mainstem.log.naming import (
     parse_partition_directory,
     parse_range_directory,
     parse_topic_directory,
+    range_directory,
     segment_bases,
     topic_directory_name,
 )
@@ -131,6 +137,32 @@ class LogStore:
         """Delete a range; slices that are still being sent keep their files."""
         log.close(discard=True)
         self._condemn(log.directory)
+
+    def range_beyond(self, log: RangeLog) -> RangeHeader | None:
+        """The range that follows ``log`` on disk and holds something, whoever began it.
+
+        A writer begins the next range before the catalogue knows of it, so a crash may leave one
+        that nobody has heard of. What cannot be read is removed: nothing in it was committed.
+        """
+        name = replace(log.identity.name, index=log.identity.name.index + 1, generation=0)
+        directory = range_directory(self.data_dir, name)
+        if not directory.is_dir() or directory in self.logs:
+            return None
+        try:
+            header = read_range_header(directory)
+        except (Corrupt, FileNotFoundError):
+            header = None
+        follows = (
+            header is not None
+            and header.start_offset == log.written_end
+            and header.epoch == log.identity.epoch
+            and segment_bases(directory)
+        )
+        if not follows:
+            logger.warning("removed what a crash left over: %s", directory)
+            self._condemn(directory)
+            return None
+        return header
 
     def drop_topic(self, topic_name: str, topic: TopicId) -> None:
         """Delete everything of a topic; what a crash leaves over goes at the next start."""

@@ -8,6 +8,7 @@ catalogue's facts: topics come, grow, change and go.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 from mainstem.log.checkpoint import Trust
 from mainstem.log.range_log import RangeLog
@@ -60,11 +61,13 @@ class StreamService:
         checkpoint = read_producers(self._store.data_dir)
         found: dict[StreamId, tuple[RangeLog, StreamState]] = {}
         ends = []
-        for stream in catalogue.streams_of(self._node):
+        for known in list(catalogue.streams_of(self._node)):
+            stream = known
             topic = catalogue.need_topic(stream.id.topic)
             settings = self._settings_of(topic)
             try:
                 log = range_log(self._store, topic, stream, stream.last, settings)
+                stream, log = await self._adopt_follower(topic, stream, log)
                 state = recovered_state(self._store, topic, stream, log, checkpoint)
             except Corrupt as error:
                 self._damaged[stream.id] = error
@@ -90,6 +93,18 @@ class StreamService:
             self._open(topic, stream, log, state)
         self._placement.subscribe(self._on_fact)
         self.save_producers()
+
+    async def _adopt_follower(
+        self, topic: Topic, stream: Stream, log: RangeLog
+    ) -> tuple[Stream, RangeLog]:
+        """Finish a roll that a crash cut short: what was written to the next range is kept."""
+        while self._store.range_beyond(log) is not None:
+            log.seal()
+            end = _end_of(stream, log, suspect=False)
+            stream = await self._placement.submit(records.SealAndCreate(uuid4().hex, end))
+            log.close(sync=False)
+            log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
+        return stream, log
 
     def save_producers(self) -> None:
         """Write down every producer state with its offset, which spares the next start a scan."""

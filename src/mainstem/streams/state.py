@@ -14,6 +14,17 @@ from mainstem.streams.producer_state import ProducerSnapshot, ProducerStates
 from mainstem.streams.transactions import StreamTransactions, TransactionsSnapshot
 
 
+class DescribedProducer(Struct, frozen=True):
+    """A producer as an administrator sees it; -1 stands for what is not there."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    seen_ms: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
 class _Snapshot(Struct, array_like=True):
     producers: list[ProducerSnapshot]
     transactions: TransactionsSnapshot
@@ -101,6 +112,21 @@ class StreamState:
     def expire(self, before_ms: int) -> int:
         """Forget idle producers without an open transaction; how many."""
         return self.producers.expire(before_ms, keep=self.transactions.ongoing.keys())
+
+    def described(self) -> list[DescribedProducer]:
+        """Every producer that is remembered."""
+        ongoing = self.transactions.ongoing
+        return [
+            DescribedProducer(
+                key,
+                producer.epoch,
+                producer.batches[-1][1] if producer.batches else NO_SEQUENCE,
+                producer.seen_ms,
+                producer.coordinator_epoch,
+                ongoing.get(key, -1),
+            )
+            for key, producer in self.producers.active()
+        ]
 
     def snapshot(self) -> bytes:
         """The whole state, to be taken up by ``restore``."""

@@ -1,6 +1,7 @@
 """The streams of one node on real files, to be stopped, killed and started again in one process."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Self
 
@@ -70,6 +71,12 @@ class House:
         self.store.close()
         await self.placement.close()
         assert self.fatal == []
+
+    async def crash(self) -> None:
+        """Leave everything as it is, as a killed process does; only its locks are gone."""
+        self.commits.close()
+        os.close(self.store._lock)
+        await self.placement.service.close()
 
     async def create(self, **configs: str) -> Topic:
         """The topic ``t`` with one partition."""

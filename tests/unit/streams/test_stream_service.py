@@ -8,9 +8,13 @@ from tests.unit.streams.house import TOPIC_ID, House
 
 from mainstem.log.merging import smallest_run
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import NodeId, Offset, RangeIndex
+from mainstem.model.metadata import Range
+from mainstem.model.record import Record, build_batch
 from mainstem.placement.records import DeleteTopic
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.merge_driver import RANGES_AFTER, RANGES_MAX, MergeDriver
+from mainstem.streams.recovery import range_log
 
 
 def test_every_restart_bumps_the_epoch_and_keeps_the_records(tmp_path: Path) -> None:
@@ -80,6 +84,49 @@ def test_a_full_range_rolls_while_writing_goes_on(tmp_path: Path) -> None:
         async with House(tmp_path) as house:
             assert house.records() == written
         assert [value[:3] for _, value in written if value] == [b"%03d" % n for n in range(200)]
+
+    asyncio.run(story())
+
+
+def test_a_crash_in_the_middle_of_a_roll_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        house = await House(tmp_path).__aenter__()
+        topic = await house.create(flush_policy="written")
+        await house.write(b"a")
+        stream = house.streams.door("t", 0)
+        following = Range(RangeIndex(1), Offset(1), stream.known.epoch, (NodeId(1),))
+        snapshot = stream.state.snapshot()
+        stream.begin_range(
+            range_log(house.store, topic, stream.known, following, stream.settings, snapshot)
+        )
+        stream.append(build_batch([Record(0, 1, b"k", b"b")]))  # written, not yet committed
+        await house.crash()
+
+        async with House(tmp_path) as again:
+            assert again.records() == [(0, b"a"), (1, b"b")]
+            assert await again.write(b"c") == 2
+        async with House(tmp_path) as again:
+            assert again.records() == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+    asyncio.run(story())
+
+
+def test_what_a_crash_left_of_a_range_that_fits_nowhere_is_removed(tmp_path: Path) -> None:
+    async def story() -> None:
+        house = await House(tmp_path).__aenter__()
+        topic = await house.create(flush_policy="written")
+        await house.write(b"a")
+        stream = house.streams.door("t", 0)
+        elsewhere = Range(RangeIndex(1), Offset(9), stream.known.epoch, (NodeId(1),))
+        log = range_log(house.store, topic, stream.known, elsewhere, stream.settings)
+        log.materialise()
+        await house.crash()
+
+        async with House(tmp_path) as again:
+            assert again.records() == [(0, b"a")]
+            assert await again.write(b"b") == 1
+        async with House(tmp_path) as again:
+            assert again.records() == [(0, b"a"), (1, b"b")]
 
     asyncio.run(story())
 
