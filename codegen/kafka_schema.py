@@ -33,9 +33,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "mainstem" / "wire" / "kafka"
 GENERATOR = "codegen/kafka_schema.py"
 
-# Calls between brokers and controllers; no client may make them (Kafka 4.2).
+# Calls between brokers and controllers; no client may make them (Kafka 4.2). One such call is kept:
+# administrators end hanging transactions by WriteTxnMarkers (27).
 BETWEEN_BROKERS = frozenset(
-    [4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)]
+    [4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)]
 )
 DATA_MESSAGES = ("consumer_protocol_subscription", "consumer_protocol_assignment")
 DATA_MODULE = "consumer_protocol"

@@ -3,6 +3,7 @@
     broker.streams   append to and read from the streams this node writes
     broker.topics    topics, their configuration, the cluster (``topics_api``)
     broker.groups    consumer groups and their offsets (``groups_api``)
+    broker.transactions  transactions over streams and offsets (``transactions_api``)
     broker.producers producer ids
 
 Appending takes two steps, because one read burst of a connection brings many batches and the disk
@@ -15,9 +16,11 @@ from typing import Protocol
 
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.topics_api import Topics
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.broker.transactions_api import Transactions
+from mainstem.model.errors import MainstemError
 from mainstem.model.ids import Offset, ProducerId, StreamId, TopicId
 from mainstem.model.metadata import Node
+from mainstem.streams.state import DescribedProducer
 
 Settled = Callable[[MainstemError | None], None]
 
@@ -52,6 +55,14 @@ class Slice(Protocol):
     def __len__(self) -> int: ...
 
 
+class StreamProducers(Protocol):
+    """Who has written to a stream."""
+
+    def described(self) -> Sequence[DescribedProducer]:
+        """Every producer that is remembered, and since where its transaction is open."""
+        ...
+
+
 class StreamDoor(Protocol):
     """One stream that this node writes. The attributes are plain and cheap to read."""
 
@@ -65,6 +76,11 @@ class StreamDoor(Protocol):
     last_stable: int
     short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
+
+    @property
+    def state(self) -> StreamProducers:
+        """Who has written here."""
+        ...
 
     def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
         """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
@@ -155,22 +171,6 @@ class Producers(Protocol):
 
     async def new_producer_id(self) -> tuple[ProducerId, int]:
         """A fresh producer id and its epoch."""
-        ...
-
-
-class Transactions(Protocol):
-    """Transactions over several streams, as the produce path needs them."""
-
-    async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[tuple[str, int]],
-        *,
-        verify_only: bool,
-    ) -> Sequence[ErrorCode | None]:
-        """Add partitions to the ongoing transaction, or only look whether they are in it."""
         ...
 
 

@@ -1,8 +1,9 @@
 """What the node puts behind the counter: its streams, topics, groups and producer ids."""
 
-from mainstem.broker.api import Producers, Streams, Transactions
+from mainstem.broker.api import Producers, Streams
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.topics_api import Topics
+from mainstem.broker.transactions_api import Transactions
 from mainstem.model.metadata import Node
 
 

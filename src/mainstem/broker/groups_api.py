@@ -82,9 +82,16 @@ class Groups(Protocol):
         ...
 
     async def fetch_offsets(
-        self, group_id: str, partitions: Sequence[tuple[str, int]] | None
+        self,
+        group_id: str,
+        partitions: Sequence[tuple[str, int]] | None,
+        *,
+        stable: bool = False,
     ) -> Sequence[FetchedOffset]:
-        """The positions asked for, or (None) all of the group; ``NO_OFFSET`` where none is."""
+        """The positions asked for, or (None) all of the group; ``NO_OFFSET`` where none is.
+
+        ``stable`` refuses positions that a transaction, not decided yet, may still move.
+        """
         ...
 
     async def delete_offsets(

@@ -38,17 +38,14 @@ class OffsetTable:
         return self._offsets.get(group_id, {})
 
     def fetch(
-        self, group_id: str, partitions: Iterable[Partition] | None
+        self, group_id: str, partitions: Iterable[Partition] | None, *, stable: bool = False
     ) -> tuple[FetchedOffset, ...]:
-        """The positions asked for, or all of the group, and whether each is stable."""
+        """The positions asked for, or all of the group; ``stable`` refuses those that may move."""
         known = self.of(group_id)
         return tuple(
-            FetchedOffset(
-                topic,
-                p,
-                known.get((topic, p), NOTHING_COMMITTED),
-                is_stable=not self.pending.is_open(group_id, topic, p),
-            )
+            FetchedOffset(topic, p, NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET)
+            if stable and self.pending.is_open(group_id, topic, p)
+            else FetchedOffset(topic, p, known.get((topic, p), NOTHING_COMMITTED))
             for topic, p in (known if partitions is None else partitions)
         )
 

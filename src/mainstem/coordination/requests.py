@@ -130,13 +130,13 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
 class FetchedOffset(Struct, frozen=True):
     """The position of one partition; ``NO_OFFSET`` where the group has none.
 
-    It is not stable while a transaction that is not decided yet may move it.
+    A caller that wants only stable positions is refused those that an open transaction may move.
     """
 
     topic: str
     partition: int
     committed: CommittedOffset
-    is_stable: bool = True
+    outcome: ErrorCode | None = None
 
 
 class ListedGroup(Struct, frozen=True):

@@ -127,13 +127,13 @@ class GroupsRuntime:
         return outcomes
 
     async def fetch_offsets(
-        self, group_id: str, partitions: Sequence[Partition] | None
+        self, group_id: str, partitions: Sequence[Partition] | None, *, stable: bool = False
     ) -> Sequence[FetchedOffset]:
         """The positions asked for, or (None) all of the group."""
         live = self._find(group_id, may_be_empty=True)
         if live is None:
             return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
-        fetched = live.shard.offsets.fetch(group_id, partitions)
+        fetched = live.shard.offsets.fetch(group_id, partitions, stable=stable)
         await live.safe()
         return fetched
 

@@ -65,6 +65,8 @@ _FIXED = (
     _fixed("transaction.max.timeout.ms", INT, None, "The longest transaction.", at_least=1),
     _fixed("transaction.state.log.num.partitions", INT, None,
            "Partitions of the internal topic of transactions.", at_least=1),
+    _fixed("transaction.two.phase.commit.enable", BOOLEAN, None,
+           "Whether outside coordinators may end transactions, however long that takes."),
     _fixed("transactional.id.expiration.ms", INT, None,
            "How long an unused transactional id is remembered.", at_least=1),
 )  # fmt: skip

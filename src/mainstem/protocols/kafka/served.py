@@ -14,6 +14,8 @@ from mainstem.protocols.kafka.handlers import (
     produce_shape,
     producers,
     topics,
+    transaction_admin,
+    transactions,
     versions,
 )
 
@@ -37,6 +39,8 @@ def served_apis() -> dict[int, Served]:
         offsets,
         producers,
         topics,
+        transaction_admin,
+        transactions,
     ):
         served.update(module.SERVED)
     served[versions.API_KEY] = Served(

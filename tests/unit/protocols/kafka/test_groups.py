@@ -382,13 +382,13 @@ def test_this_node_coordinates_every_group(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 6])
-def test_who_looks_for_a_coordinator_of_transactions_is_told_at_once(version: int) -> None:
+def test_who_looks_for_an_unknown_kind_of_coordinator_is_told_at_once(version: int) -> None:
     async def story(desk: Desk) -> None:
-        request = FindCoordinatorRequest(key="x", key_type=1, coordinator_keys=["x"])
+        request = FindCoordinatorRequest(key="x", key_type=2, coordinator_keys=["x"])
         answer = await desk.ask(FIND, version, request)
         one = answer if version < 4 else answer.coordinators[0]
         assert one.error_code == INVALID_REQUEST
-        assert "transactions" in one.error_message
+        assert "type 2" in one.error_message
 
     play(story)
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: which node looks after a group."""
+"""FindCoordinator: which node looks after a group or a transactional id."""
 
 from mainstem.model.errors import ErrorCode
 from mainstem.protocols.kafka.addresses import reached_at
@@ -16,7 +16,7 @@ _FIRST_WITH_KEYS = 4
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """This node coordinates every group it can be asked for."""
+    """This node coordinates every group and every transaction it can be asked for."""
     keys = request.coordinator_keys if call.version >= _FIRST_WITH_KEYS else [request.key]
     found = [_coordinator(call, key, request.key_type) for key in keys]
     if call.version >= _FIRST_WITH_KEYS:
@@ -32,15 +32,14 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
 
 
 def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
         # A refusal that clients give up on at once: one they retry would only hang them.
-        kind = "transactions" if key_type == _TRANSACTION else f"coordinators of type {key_type}"
         return Coordinator(
             key=key,
             node_id=-1,
             port=-1,
             error_code=kafka_code(ErrorCode.INVALID_REQUEST),
-            error_message=f"This cluster does not serve {kind}.",
+            error_message=f"This cluster does not serve coordinators of type {key_type}.",
         )
     node = call.broker.node
     host, port = reached_at(call, node)

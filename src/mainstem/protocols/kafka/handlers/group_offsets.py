@@ -99,7 +99,7 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
         answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=[])
         response.groups.append(answer)
         try:
-            answer.topics = await _fetch_group(call, group)
+            answer.topics = await _fetch_group(call, group, stable=request.require_stable)
         except MainstemError as error:
             answer.error_code = kafka_code(error)
     return response
@@ -110,7 +110,9 @@ async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResp
     if request.topics is not None:
         partitions = [(t.name, p) for t in request.topics for p in t.partition_indexes]
     try:
-        fetched = await call.broker.groups.fetch_offsets(request.group_id, partitions)
+        fetched = await call.broker.groups.fetch_offsets(
+            request.group_id, partitions, stable=request.require_stable
+        )
     except MainstemError as error:
         code = kafka_code(error)
         # Version 1 has no place for an error but the partitions.
@@ -139,6 +141,7 @@ async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResp
                         committed_offset=each.committed.offset,
                         committed_leader_epoch=each.committed.leader_epoch,
                         metadata=each.committed.metadata,
+                        error_code=kafka_code(each.outcome),
                     )
                     for each in of_topic
                 ],
@@ -149,11 +152,11 @@ async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResp
 
 
 async def _fetch_group(
-    call: Call, group: OffsetFetchRequestGroup
+    call: Call, group: OffsetFetchRequestGroup, *, stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     by_id = call.version >= _FIRST_FETCH_WITH_TOPIC_IDS
     if group.topics is None:
-        fetched = await call.broker.groups.fetch_offsets(group.group_id, None)
+        fetched = await call.broker.groups.fetch_offsets(group.group_id, None, stable=stable)
         topics = call.broker.topics
         return [
             _topic_answer(name, _id_of(topics, name) if by_id else NO_TOPIC_ID, of_topic)
@@ -171,7 +174,7 @@ async def _fetch_group(
                 continue
             name = topic.name
         wanted = [(name, partition) for partition in asked.partition_indexes]
-        fetched = await call.broker.groups.fetch_offsets(group.group_id, wanted)
+        fetched = await call.broker.groups.fetch_offsets(group.group_id, wanted, stable=stable)
         answers.append(_topic_answer(name, TopicId(asked.topic_id), fetched))
     return answers
 
@@ -193,6 +196,7 @@ def _topic_answer(
                 committed_offset=each.committed.offset,
                 committed_leader_epoch=each.committed.leader_epoch,
                 metadata=each.committed.metadata,
+                error_code=kafka_code(each.outcome),
             )
             for each in fetched
         ],

@@ -1,26 +1,50 @@
-"""InitProducerId: identities for idempotent producers."""
+"""InitProducerId: identities for idempotent and transactional producers."""
 
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.broker.transactions_api import NOBODY, InitAnswer, InitRequest, ProducerIdentity
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.handlers.transaction_errors import transaction_code
 from mainstem.wire.kafka.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 
+_FIRST_WITH_FENCED = 4
+
 
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh producer id; a producer that comes back gets a new one, as Kafka gives it."""
-    if request.transactional_id is not None:
-        code = kafka_code(ErrorCode.COORDINATOR_UNAVAILABLE)
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    """An identity to write with; without a transactional id always a fresh one."""
     try:
-        producer_id, epoch = await call.broker.producers.new_producer_id()
+        answer = await _identity(call, request)
     except MainstemError as error:
-        return InitProducerIdResponse(
-            error_code=kafka_code(error), producer_id=-1, producer_epoch=-1
+        code = transaction_code(error, fenced=call.version >= _FIRST_WITH_FENCED)
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(
+        producer_id=answer.producer.producer_id,
+        producer_epoch=answer.producer.epoch,
+        ongoing_txn_producer_id=answer.ongoing.producer_id,
+        ongoing_txn_producer_epoch=answer.ongoing.epoch,
+    )
+
+
+async def _identity(call: Call, request: InitProducerIdRequest) -> InitAnswer:
+    expected = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if (expected.producer_id < 0) is not (expected.epoch < 0):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST, "a producer id and its epoch belong together"
         )
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+    if request.transactional_id is None:
+        fresh, epoch = await call.broker.producers.new_producer_id()
+        return InitAnswer(ProducerIdentity(fresh, epoch))
+    return await call.broker.transactions.init(
+        InitRequest(
+            transactional_id=request.transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=NOBODY if expected.producer_id < 0 else expected,
+            two_phase=request.enable2_pc,
+            keep_prepared=request.keep_prepared_txn,
+        )
+    )
 
 
-SERVED = {22: Served(init_producer_id, 0, 5)}
+SERVED = {22: Served(init_producer_id, 0, 6)}

@@ -9,12 +9,21 @@ from mainstem.wire.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 API_KEY = 18
 MIN_VERSION = 0
 MAX_VERSION = 4
 _SOFTWARE_MAX = 128
+_FIRST_WITH_ZERO = 4
+_FEATURES_EPOCH = 0
+
+# Name, versions that could be finalized, version that is. Clients choose how they behave by these.
+FEATURES = (
+    ("transaction.version", 0, 2, 2),  # an epoch for every transaction (KIP-890)
+)
 
 
 def api_versions(served: Mapping[int, Served]) -> Handler:
@@ -35,6 +44,19 @@ def api_versions(served: Mapping[int, Served]) -> Handler:
             return ApiVersionsResponse(error_code=code, api_keys=keys)
         name = request.client_software_name[:_SOFTWARE_MAX]
         call.peer.software = f"{name} {request.client_software_version[:_SOFTWARE_MAX]}".strip()
-        return ApiVersionsResponse(api_keys=keys, finalized_features_epoch=0)
+        return ApiVersionsResponse(
+            api_keys=keys,
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+                for name, lowest, highest, _ in FEATURES
+                # Older clients take a feature that may be off for a malformed one (KIP-1022).
+                if lowest or call.version >= _FIRST_WITH_ZERO
+            ],
+            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, _, _, level in FEATURES
+            ],
+        )
 
     return handle
