@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from mainstem.testing.local_node import LocalNode
 
@@ -31,14 +32,16 @@ def held(node: LocalNode, topic: str) -> list[tuple[int, bytes | None, bytes | N
         }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found = []
+    found: list[tuple[int, bytes | None, bytes | None]] = []
     try:
         while True:
             message = consumer.poll(20)
             assert message is not None, "no answer within 20 s"
             if message.error():
                 return found
-            found.append((message.offset(), message.key(), message.value()))
+            offset = message.offset()
+            assert offset is not None
+            found.append((offset, message.key(), message.value()))
     finally:
         consumer.close()
 
@@ -113,7 +116,7 @@ def test_retention_by_bytes_and_by_time_drops_the_oldest() -> None:
         assert held(node, "bytes") == before
         assert held(node, "time") == []
         producer = Producer({"bootstrap.servers": node.kafka})
-        offsets: list[int] = []
+        offsets: list[int | None] = []
         producer.produce("time", b"new", on_delivery=lambda _, m: offsets.append(m.offset()))
         assert producer.flush(30) == 0
         assert offsets == [2_000]
