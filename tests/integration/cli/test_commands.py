@@ -1,6 +1,9 @@
 """The command line against a real node, told as its users would tell it."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -273,6 +276,48 @@ def test_settings_tell_their_origin(
     assert rows["http.port"]["origin"] == "environment MAINSTEM_HTTP__PORT"
     assert rows["node.id"]["origin"] == "flag"
     assert len(json.loads(run("config", "show", "-o", "json"))) > 50
+
+
+def test_a_terminal_sees_the_progress_of_a_file(node: LocalNode, tmp_path: Path) -> None:
+    file = tmp_path / "input.txt"
+    file.write_text("line\n" * 50_000)
+    terminal, side = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, "produce", "progress", "-f", str(file), "-b", node.kafka],
+        stdout=subprocess.PIPE,
+        stderr=side,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+    ) as process:
+        os.close(side)
+        drawn = b""
+        with contextlib.suppress(OSError):  # the terminal is gone with its last user
+            while piece := os.read(terminal, 4096):
+                drawn += piece
+        assert process.stdout is not None
+        assert process.stdout.read() == b"50000 records written to progress\n"
+    os.close(terminal)
+    assert process.returncode == 0
+    assert b"input.txt" in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("to", "topic"), ("topic del", "delete"), ("group res", "reset-offsets")]
+)
+def test_the_shell_completes_commands(words: str, offered: str) -> None:
+    done = subprocess.run(
+        [COMMAND],
+        env=os.environ
+        | {
+            "_MAINSTEM_COMPLETE": "complete_bash",
+            "COMP_WORDS": f"mainstem {words}",
+            "COMP_CWORD": str(len(words.split())),
+        },
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    assert done.stdout.split() == [offered]
 
 
 def test_help_and_version_are_quick_and_need_no_broker() -> None:
