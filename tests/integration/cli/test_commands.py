@@ -249,7 +249,7 @@ def test_the_apis_of_a_broker_are_listed(run: Callable[..., str]) -> None:
     rows = {row["name"]: row for row in json.loads(run("kafka-apis", "-o", "json"))}
     assert len(rows) == 71
     assert rows["Produce"]["served"]
-    assert not rows["AddPartitionsToTxn"]["served"]
+    assert not rows["AddRaftVoter"]["served"]
     assert "71 client-facing" in run("kafka-apis", "--missing")
 
 
