@@ -35,7 +35,7 @@ def _unreachable(url: str) -> str | None:
     except urllib.error.HTTPError as error:
         # Any answer below 500 means that the registry is there.
         return None if error.code < 500 else f"registry answers {error.code}"
-    except OSError as error:
+    except (OSError, ValueError) as error:
         return f"registry not reachable ({error})"
 
 
@@ -64,7 +64,7 @@ def _npm() -> str | None:
     asked = subprocess.run(
         command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
     )
-    return _unreachable(asked.stdout.strip() or "https://registry.npmjs.org/")
+    return _unreachable(asked.stdout.strip())
 
 
 def _go() -> str | None:
