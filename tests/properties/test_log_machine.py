@@ -3,12 +3,14 @@
 import shutil
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.log.kit import Disk, staged
 
+from mainstem.log import segment
 from mainstem.log.range_log import SegmentSettings
 from mainstem.log.sync_job import carry_out
 
@@ -31,8 +33,18 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.integers(100, 2_000),
         interval=st.integers(1, 600),
         start=st.integers(0, 1_000),
+        save_bytes=st.sampled_from([1, 300, 64 << 20]),
     )
-    def begin(self, segment_bytes: int, interval: int, start: int) -> None:
+    def begin(self, segment_bytes: int, interval: int, start: int, save_bytes: int) -> None:
+        # Steps of a few batches instead of megabytes: every way on is taken within a short run.
+        reserve_bytes = min(save_bytes, 1 << 20)
+        self.steps = patch.multiple(
+            segment,
+            SAVE_INDEX_BYTES=save_bytes,
+            RESERVE_BYTES_MIN=reserve_bytes,
+            RESERVE_BYTES_MAX=reserve_bytes,
+        )
+        self.steps.start()
         self.config = SegmentSettings(segment_bytes, 60_000, interval)
         self.start = start
         self.disk = Disk(self.directory / "data")
@@ -40,6 +52,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "disk"):
+            self.steps.stop()
             self.disk.kill()
         shutil.rmtree(self.directory)
 

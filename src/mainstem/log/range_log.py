@@ -147,7 +147,8 @@ class RangeLog:
         except MainstemError:
             self._list.cut(self.written_end)
             raise
-        self._unsynced_paths.append(self.directory)
+        finally:
+            self._unsynced_paths.append(self.directory)
         self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     @property

@@ -21,12 +21,12 @@ from mainstem.log.checkpoint import RecoveryPoint, Trust
 from mainstem.log.damage import Damage
 from mainstem.log.file_access import read_fully
 from mainstem.log.identity import Seal, read_seal
-from mainstem.log.index import SegmentIndex, Summary, read_summary
-from mainstem.log.naming import segment_bases, segment_path
+from mainstem.log.index import SegmentIndex, Summary, read_index, read_summary
+from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_bases, segment_path
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog
 from mainstem.log.segment import Segment
-from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
+from mainstem.model.batch import BatchHeader
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt
 
@@ -119,7 +119,10 @@ def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, tr
     durable = RecoveryPoint(segment.base_offset, segment.base_offset, 0)
     if segment.base_offset == point.segment_base:
         durable = point
-    scanned = scan_segment(segment, size, durable, trust)
+    known = _saved_index(segment, size, size if trust is Trust.SAME_BOOT else durable.position)
+    if known is None:
+        _forget_index(segment)
+    scanned = scan_segment(segment, size, durable, trust, known)
     fd = segment.file.fd
     if scanned.cut_at is not None:
         if scanned.followed:
@@ -128,6 +131,9 @@ def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, tr
     if not scanned.holes:  # also gives back what was reserved behind the end
         segment.file_access.cut(fd, scanned.summary.log_bytes)
     _take_over(segment, scanned)
+    if known is not None and not scanned.holes:  # what the scan skipped is checked when it is read
+        segment.verified.adopt(segment.size, checked=False)
+        segment.verified.add(known[0].log_bytes, segment.size)
     if next_base is None:
         return False
     if scanned.summary.until_offset < next_base and not scanned.holes:
@@ -135,6 +141,28 @@ def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, tr
     segment.until_offset = next_base
     segment.finish()
     return False
+
+
+def _saved_index(
+    segment: Segment, size: int, trusted_bytes: int
+) -> tuple[Summary, SegmentIndex] | None:
+    """An index that was saved while the segment grew, if what it covers is there for sure."""
+    try:
+        summary, index = read_index(segment.path)
+    except (FileNotFoundError, Corrupt):
+        return None
+    if summary.base_offset != segment.base_offset or segment.dense:
+        return None
+    return (summary, index) if summary.log_bytes <= min(size, trusted_bytes) else None
+
+
+def _forget_index(segment: Segment) -> None:
+    """Remove an index that may tell of batches which are gone, before others take their place."""
+    paths = [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+    if any(path.exists() for path in paths):
+        for path in paths:
+            path.unlink(missing_ok=True)
+        segment.file_access.sync_path(segment.path.parent)
 
 
 def _take_over(segment: Segment, scanned: _Scanned) -> None:
@@ -145,7 +173,7 @@ def _take_over(segment: Segment, scanned: _Scanned) -> None:
 
 
 def _believed_summary(segment: Segment, size: int) -> Summary | None:
-    index_path = segment.path.with_suffix(".index")
+    index_path = segment.path.with_suffix(INDEX_SUFFIX)
     try:
         summary = read_summary(segment.path)
     except (FileNotFoundError, Corrupt) as error:
@@ -164,14 +192,23 @@ def _believed_summary(segment: Segment, size: int) -> Summary | None:
     return summary
 
 
-def scan_segment(segment: Segment, size: int, durable: RecoveryPoint, trust: Trust) -> _Scanned:
-    """Check every byte and build the index; changes nothing."""
-    index = SegmentIndex(segment.base_offset)
-    notes = _Notes(index, segment.index_interval_bytes)
+def scan_segment(
+    segment: Segment,
+    size: int,
+    durable: RecoveryPoint,
+    trust: Trust,
+    known: tuple[Summary, SegmentIndex] | None = None,
+) -> _Scanned:
+    """Check every byte behind what an index is known to cover, and complete the index."""
+    summary, index = known or (
+        Summary(segment.base_offset, segment.base_offset, 0),
+        SegmentIndex(segment.base_offset),
+    )
+    notes = _Notes(index, segment.index_interval_bytes, summary)
     holes: list[Damage] = []
     fd = segment.file.fd
     rules = scan.Rules(segment.epoch)
-    position, expected = 0, segment.base_offset
+    position, expected = summary.log_bytes, summary.until_offset
     while True:
         try:
             for header, place in scan.check_file(fd, position, size, expected, rules):
@@ -200,12 +237,12 @@ def scan_segment(segment: Segment, size: int, durable: RecoveryPoint, trust: Tru
 class _Notes:
     """Index and largest timestamp of the batches seen so far."""
 
-    def __init__(self, index: SegmentIndex, interval_bytes: int) -> None:
+    def __init__(self, index: SegmentIndex, interval_bytes: int, known: Summary) -> None:
         self._index = index
         self._interval_bytes = interval_bytes
-        self._index_at = interval_bytes
-        self._latest = NO_TIMESTAMP
-        self._latest_offset = -1
+        self._index_at = known.log_bytes or interval_bytes
+        self._latest = known.max_timestamp
+        self._latest_offset = known.offset_of_max_timestamp
 
     def take(self, header: BatchHeader, position: int) -> None:
         if position >= self._index_at:
@@ -269,7 +306,7 @@ def _copy_aside(fd: int, path: Path, position: int, until: int) -> None:
 def _set_segments_aside(directory: Path, bases: list[int]) -> None:
     for base in bases:
         path = segment_path(directory, base)
-        for suffix in (".index", ".timeindex"):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path.with_suffix(suffix).unlink(missing_ok=True)
         if not path.stat().st_size:
             path.unlink()

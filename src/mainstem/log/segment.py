@@ -14,6 +14,7 @@ from mainstem.log import scan
 from mainstem.log.damage import Damage
 from mainstem.log.file_access import FileAccess, OpenFile, storage_error
 from mainstem.log.index import SegmentIndex, Summary, read_index, write_index
+from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from mainstem.log.verified import VerifiedBytes
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import Corrupt
@@ -29,6 +30,7 @@ VIEWS_PER_WRITE_MAX = 1024  # IOV_MAX
 TAIL_BATCHES = 512  # positions remembered behind the end: at least these, at most twice as many
 RESERVE_BYTES_MIN = 1 * MIB
 RESERVE_BYTES_MAX = 64 * MIB
+SAVE_INDEX_BYTES = 64 * MIB
 
 
 class Segment:
@@ -187,10 +189,13 @@ class Segment:
                 self._files.access.cut(self.file.fd, self.size)
                 self._reserved = 0
             if self.indexed_bytes != self.size:
-                write_index(self.path, self.summary, self.index)
-                self.indexed_bytes, self.index_synced = self.size, False
+                self._save_index()
         except OSError as error:
             raise storage_error(error, self.path) from error
+
+    def _save_index(self) -> None:
+        write_index(self.path, self.summary, self.index)
+        self.indexed_bytes, self.index_synced = self.size, False
 
     def forget(self) -> None:
         """The file is gone or going; slices that are out keep their own hold on it."""
@@ -249,6 +254,9 @@ class Segment:
     def _reserve(self, fd: int, until: int) -> None:
         # In steps that double: a thousand quiet streams must not claim 64 MiB each. A disk that
         # cannot reserve is left to answer the write itself.
+        if self.size - max(self.indexed_bytes, 0) >= SAVE_INDEX_BYTES:
+            # A crash then costs a scan of what came after, not of the whole file.
+            self._save_index()
         start = max(self._reserved, self.size)
         size = max(self._reserve_bytes, until - start)
         self._files.access.reserve(fd, start, size)
@@ -259,6 +267,8 @@ class Segment:
         """Drop all from a batch boundary on; the caller finds the largest timestamp anew."""
         index = self.index
         index.cut(until)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):  # they would lie about what comes next
+            self.path.with_suffix(suffix).unlink(missing_ok=True)
         try:
             self._files.access.cut(self.file.fd, position)
         except OSError as error:
