@@ -26,7 +26,7 @@ from bench.measure import load_average
 from bench.peers.kafka.peer import ApacheKafka
 from bench.sides import SIDES, Side
 from bench.table import document, render
-from bench.workloads import FULL, GOALS, QUICK, WORKLOADS, Figure, at_rest
+from bench.workloads import FULL, GOALS, QUICK, WORKLOADS, Figure, Volume, at_rest
 
 from mainstem.testing.local_node import LocalNode
 
@@ -43,14 +43,19 @@ def main() -> int:
     if unknown := wanted - set(GOALS):
         sys.stderr.write(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(GOALS)}\n")
         return 2
-    peer = not (options.quick or options.no_peer)
+    peer = options.peer or not (options.quick or options.no_peer)
     rounds = options.rounds or (1 if options.quick else 3)
     samples: Samples = defaultdict(lambda: defaultdict(list))
     if wanted & {"ready", "rss_start", "idle"}:
         _measure_at_rest(samples, rounds, peer=peer, idle_s=2 if options.quick else 10)
     with _sides(peer=peer) as sides:
+        if not options.quick:
+            # A server on a virtual machine gets faster with use; nobody is measured cold.
+            unused: Samples = defaultdict(lambda: defaultdict(list))
+            _measure_loads(unused, sides, wanted - {"rss_through"}, volume=QUICK, label="warm-up")
         for number in range(rounds):
-            _measure_loads(samples, sides, wanted, quick=options.quick, label=f"round {number + 1}")
+            volume = QUICK if options.quick else FULL
+            _measure_loads(samples, sides, wanted, volume=volume, label=f"round {number + 1}")
     kept = {
         name: {title: [vars(figure) for figure in figures] for title, figures in by_side.items()}
         for name, by_side in samples.items()
@@ -79,7 +84,7 @@ def _measure_at_rest(samples: Samples, rounds: int, *, peer: bool, idle_s: float
 
 
 def _measure_loads(
-    samples: Samples, sides: dict[str, Side], wanted: set[str], *, quick: bool, label: str
+    samples: Samples, sides: dict[str, Side], wanted: set[str], *, volume: Volume, label: str
 ) -> None:
     for workload, names, on in WORKLOADS:
         if not wanted & set(names):
@@ -88,7 +93,7 @@ def _measure_loads(
             if key not in sides:
                 continue
             side = sides[key]
-            figures = workload(side, QUICK if quick else FULL)
+            figures = workload(side, volume)
             for name, figure in figures.items():
                 samples[name][side.title].append(figure)
                 value = f"{figure.value:,.2f} {GOALS[name].unit}"
@@ -124,6 +129,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="small volumes, one round, no peer")
+    parser.add_argument("--peer", action="store_true", help="Apache Kafka in a quick run too")
     parser.add_argument("--no-peer", action="store_true", help="without Apache Kafka")
     parser.add_argument("--only", default="", help="figures to measure, with commas between")
     parser.add_argument("--rounds", type=int, default=0)
