@@ -19,6 +19,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration, wants_rebuild
 from mainstem.node.config import Config
@@ -58,7 +60,7 @@ def announce_ready(addresses: Mapping[str, object]) -> None:
 
 def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = False) -> int:
     """Run a node in its own event loop; ``announce`` is told the addresses once it serves."""
-    _raise_file_limit(config)
+    config = _within_file_limit(config)
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
     except ImportError:
@@ -69,20 +71,21 @@ def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = 
         return runner.run(_serve(config, announce, rebuild=rebuild))
 
 
-def _raise_file_limit(config: Config) -> None:
-    """Every connection takes two descriptors and the log some thousands: ask for as many."""
+def _within_file_limit(config: Config) -> Config:
+    """Ask for the descriptors that all connections need; take fewer of them where few are had.
+
+    Every connection takes two, and the log some thousands.
+    """
     wanted = 2 * config.kafka.max_connections + FILES_OF_THE_HOUSE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < granted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
-    if granted < wanted:
-        log.warning(
-            "the limit of open files is %d, %d connections need %d; raise it with ulimit -n",
-            granted,
-            config.kafka.max_connections,
-            wanted,
-        )
+    if granted == wanted:
+        return config
+    fits = max(1, (granted - FILES_OF_THE_HOUSE) // 2)
+    log.info("at most %d connections: %d open files are allowed (ulimit -n)", fits, granted)
+    return replace(config, kafka=replace(config.kafka, max_connections=fits))
 
 
 async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
