@@ -44,8 +44,8 @@ def write_checked(path: Path, kind: bytes, payload: bytes, *, sync: bool) -> Non
             os.close(directory)
 
 
-def read_checked(path: Path, kind: bytes) -> bytes:
-    """The payload.
+def read_checked(path: Path, kind: bytes | None = None) -> bytes:
+    """The payload; of any kind when none is named.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -56,11 +56,11 @@ def read_checked(path: Path, kind: bytes) -> bytes:
         raise Corrupt(f"{len(data)} bytes where a header needs {HEADER.size}", subject=str(path))
     magic, found, version, length, crc = HEADER.unpack_from(data)
     payload = data[HEADER.size :]
-    if magic != MAGIC or found != kind:
+    if magic != MAGIC or (kind is not None and found != kind):
         raise Corrupt(f"not a file of kind {kind!r}", subject=str(path))
     if len(payload) != length:
         raise Corrupt(f"{len(payload)} bytes where the header says {length}", subject=str(path))
-    if crc32c(payload, crc32c(_FRONT.pack(kind, version, length))) != crc:
+    if crc32c(payload, crc32c(_FRONT.pack(found, version, length))) != crc:
         raise Corrupt("the checksum does not match", subject=str(path))
     if version != VERSION:
         raise Corrupt(f"version {version} where {VERSION} is expected", subject=str(path))

@@ -53,6 +53,12 @@ def iterate_findings(path: Path) -> Iterator[Damage]:
         checkpoint = load_checkpoint(path)
     except Corrupt as error:
         yield _finding(path / CHECKPOINT, error)
+    for other in sorted(path.glob("*.checkpoint")):
+        try:
+            read_checked(other)
+        except Corrupt as error:
+            if other.name != CHECKPOINT:
+                yield _finding(other, error)
     files = OpenFiles(FileAccess(), 16)
     topics = path / TOPICS
     for topic_dir in sorted(topics.iterdir() if topics.is_dir() else ()):

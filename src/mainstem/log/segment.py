@@ -159,7 +159,7 @@ class Segment:
                     raise Corrupt("the index belongs to another state of the log")  # noqa: TRY301
             except (FileNotFoundError, Corrupt) as error:
                 self.damage.append(Damage(self.path.with_suffix(".index"), 0, str(error)))
-                index = self._rebuilt_index()
+                index = _rebuilt_index(self)
             self._index = index
             if self.finished:
                 self._files.indexed(self, index.size_bytes)
@@ -296,23 +296,24 @@ class Segment:
             remedy="run `mainstem log verify`; restore the file from a replica or a backup",
         )
 
-    def _rebuilt_index(self) -> SegmentIndex:
-        if self.dense:
-            raise Corrupt("the index of a compacted segment is damaged", subject=str(self.path))
-        index = SegmentIndex(self.base_offset)
-        index_at = self.index_interval_bytes
-        latest = NO_TIMESTAMP
-        try:
-            for header, position in scan.check_file(
-                self.file.fd, 0, self.size, self.base_offset, self.rules()
-            ):
-                if position >= index_at:
-                    index.add(header.base_offset, position, latest)
-                    index_at = position + self.index_interval_bytes
-                latest = max(latest, header.max_timestamp)
-        except scan.BadBatch as bad:
-            raise self.corrupt(bad) from None
-        return index
+
+def _rebuilt_index(segment: Segment) -> SegmentIndex:
+    if segment.dense:
+        raise Corrupt("the index of a compacted segment is damaged", subject=str(segment.path))
+    index = SegmentIndex(segment.base_offset)
+    index_at = segment.index_interval_bytes
+    latest = NO_TIMESTAMP
+    try:
+        for header, position in scan.check_file(
+            segment.file.fd, 0, segment.size, segment.base_offset, segment.rules()
+        ):
+            if position >= index_at:
+                index.add(header.base_offset, position, latest)
+                index_at = position + segment.index_interval_bytes
+            latest = max(latest, header.max_timestamp)
+    except scan.BadBatch as bad:
+        raise segment.corrupt(bad) from None
+    return index
 
 
 def _write_in_pieces(access: FileAccess, fd: int, views: list[memoryview], position: int) -> None:

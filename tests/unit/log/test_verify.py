@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.log.kit import EPOCH, STREAM, Disk, fill, read_all
 
+from mainstem.log.checked_file import write_checked
 from mainstem.log.compaction import CompactionJob, compact
 from mainstem.log.data_dir_check import verify_data_dir
 from mainstem.log.range_log import SegmentSettings, StagedBatch
@@ -35,6 +36,7 @@ def populate(disk: Disk) -> None:
     second = disk.open(SMALL, index=1, start_offset=12)
     fill(second, 8, size=5)
     second.seal()
+    write_checked(disk.path / "producers.checkpoint", b"PC", b"of another room", sync=False)
     third = disk.open(SMALL, index=2, start_offset=20)
     fill(third, 4)
 
