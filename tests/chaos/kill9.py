@@ -11,6 +11,7 @@ from tests.chaos.load import GroupReader, Loader, Reader, create_topics, read_al
 
 ROUND_S = (0.6, 2.0)
 PROGRESS_TIMEOUT_S = 60.0
+SEGMENT_BYTES = 20_000
 
 
 class Server(Protocol):
@@ -22,21 +23,29 @@ class Server(Protocol):
     def kill9(self) -> None: ...
 
 
-def kill_rounds(server: Server, rounds: int, *, seed: int = 0) -> tuple[History, list[Anomaly]]:
+def kill_rounds(
+    server: Server, rounds: int, *, seed: int = 0, segment_bytes: int = SEGMENT_BYTES
+) -> tuple[History, list[Anomaly]]:
     """Kill and restart the server under load; the history and what is wrong with it."""
     random = Random(seed)
     mark = uuid.uuid4().hex[:6]
-    once_topic, plain_topic = f"once-{mark}", f"plain-{mark}"
-    topics = [once_topic, plain_topic]
+    # Small segments: kills meet files and ranges that are just being closed and opened.
+    rolling = {"segment.bytes": str(segment_bytes)}
+    topics = {
+        f"once-{mark}": rolling,
+        f"plain-{mark}": {},
+        f"compacted-{mark}": rolling | {"cleanup.policy": "compact"},
+    }
+    once, plain, compacted = topics
     create_topics(server.kafka, topics)
     history = History()
     with contextlib.ExitStack() as stack:
         loaders = [
-            stack.enter_context(Loader(server.kafka, once_topic, history, idempotent=True)),
-            stack.enter_context(Loader(server.kafka, plain_topic, history, idempotent=False)),
+            stack.enter_context(Loader(server.kafka, topic, history, idempotent=idempotent))
+            for topic, idempotent in ((once, True), (plain, False), (compacted, True))
         ]
-        stack.enter_context(Reader(server.kafka, topics, history))
-        group = GroupReader(server.kafka, once_topic, history)
+        stack.enter_context(Reader(server.kafka, list(topics), history))
+        group = GroupReader(server.kafka, once, history)
         for _ in range(rounds):
             _await_progress(loaders, group)
             group.turn(random.uniform(*ROUND_S))
@@ -49,8 +58,8 @@ def kill_rounds(server: Server, rounds: int, *, seed: int = 0) -> tuple[History,
         for loader in loaders:
             loader.finish()
         group.close()
-    history.final = read_all(server.kafka, topics)
-    return history, check(history, once={loaders[0].name})
+    history.final = read_all(server.kafka, list(topics))
+    return history, check(history, once={loaders[0].name, loaders[2].name})
 
 
 def _await_progress(loaders: list[Loader], group: GroupReader) -> None:

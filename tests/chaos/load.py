@@ -95,6 +95,8 @@ class Loader:
             self._producer.produce(
                 self._topic,
                 value=sent.value.encode().ljust(100, b"."),
+                # A key of its own lets every record live in a compacted topic too.
+                key=sent.value.encode(),
                 partition=stream[1],
                 on_delivery=lambda error, message: self._delivered(sent, error, message),
             )
@@ -232,10 +234,11 @@ class GroupReader:
                 self._allowed[one.topic, one.partition] = {one.offset}
 
 
-def create_topics(bootstrap: str, topics: list[str]) -> None:
-    """Create the topics of a load."""
+def create_topics(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
+    """Create the topics of a load, each with its settings."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(one, PARTITIONS) for one in topics]).values():
+    new = [NewTopic(name, PARTITIONS, config=settings) for name, settings in topics.items()]
+    for future in admin.create_topics(new).values():
         future.result(30)
 
 
@@ -245,7 +248,8 @@ def resume_all(bootstrap: str, group: GroupReader, history: History, topic: str)
     for number in range(PARTITIONS):
         sent = Sent("last", (topic, number), f"last-{number}", time.monotonic())
         history.sent.append(sent)
-        producer.produce(topic, value=sent.value.encode(), partition=number)
+        value = sent.value.encode()
+        producer.produce(topic, value=value, key=value, partition=number)
     assert not producer.flush(FLUSH_TIMEOUT_S), "the node takes no records"
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
     while not group.resumed_everywhere:

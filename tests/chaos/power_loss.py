@@ -95,7 +95,7 @@ def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
         file_system(folder) as disk,
         LocalNode(disk.mounted / "data", environment=environment) as node,
     ):
-        create_topics(node.kafka, topics)
+        create_topics(node.kafka, {topic: {} for topic in topics})
         loaders = [
             Loader(node.kafka, topics[0], history, idempotent=True),
             Loader(node.kafka, topics[1], history, idempotent=False),

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
-from tests.chaos.kill9 import kill_rounds, summary
+from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
 
 from mainstem.testing.local_node import LocalNode
@@ -19,7 +19,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failures = 0
     with LocalNode() if options.target == "mainstem" else ApacheKafka() as server:
-        history, anomalies = kill_rounds(server, options.rounds, seed=options.seed)
+        # Apache Kafka takes no smaller segments than these.
+        segment_bytes = SEGMENT_BYTES if options.target == "mainstem" else 1 << 20
+        history, anomalies = kill_rounds(
+            server, options.rounds, seed=options.seed, segment_bytes=segment_bytes
+        )
     failures += bool(anomalies)
     _say(f"kill -9, {options.rounds} rounds: {summary(history, anomalies)}")
     rounds = options.power_rounds if options.target == "mainstem" else 0
