@@ -8,6 +8,14 @@ subject. ``join`` and ``sync`` may wait for other members and may be cancelled a
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from mainstem.coordination.consumer_group_requests import (
+    NOBODY,
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    Reader,
+)
 from mainstem.coordination.requests import (
     DEFAULT_RETENTION,
     NO_EPOCH,
@@ -32,11 +40,17 @@ from mainstem.coordination.requests import (
 
 __all__ = [
     "DEFAULT_RETENTION",
+    "NOBODY",
     "NO_EPOCH",
     "NO_GENERATION",
     "NO_OFFSET",
     "CommitRequest",
     "CommittedOffset",
+    "ConsumerAnswer",
+    "ConsumerGroups",
+    "ConsumerHeartbeat",
+    "DescribedConsumer",
+    "DescribedConsumerGroup",
     "DescribedGroup",
     "DescribedMember",
     "FetchedOffset",
@@ -49,13 +63,31 @@ __all__ = [
     "ListedGroup",
     "OffsetToCommit",
     "Outcome",
+    "Reader",
     "SyncAnswer",
     "SyncRequest",
 ]
 
 
+class ConsumerGroups(Protocol):
+    """Groups whose members are assigned by the coordinator (KIP-848)."""
+
+    async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        ...
+
+    def describe(self, group_id: str) -> DescribedConsumerGroup:
+        """One such group in full; ``UNKNOWN_GROUP`` without one."""
+        ...
+
+
 class Groups(Protocol):
     """Consumer groups. An ``Outcome`` is an error code, or None for success."""
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """Groups whose members are assigned by the coordinator."""
+        ...
 
     def coordinator_partition(self, group_id: str) -> int:
         """The partition of the internal topic that a group is kept in."""
@@ -87,10 +119,12 @@ class Groups(Protocol):
         partitions: Sequence[tuple[str, int]] | None,
         *,
         stable: bool = False,
+        reader: Reader = NOBODY,
     ) -> Sequence[FetchedOffset]:
         """The positions asked for, or (None) all of the group; ``NO_OFFSET`` where none is.
 
-        ``stable`` refuses positions that a transaction, not decided yet, may still move.
+        ``stable`` refuses positions that a transaction, not decided yet, may still move. A
+        ``reader`` that names a member has to be in its present epoch.
         """
         ...
 
@@ -105,7 +139,7 @@ class Groups(Protocol):
         ...
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One group in full; ``UNKNOWN_GROUP`` without one."""
+        """One classic group in full; ``UNKNOWN_GROUP`` without one."""
         ...
 
     def list(

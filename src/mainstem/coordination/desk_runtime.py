@@ -9,8 +9,10 @@ lives until its session ends.
 
 import asyncio
 import itertools
+import logging
 
 from mainstem.coordination.alarms import Alarms
+from mainstem.coordination.consumer_group_decision import Decision
 from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups, store_then
 from mainstem.coordination.rebalance import Answer, GroupEffects
 from mainstem.coordination.records import GroupSaved
@@ -19,6 +21,8 @@ from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.shards_runtime import stopping
 from mainstem.model.clock import Clock
 from mainstem.model.errors import MainstemError
+
+_log = logging.getLogger(__name__)
 
 Parked = asyncio.Future[Answer]
 
@@ -64,6 +68,8 @@ class Desk:
         self._shards.sweep(live)
         for group_id, effects in live.shard.groups.loaded(self.now()).items():
             self.carry_out(live, group_id, effects)
+        for group_id, wake_ms in live.shard.consumers.loaded(self.now()).items():
+            self._wake(group_id, wake_ms)
 
     def carry_out(self, live: LiveGroups, group_id: str, effects: GroupEffects) -> None:
         """Store, answer, and remember when to come back."""
@@ -76,11 +82,27 @@ class Desk:
             self._shards.store_or_warn(live, effects.facts)
         if effects.answers:
             self._release(live, effects)
-        if effects.wake_ms is not None:
-            self._alarms.set(group_id, effects.wake_ms)
-            self._set_timer()
+        self._wake(group_id, effects.wake_ms)
         if follow_up is not None:
             self.carry_out(live, group_id, follow_up)
+
+    def settle(self, live: LiveGroups, decision: Decision) -> None:
+        """Carry out a decision about a consumer group.
+
+        Raises:
+            MainstemError: its facts cannot be stored; nothing has changed.
+        """
+        now = self.now()
+        try:
+            live.store(decision.facts, now.wall_ms)
+        except MainstemError as error:
+            raise as_coordinator_error(error) from error
+        self.carry_out(live, decision.group_id, live.shard.settle(decision, now))
+
+    def _wake(self, group_id: str, at_ms: int | None) -> None:
+        if at_ms is not None:
+            self._alarms.set(group_id, at_ms)
+            self._set_timer()
 
     def _release(self, live: LiveGroups, effects: GroupEffects) -> None:
         def settled(error: MainstemError | None) -> None:
@@ -113,4 +135,16 @@ class Desk:
             live = self._shards.find(group_id)
             if live is not None:
                 self.carry_out(live, group_id, live.shard.groups.on_time(group_id, now))
+                self._ring_consumers(live, group_id, now)
         self._set_timer()
+
+    def _ring_consumers(self, live: LiveGroups, group_id: str, now: Instant) -> None:
+        consumers = live.shard.consumers
+        decision = consumers.on_time(group_id, now)
+        if decision is not None:
+            try:
+                self.settle(live, decision)
+            except MainstemError as error:
+                _log.warning("members of group %s cannot be removed now: %s", group_id, error)
+                consumers.postpone(group_id, now)
+        self._wake(group_id, consumers.next_ms(group_id))

@@ -84,6 +84,10 @@ class Reader:
         length = self.count()
         return self._take(length)
 
+    def raw(self, length: int) -> bytes:
+        """That many bytes."""
+        return self._take(length)
+
     def count(self) -> int:
         """How many elements follow; none where the list is null."""
         return max(self._uvarint() - 1 if self._flexible else self._unpack(INT), 0)

@@ -19,6 +19,7 @@ from mainstem.model.errors import ErrorCode, Fenced
 
 # Lengths, time-outs: what a stored member takes beside its texts, its metadata and its assignment.
 _FIXED_BYTES = 32
+_UNSTAMPED = -1
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -89,7 +90,7 @@ class Group:
     sync_deadline_ms: int | None = None
     is_saved: bool = False
     size_bytes: int = 0
-    _awaiting_join: int = 0
+    awaiting_join: int = 0
     _support: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -100,12 +101,7 @@ class Group:
     @property
     def all_joined(self) -> bool:
         """Whether every member, and everybody who was given an id, waits for the generation."""
-        return self._awaiting_join == len(self.members) and not self.pending
-
-    @property
-    def awaiting_join(self) -> int:
-        """How many members wait for the next generation."""
-        return self._awaiting_join
+        return self.awaiting_join == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -165,13 +161,13 @@ class Group:
     def park_join(self, member: Member, ticket: int) -> int | None:
         """The member waits for the generation; the ticket it waited under before, if any."""
         before, member.join_ticket = member.join_ticket, ticket
-        self._awaiting_join += before is None
+        self.awaiting_join += before is None
         return before
 
     def take_join(self, member: Member) -> int | None:
         """The ticket of the member's join, which is about to be answered."""
         ticket, member.join_ticket = member.join_ticket, None
-        self._awaiting_join -= ticket is not None
+        self.awaiting_join -= ticket is not None
         return ticket
 
     def _count(self, member: Member, sign: int) -> None:
@@ -181,7 +177,7 @@ class Group:
             if not self._support[name]:
                 del self._support[name]
         if member.join_ticket is not None:
-            self._awaiting_join += sign
+            self.awaiting_join += sign
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member that claims to call, or a refusal."""
@@ -251,6 +247,16 @@ class Group:
     def is_subscribed(self, topic: str) -> bool:
         """Whether the group reads ``topic``; consumers nobody could ask are taken to."""
         return self.is_consumer if self.subscribed is None else topic in self.subscribed
+
+    def expiry_start_ms(self, commit_ms: int) -> int | None:
+        """Since when a position nobody reads is on its way out; None: it is not."""
+        if self.protocol_type is None:
+            return commit_ms
+        if self.state is GroupState.EMPTY:
+            # Groups stored by very old nodes do not say when they became empty.
+            return commit_ms if self.state_ms == _UNSTAMPED else self.state_ms
+        knows_topics = self.is_consumer and self.subscribed is not None
+        return commit_ms if self.state is GroupState.STABLE and knows_topics else None
 
     def note_subscriptions(self) -> None:
         """Remember which topics this generation reads."""

@@ -6,11 +6,19 @@ decision concerns both halves (deleting a group, expiry, a commit by a member) i
 
 from collections.abc import Callable, Sequence
 
-from mainstem.coordination import generation
+from mainstem.coordination import consumer_group_view, generation
+from mainstem.coordination.consumer_group_decision import Decision, Downgraded, Upgraded
+from mainstem.coordination.consumer_group_migration import not_a_consumer_group, removal
+from mainstem.coordination.consumer_group_records import ConsumerFact, Forgotten, Kind
+from mainstem.coordination.consumer_group_requests import ConsumerHeartbeat, DescribedConsumerGroup
+from mainstem.coordination.consumer_group_topics import GroupTopics, TopicSource
+from mainstem.coordination.consumer_group_view import check_commit
+from mainstem.coordination.consumer_groups import ConsumerGroupTable
 from mainstem.coordination.group import Group, GroupState
 from mainstem.coordination.groups import GroupTable
 from mainstem.coordination.offsets import OffsetTable, Partition
 from mainstem.coordination.pending_offsets import GroupFact, OffsetPending, TransactionEnded
+from mainstem.coordination.rebalance import GroupEffects, rebalance_in_progress
 from mainstem.coordination.records import Fact, GroupRemoved, GroupSaved, OffsetCommitted
 from mainstem.coordination.requests import (
     CommitRequest,
@@ -23,21 +31,38 @@ from mainstem.coordination.shard import Instant
 from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 
+_UNSTAMPED = -1
+
 
 class GroupShard:
     """The groups whose names fall on one internal stream."""
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: GroupSettings, topics: TopicSource, new_id: Callable[[], str]
+    ) -> None:
         self.groups = GroupTable(settings, new_id)
+        self.consumers = ConsumerGroupTable(settings, GroupTopics(topics), new_id)
         self.offsets = OffsetTable(
             metadata_bytes_max=settings.offset_metadata_bytes_max,
             retention_ms=settings.offsets_retention_ms,
         )
 
+    @property
+    def group_count(self) -> int:
+        """Groups of both protocols."""
+        return len(self.groups) + len(self.consumers)
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is such a group, of whichever protocol."""
+        return self.groups.get(group_id) is not None or self.consumers.get(group_id) is not None
+
     def commit(self, request: CommitRequest, now: Instant) -> tuple[list[Outcome], Sequence[Fact]]:
         """Decide a commit of positions; a member's commit is a sign of life."""
         group = self.groups.get(request.group_id)
-        if group is None:
+        consumers = self.consumers.get(request.group_id)
+        if consumers is not None:
+            check_commit(consumers, request, in_transaction=False)
+        elif group is None:
             _check_commit_without_group(request)
         else:
             self._check_commit(group, request, now)
@@ -48,7 +73,10 @@ class GroupShard:
     ) -> tuple[list[Outcome], Sequence[GroupFact]]:
         """Decide a commit of positions that counts once the producer's transaction commits."""
         group = self.groups.get(request.group_id)
-        if group is None:
+        consumers = self.consumers.get(request.group_id)
+        if consumers is not None:
+            check_commit(consumers, request, in_transaction=True)
+        elif group is None:
             _check_commit_without_group(request)
         else:
             self._check_commit_in_transaction(group, request)
@@ -59,16 +87,24 @@ class GroupShard:
         self, group_id: str, partitions: Sequence[Partition]
     ) -> tuple[list[Outcome], Sequence[Fact]]:
         """Decide to delete positions; consumers may go on, other groups have to be empty."""
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            return self.offsets.delete(consumers, partitions)
         group = self._known(group_id)
         if group.state is not GroupState.EMPTY and not group.is_consumer:
-            raise _not_empty(group)
+            raise _not_empty(group_id, len(group.members), group.state.value)
         return self.offsets.delete(group, partitions)
 
     def delete_group(self, group_id: str) -> list[Fact]:
         """Decide to delete a group with all its positions."""
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            if consumers.members:
+                raise _not_empty(group_id, len(consumers.members), consumers.phase.value)
+            return [*self.offsets.delete_all(group_id), *removal(consumers)]
         group = self._known(group_id)
         if group.state is not GroupState.EMPTY:
-            raise _not_empty(group)
+            raise _not_empty(group_id, len(group.members), group.state.value)
         return [*self.offsets.delete_all(group_id), GroupRemoved(group_id)]
 
     def expire(self, wall_ms: int) -> list[Fact]:
@@ -84,12 +120,40 @@ class GroupShard:
                     facts.append(GroupRemoved(group.id))
                 else:
                     self.groups.forget(group.id)
+        for consumers in self.consumers:
+            expired = self.offsets.expire(consumers, wall_ms)
+            facts += expired
+            is_last = len(expired) == len(self.offsets.of(consumers.id))
+            if is_last and not consumers.members and not self.offsets.pending.has(consumers.id):
+                facts += removal(consumers)
         return facts
+
+    def consumer_heartbeat(self, request: ConsumerHeartbeat, now: Instant) -> Decision:
+        """Decide what a member of a consumer group is told; a classic group may become one."""
+        return self.consumers.heartbeat(request, self.groups.get(request.group_id), now)
+
+    def settle(self, decision: Decision, now: Instant) -> GroupEffects:
+        """The facts of a decision about a consumer group hold: what follows."""
+        effects = GroupEffects()
+        wake_ms = self.consumers.settle(decision, now)
+        if wake_ms is not None:
+            effects.wake_at(wake_ms)
+        if isinstance(decision.change, Upgraded):
+            for ticket in decision.change.tickets:
+                effects.answer(ticket, rebalance_in_progress(decision.group_id))
+        elif isinstance(decision.change, Downgraded):
+            return self.groups.take_over(decision.group_id, decision.change, now)
+        return effects
 
     def replay(self, fact: GroupFact) -> None:
         """Take a stored fact in. Must not fail and must not depend on anything but the facts."""
         if isinstance(fact, GroupSaved | GroupRemoved):
+            if isinstance(fact, GroupSaved):
+                self.consumers.discard(fact.group_id)
             self.groups.replay(fact)
+            return
+        if isinstance(fact, ConsumerFact):
+            self._replay_consumers(fact)
             return
         if isinstance(fact, TransactionEnded):
             self.offsets.end_transaction(fact.producer.producer_id, commit=fact.commit)
@@ -100,12 +164,13 @@ class GroupShard:
             self.offsets.pending.add(fact.producer.producer_id, fact.committed)
         else:
             self.offsets.replay(fact)
-        if isinstance(committed, OffsetCommitted):
+        if isinstance(committed, OffsetCommitted) and not self.has(committed.group_id):
             self.groups.ensure(committed.group_id, committed.committed.commit_ms)
 
     def list(self, states: frozenset[str], types: frozenset[str]) -> Sequence[ListedGroup]:
         """The groups in one of these states and of one of these types; none named: all."""
-        lines = (generation.listed(group) for group in self.groups)
+        lines = [generation.listed(group) for group in self.groups]
+        lines += [consumer_group_view.listed(group) for group in self.consumers]
         return [
             line
             for line in lines
@@ -114,8 +179,29 @@ class GroupShard:
         ]
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One group in full."""
+        """One classic group in full."""
+        if self.consumers.get(group_id) is not None:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_GROUP, "it is not a classic group", subject=group_id
+            )
         return generation.described(self._known(group_id))
+
+    def describe_consumers(self, group_id: str) -> DescribedConsumerGroup:
+        """One consumer group in full."""
+        group = self.consumers.get(group_id)
+        if group is None:
+            self._known(group_id)
+            raise not_a_consumer_group(group_id, "it is a classic group")
+        return consumer_group_view.described(group)
+
+    def _replay_consumers(self, fact: ConsumerFact) -> None:
+        if not isinstance(fact, Forgotten):
+            self.groups.forget(fact.group_id)
+        self.consumers.replay(fact)
+        ends = isinstance(fact, Forgotten) and fact.kind is Kind.EPOCH
+        if ends and self.offsets.has(fact.group_id):
+            # Its positions outlive it, as those of a group that nobody ever joined.
+            self.groups.ensure(fact.group_id, _UNSTAMPED)
 
     def _known(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -162,10 +248,10 @@ def _other_generation(group: Group, said: int) -> Fenced:
     )
 
 
-def _not_empty(group: Group) -> InvalidRequest:
+def _not_empty(group_id: str, members: int, state: str) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.GROUP_NOT_EMPTY,
-        f"{len(group.members)} members, state {group.state.value}",
-        subject=group.id,
+        f"{members} members, state {state}",
+        subject=group_id,
         remedy="stop its members first",
     )

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from mainstem.coordination.consumer_group_topics import TopicSource
 from mainstem.coordination.group_shard import GroupShard
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.pending_offsets import GROUP_CODEC, GroupFact
@@ -30,6 +31,7 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         self,
         settings: GroupSettings,
         topic: InternalTopic,
+        topics: TopicSource,
         clock: Clock,
         new_id: Callable[[], str],
     ) -> None:
@@ -40,18 +42,19 @@ class GroupShards(Shards[GroupShard, GroupFact]):
             sweep_ms=settings.offsets_retention_check_ms,
         )
         self._settings = settings
+        self._topics = topics
         self._new_id = new_id
 
     def make(self, partition: int) -> LiveGroups:
         """A shard without any facts yet."""
-        shard = GroupShard(self._settings, self._new_id)
+        shard = GroupShard(self._settings, self._topics, self._new_id)
         return LiveShard(shard, GROUP_CODEC, self._topic.open_stream(partition), partition)
 
     def check_room(self, live: LiveGroups, key: str) -> None:
         """Refuse a new group when there are too many."""
-        if live.shard.groups.get(key) is not None:
+        if live.shard.has(key):
             return
-        count = sum(len(each.shard.groups) for each in self)
+        count = sum(each.shard.group_count for each in self)
         if count >= GROUPS_MAX:
             raise Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE,
@@ -73,6 +76,12 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         for live in self:
             if live.is_ready:
                 self.store_or_warn(live, live.shard.offsets.delete_topic(topic))
+                live.shard.consumers.topic_changed(topic)
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic came or grew: groups that read it share its partitions anew."""
+        for live in self:
+            live.shard.consumers.topic_changed(topic)
 
 
 def store_then(live: LiveGroups, saved: GroupSaved, then: Then, now: Instant) -> GroupEffects:

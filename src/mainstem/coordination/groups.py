@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from mainstem.coordination import generation
+from mainstem.coordination.consumer_group_decision import Downgraded
 from mainstem.coordination.door import Door
 from mainstem.coordination.group import Group, GroupState, Member, unknown_member
 from mainstem.coordination.rebalance import (
@@ -63,6 +64,10 @@ class GroupTable:
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def check(self, request: JoinRequest) -> None:
+        """Refuse a join that no group would accept."""
+        self._door.check(request)
 
     def join(self, request: JoinRequest, ticket: int, now: Instant) -> GroupEffects:
         """A member wants to be in the next generation."""
@@ -188,8 +193,19 @@ class GroupTable:
         return self._groups.setdefault(group_id, Group(group_id, state_ms=wall_ms))
 
     def forget(self, group_id: str) -> None:
-        """Drop a group that was never stored."""
-        del self._groups[group_id]
+        """Drop a group that was never stored, or is a consumer group now."""
+        self._groups.pop(group_id, None)
+
+    def take_over(self, group_id: str, change: Downgraded, now: Instant) -> GroupEffects:
+        """A consumer group became a classic one: its members go on here."""
+        group = self._groups[group_id]
+        effects = GroupEffects()
+        for member_id, protocols in change.protocols.items():
+            group.update(group.members[member_id], protocols)
+            expect_heartbeat(group.members[member_id], now, effects)
+        if change.rebalances:
+            self._rebalancer.start(group, now, effects)
+        return effects
 
     def loaded(self, now: Instant) -> dict[str, GroupEffects]:
         """All facts are replayed: expect every member, shrink groups that are too large."""

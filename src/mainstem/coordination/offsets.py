@@ -6,8 +6,8 @@ long after their commit. A date that an old client set itself (``expire_ms``) co
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from mainstem.coordination.group import Group, GroupState
 from mainstem.coordination.pending_offsets import PendingOffsets
 from mainstem.coordination.records import OffsetCommitted, OffsetRemoved
 from mainstem.coordination.requests import (
@@ -21,7 +21,20 @@ from mainstem.coordination.requests import (
 from mainstem.model.errors import ErrorCode
 
 Partition = tuple[str, int]
-_UNSTAMPED = -1
+
+
+class Readers(Protocol):
+    """The group that positions belong to."""
+
+    id: str
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the group reads ``topic``."""
+        ...
+
+    def expiry_start_ms(self, commit_ms: int) -> int | None:
+        """Since when a position nobody reads is on its way out; None: it is not."""
+        ...
 
 
 class OffsetTable:
@@ -36,6 +49,10 @@ class OffsetTable:
     def of(self, group_id: str) -> dict[Partition, CommittedOffset]:
         """All positions of a group; not to be changed."""
         return self._offsets.get(group_id, {})
+
+    def has(self, group_id: str) -> bool:
+        """Whether a group has positions, or may have some once a transaction commits."""
+        return group_id in self._offsets or self.pending.has(group_id)
 
     def fetch(
         self, group_id: str, partitions: Iterable[Partition] | None, *, stable: bool = False
@@ -71,7 +88,7 @@ class OffsetTable:
         return outcomes, facts
 
     def delete(
-        self, group: Group, partitions: Sequence[Partition]
+        self, group: Readers, partitions: Sequence[Partition]
     ) -> tuple[list[Outcome], list[OffsetRemoved]]:
         """Decide which positions may be deleted: not those of topics the group reads."""
         known = self.of(group.id)
@@ -103,7 +120,7 @@ class OffsetTable:
         """Every topic that some group has a position in."""
         return {topic for known in self._offsets.values() for topic, _ in known}
 
-    def expire(self, group: Group, wall_ms: int) -> list[OffsetRemoved]:
+    def expire(self, group: Readers, wall_ms: int) -> list[OffsetRemoved]:
         """Decide which positions of a group have been kept long enough."""
         return [
             OffsetRemoved(group.id, *partition)
@@ -137,15 +154,10 @@ class OffsetTable:
         """Where the group has a position, or may have one."""
         return dict.fromkeys((*self.of(group_id), *self.pending.places(group_id)))
 
-    def _is_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
-        since_ms = committed.commit_ms
-        if group.protocol_type is not None and group.state is GroupState.EMPTY:
-            # Groups stored by very old nodes do not say when they became empty.
-            since_ms = since_ms if group.state_ms == _UNSTAMPED else group.state_ms
-        elif group.protocol_type is not None:
-            knows_topics = group.is_consumer and group.subscribed is not None
-            if group.state is not GroupState.STABLE or not knows_topics:
-                return False
+    def _is_expired(self, group: Readers, committed: CommittedOffset, wall_ms: int) -> bool:
+        since_ms = group.expiry_start_ms(committed.commit_ms)
+        if since_ms is None:
+            return False
         if committed.expire_ms >= 0:
             return wall_ms >= committed.expire_ms
         return wall_ms - since_ms >= self._retention_ms

@@ -6,6 +6,8 @@
     GroupSaved         2  group                                 3
     GroupRemoved       2  group                                 none
 
+Facts of consumer groups (keys 3 to 8 and 16) are in ``consumer_group_records``.
+
 The first two bytes of key and value are a version. Keys say what a record is, so tools that read
 that topic understand ours. Promises: every fact survives the round trip; keys and values of a
 version that is not known here decode to None and are skipped; damaged bytes are ``Corrupt``.
@@ -15,6 +17,8 @@ import struct
 
 from msgspec import Struct
 
+from mainstem.coordination import consumer_group_records
+from mainstem.coordination.consumer_group_records import ConsumerFact
 from mainstem.coordination.fact_bytes import INT, LONG, SHORT, Reader, text
 from mainstem.coordination.requests import NO_EPOCH, CommittedOffset
 from mainstem.model.errors import Corrupt
@@ -77,7 +81,7 @@ class GroupRemoved(Struct, frozen=True):
     group_id: str
 
 
-Fact = OffsetCommitted | OffsetRemoved | GroupSaved | GroupRemoved
+Fact = OffsetCommitted | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerFact
 
 
 def encode(fact: Fact) -> tuple[bytes, bytes | None]:
@@ -91,6 +95,8 @@ def encode(fact: Fact) -> tuple[bytes, bytes | None]:
             return SHORT.pack(_GROUP_KEY) + text(group_id), _group_value(fact)
         case GroupRemoved(group_id):
             return SHORT.pack(_GROUP_KEY) + text(group_id), None
+        case _:
+            return consumer_group_records.encode(fact)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Fact | None:
@@ -108,9 +114,9 @@ def decode(key: bytes | None, value: bytes | None) -> Fact | None:
             return _decode_offset(reader.text(), reader.text(), reader.int32(), value)
         if version == _GROUP_KEY:
             return _decode_group(reader.text(), value)
+        return consumer_group_records.decode(version, reader, value)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Corrupt(f"a record of {len(key)} key bytes does not decode: {error}") from error
-    return None
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:

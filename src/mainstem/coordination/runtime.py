@@ -7,6 +7,10 @@ verbs wait for nothing but storage. Refusals are raised as ``MainstemError``s.
 from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
+from mainstem.coordination.consumer_group_requests import NOBODY, Reader
+from mainstem.coordination.consumer_group_topics import TopicSource
+from mainstem.coordination.consumer_group_view import check_fetch
+from mainstem.coordination.consumer_groups_runtime import ConsumerGroupsRuntime
 from mainstem.coordination.desk_runtime import Desk
 from mainstem.coordination.group import unknown_member
 from mainstem.coordination.group_positions_runtime import GroupPositions, check_name, store
@@ -42,6 +46,7 @@ class GroupsRuntime:
     Args:
         settings: time-outs and bounds.
         topic: where the facts are kept.
+        topics: the topics of the cluster, which groups read.
         clock: the time.
         new_id: makes ids that are never used twice.
     """
@@ -50,11 +55,13 @@ class GroupsRuntime:
         self,
         settings: GroupSettings,
         topic: InternalTopic,
+        topics: TopicSource,
         clock: Clock,
         new_id: Callable[[], str] = _uuid,
     ) -> None:
-        self._shards = GroupShards(settings, topic, clock, new_id)
+        self._shards = GroupShards(settings, topic, topics, clock, new_id)
         self._desk = Desk(self._shards, clock)
+        self.consumers = ConsumerGroupsRuntime(self._shards, self._desk)
         self.positions = GroupPositions(self._shards, self._desk.now)
 
     def start(self) -> None:
@@ -74,6 +81,10 @@ class GroupsRuntime:
         """Forget the positions in a topic that is gone."""
         self._shards.topic_deleted(topic)
 
+    def topic_changed(self, topic: str) -> None:
+        """A topic came or grew: groups that read it share its partitions anew."""
+        self._shards.topic_changed(topic)
+
     def coordinator_partition(self, group_id: str) -> int:
         """The partition of the internal topic that a group is kept in."""
         return self._shards.partition_of(group_id)
@@ -82,6 +93,12 @@ class GroupsRuntime:
         """Take part in the next generation; answered when it begins."""
         check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
+        consumers = live.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            if consumers.members:
+                return await self.consumers.join(live, consumers, request)
+            # An empty group is whatever its next member makes it.
+            self._desk.settle(live, live.shard.consumers.make_way(consumers, request))
         ticket, parked = self._desk.park()
         try:
             effects = live.shard.groups.join(request, ticket, self._desk.now())
@@ -95,6 +112,9 @@ class GroupsRuntime:
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         """What the caller is assigned; answered when the leader has brought it."""
         live = self._find_member(request.group_id, request.member_id)
+        consumers = live.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            return await self.consumers.sync(live, consumers, request)
         ticket, parked = self._desk.park()
         try:
             effects = live.shard.groups.sync(request, ticket, self._desk.now())
@@ -108,11 +128,18 @@ class GroupsRuntime:
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """The caller is alive; raises if it has to do something about its membership."""
         live = self._find_member(request.group_id, request.member_id)
-        live.shard.groups.heartbeat(request, self._desk.now())
+        consumers = live.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            self.consumers.live_on(live, consumers, request)
+        else:
+            live.shard.groups.heartbeat(request, self._desk.now())
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[Outcome]:
         """Members go, or an administrator removes them."""
         live = self._find_member(group_id, ", ".join(leaver.member_id for leaver in leavers))
+        consumers = live.shard.consumers.get(group_id)
+        if consumers is not None:
+            return await self.consumers.leave(live, consumers, leavers)
         outcomes, effects = live.shard.groups.leave(group_id, leavers, self._desk.now())
         self._desk.carry_out(live, group_id, effects)
         await live.safe()
@@ -127,12 +154,20 @@ class GroupsRuntime:
         return outcomes
 
     async def fetch_offsets(
-        self, group_id: str, partitions: Sequence[Partition] | None, *, stable: bool = False
+        self,
+        group_id: str,
+        partitions: Sequence[Partition] | None,
+        *,
+        stable: bool = False,
+        reader: Reader = NOBODY,
     ) -> Sequence[FetchedOffset]:
         """The positions asked for, or (None) all of the group."""
         live = self._find(group_id, may_be_empty=True)
         if live is None:
             return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
+        consumers = live.shard.consumers.get(group_id)
+        if consumers is not None:
+            check_fetch(consumers, reader)
         fetched = live.shard.offsets.fetch(group_id, partitions, stable=stable)
         await live.safe()
         return fetched

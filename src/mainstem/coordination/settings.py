@@ -21,6 +21,13 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
         offsets_retention_ms: how long positions outlive their group; at least the longest pause.
         offsets_retention_check_ms: how often expired positions are looked for.
         offsets_partitions: streams that share the groups; fixed once the topic exists.
+        consumer_session_timeout_ms: silence after which a member that is assigned by the
+            coordinator counts as dead; members of such groups do not choose it themselves.
+        consumer_heartbeat_interval_ms: how often those members are told to show that they live;
+            lower it to hand partitions over sooner, raise it for very large groups.
+        consumer_members_max: members of one such group.
+        consumer_migration_policy: which ways a group with members may change its protocol:
+            bidirectional, upgrade (to the coordinator's assignment), downgrade, disabled.
     """
 
     initial_rebalance_delay_ms: int = 3_000
@@ -32,3 +39,7 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
     offsets_retention_check_ms: int = 10 * _MINUTE_MS
     offsets_partitions: int = 50
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_members_max: int = limits.GROUP_MEMBERS_MAX
+    consumer_migration_policy: str = "bidirectional"

@@ -217,6 +217,32 @@ class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="Partitions of __consumer_offsets. Fixed at the first start.",
         ),
     ] = 50
+    consumer_session_timeout_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Silence after which a member counts as dead, in groups whose members "
+            "are assigned by the coordinator (`group.protocol=consumer`).",
+        ),
+    ] = 45 * SECOND_MS
+    consumer_heartbeat_interval_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="How often such members show that they live. Lower it to hand partitions "
+            "over sooner, raise it for very large groups.",
+        ),
+    ] = 5 * SECOND_MS
+    consumer_members_max: Annotated[
+        int, Meta(ge=1, description="Members of one such group; more are refused.")
+    ] = limits.GROUP_MEMBERS_MAX
+    consumer_migration_policy: Annotated[
+        Literal["bidirectional", "upgrade", "downgrade", "disabled"],
+        Meta(
+            description="Which ways a group with members may change its protocol: to the "
+            "coordinator's assignment (upgrade), back (downgrade), both or neither.",
+        ),
+    ] = "bidirectional"
 
 
 class TransactionsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -321,6 +347,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "auto.create.topics.enable": _flag(on=self.topics.auto_create),
             "broker.id": str(node.id),
             "connections.max.idle.ms": str(self.kafka.connection_idle_ms),
+            "group.consumer.heartbeat.interval.ms": str(groups.consumer_heartbeat_interval_ms),
+            "group.consumer.max.size": str(groups.consumer_members_max),
+            "group.consumer.migration.policy": groups.consumer_migration_policy,
+            "group.consumer.session.timeout.ms": str(groups.consumer_session_timeout_ms),
             "group.initial.rebalance.delay.ms": str(groups.initial_rebalance_delay_ms),
             "group.max.session.timeout.ms": str(groups.session_timeout_max_ms),
             "group.max.size": str(groups.members_max),

@@ -30,7 +30,7 @@ from mainstem.node.config import Config
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
-from mainstem.placement.records import AnyFact, TopicDeleted
+from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
 from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.served import served_apis
 from mainstem.protocols.kafka.session import KafkaService
@@ -179,6 +179,25 @@ class Rooms:
         os._exit(3)
 
 
+def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
+    """Tells the groups what happens to topics."""
+
+    def on_fact(fact: AnyFact) -> None:
+        match fact:
+            case TopicDeleted(name=name):
+                groups.topic_deleted(name)
+            case TopicCreated(name=name):
+                groups.topic_changed(name)
+            case PartitionsAdded(id=topic_id):
+                grown = topics.by_id(topic_id)
+                if grown is not None:
+                    groups.topic_changed(grown.name)
+            case _:
+                pass
+
+    return on_fact
+
+
 async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
     clock = SystemClock()
@@ -215,6 +234,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
             open_stream=lambda partition: streams.door(OFFSETS_TOPIC, partition),
             partition_count=topics.partition_count,
         ),
+        topics,
         clock,
     )
     producers = ProducerIds(placement.service, node.id, placement.incarnation)
@@ -232,11 +252,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     )
     broker = NodeBroker(node, streams, topics, groups, transactions, producers)
 
-    def on_fact(fact: AnyFact) -> None:
-        if isinstance(fact, TopicDeleted):
-            groups.topic_deleted(fact.name)
-
-    placement.service.subscribe(on_fact)
+    placement.service.subscribe(topic_news(groups, topics))
     groups.start()
     transactions.start()
     rooms = Rooms(

@@ -182,6 +182,8 @@ def _fact(fact: Fact) -> str:
             return f"{group_id} {topic}/{partition} at {committed.offset}"
         case OffsetRemoved(group_id, topic, partition):
             return f"{group_id} {topic}/{partition} forgotten"
+        case _:
+            return str(fact)
 
 
 def _answer(answer: object) -> str:

@@ -8,20 +8,26 @@ import itertools
 from collections.abc import Sequence
 
 from mainstem.coordination.alarms import Alarms
+from mainstem.coordination.consumer_group_classic import rejoin_refusal
+from mainstem.coordination.consumer_group_decision import Decision
+from mainstem.coordination.consumer_group_requests import ConsumerAnswer, ConsumerHeartbeat
 from mainstem.coordination.group_shard import GroupShard
 from mainstem.coordination.rebalance import Answer, GroupEffects
 from mainstem.coordination.records import Fact, GroupSaved, decode, encode
 from mainstem.coordination.requests import (
     CommitRequest,
     HeartbeatRequest,
+    JoinAnswer,
     JoinRequest,
     Leaver,
     Outcome,
+    SyncAnswer,
     SyncRequest,
 )
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.testing.topic_list import TopicList
 
 _EPOCH_MS = 1_700_000_000_000
 
@@ -29,8 +35,9 @@ _EPOCH_MS = 1_700_000_000_000
 class GroupSim:
     """One shard; ``answers`` holds what each ticket was told, ``stored`` all facts in order."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, topics: TopicList | None = None) -> None:
         self.settings = settings
+        self.topics = topics or TopicList()
         self.now_ms = 0
         self.answers: dict[int, Answer | MainstemError] = {}
         self.stored: list[Fact] = []
@@ -41,7 +48,7 @@ class GroupSim:
         self.shard = self._new_shard()
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, lambda: str(next(self._ids)))
+        return GroupShard(self.settings, self.topics, lambda: str(next(self._ids)))
 
     def now(self) -> Instant:
         """The virtual time."""
@@ -50,6 +57,15 @@ class GroupSim:
     def join(self, request: JoinRequest) -> int:
         """Park a join; the ticket it is answered under. A refusal is raised."""
         ticket = next(self._tickets)
+        consumers = self.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            if consumers.members:
+                decision = self.shard.consumers.join(consumers, request, self.now())
+                self._settle(decision)
+                assert isinstance(decision.reply, JoinAnswer)
+                self.answers[ticket] = decision.reply
+                return ticket
+            self._settle(self.shard.consumers.make_way(consumers, request))
         effects = self.shard.groups.join(request, ticket, self.now())
         self._carry_out(request.group_id, effects)
         return ticket
@@ -57,19 +73,48 @@ class GroupSim:
     def sync(self, request: SyncRequest) -> int:
         """Park a sync."""
         ticket = next(self._tickets)
+        consumers = self.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            decision = self.shard.consumers.classic.sync(consumers, request)
+            self._settle(decision)
+            if decision.rejoins is not None:
+                raise rejoin_refusal(request.group_id)
+            assert isinstance(decision.reply, SyncAnswer)
+            self.answers[ticket] = decision.reply
+            return ticket
         effects = self.shard.groups.sync(request, ticket, self.now())
         self._carry_out(request.group_id, effects)
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """A sign of life."""
+        consumers = self.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            decision = self.shard.consumers.classic.heartbeat(consumers, request)
+            self._settle(decision)
+            if decision.rejoins is not None:
+                raise rejoin_refusal(request.group_id)
+            return
         self.shard.groups.heartbeat(request, self.now())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[Outcome]:
         """Members go."""
+        consumers = self.shard.consumers.get(group_id)
+        if consumers is not None:
+            decision = self.shard.consumers.leave(consumers, leavers, self.now())
+            self._settle(decision)
+            assert isinstance(decision.reply, list)
+            return decision.reply
         outcomes, effects = self.shard.groups.leave(group_id, leavers, self.now())
         self._carry_out(group_id, effects)
         return outcomes
+
+    def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member of a consumer group joins, lives or leaves."""
+        decision = self.shard.consumer_heartbeat(request, self.now())
+        self._settle(decision)
+        assert isinstance(decision.reply, ConsumerAnswer)
+        return decision.reply
 
     def commit(self, request: CommitRequest) -> list[Outcome]:
         """Positions are kept."""
@@ -92,6 +137,7 @@ class GroupSim:
             self.now_ms = max(self.now_ms, at_ms)
             for group_id in self._alarms.due(self.now_ms):
                 self._carry_out(group_id, self.shard.groups.on_time(group_id, self.now()))
+                self._ring_consumers(group_id)
         self.now_ms = until_ms
 
     def restart(self) -> None:
@@ -100,6 +146,8 @@ class GroupSim:
         self._alarms = Alarms()
         for group_id, effects in self.shard.groups.loaded(self.now()).items():
             self._carry_out(group_id, effects)
+        for group_id, wake_ms in self.shard.consumers.loaded(self.now()).items():
+            self._wake(group_id, wake_ms)
 
     def rebuilt(self) -> GroupShard:
         """Another shard, from the stored facts alone."""
@@ -122,10 +170,26 @@ class GroupSim:
         for ticket, answer in effects.answers:
             assert ticket not in self.answers, "a request is answered once"
             self.answers[ticket] = answer
-        if effects.wake_ms is not None:
-            self._alarms.set(group_id, effects.wake_ms)
+        self._wake(group_id, effects.wake_ms)
         if follow_up is not None:
             self._carry_out(group_id, follow_up)
+
+    def _settle(self, decision: Decision) -> None:
+        self.store(decision.facts)
+        self._carry_out(decision.group_id, self.shard.settle(decision, self.now()))
+
+    def _ring_consumers(self, group_id: str) -> None:
+        decision = self.shard.consumers.on_time(group_id, self.now())
+        if decision is not None:
+            try:
+                self._settle(decision)
+            except MainstemError:
+                self.shard.consumers.postpone(group_id, self.now())
+        self._wake(group_id, self.shard.consumers.next_ms(group_id))
+
+    def _wake(self, group_id: str, at_ms: int | None) -> None:
+        if at_ms is not None:
+            self._alarms.set(group_id, at_ms)
 
     def _store_then(self, effects: GroupEffects) -> GroupEffects:
         assert effects.then is not None

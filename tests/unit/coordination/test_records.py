@@ -109,7 +109,7 @@ def test_members_of_the_oldest_version_have_one_timeout_for_both() -> None:
     ("key", "value"),
     [
         (None, b"x"),
-        (b"\x00\x03\x00\x01g", b"\x00\x00"),  # a record of the newer group protocol
+        (b"\x00\x09\x00\x01g", b"\x00\x00"),  # a record of a share group
         (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x09???"),
         (b"\x00\x02\x00\x01g", b"\x00\x63???"),
     ],

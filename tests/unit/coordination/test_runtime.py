@@ -23,6 +23,7 @@ from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.testing.memory_stream import MemoryStream
+from mainstem.testing.topic_list import TopicList
 from mainstem.testing.virtual_loop import VirtualLoop
 
 PARTITIONS = 4
@@ -63,7 +64,7 @@ class House:
         topic = InternalTopic(
             self.ensure, lambda p: self.streams[p], lambda name: self.topics.get(name, 0)
         )
-        runtime = GroupsRuntime(settings, topic, LoopClock())
+        runtime = GroupsRuntime(settings, topic, TopicList(), LoopClock())
         runtime.start()
         return runtime
 

@@ -6,6 +6,7 @@ from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers import (
     cluster,
     configs,
+    consumer_groups,
     coordinators,
     fetch,
     group_offsets,
@@ -33,6 +34,7 @@ def served_apis() -> dict[int, Served]:
     for module in (
         cluster,
         configs,
+        consumer_groups,
         coordinators,
         group_offsets,
         groups,

@@ -19,6 +19,7 @@ from mainstem.model.metadata import Node, Range, Stream, Topic
 from mainstem.protocols.kafka.call import Call, Peer
 from mainstem.protocols.kafka.handlers import coordinators, group_offsets, groups
 from mainstem.testing.memory_stream import MemoryStream
+from mainstem.testing.topic_list import TopicList
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from mainstem.wire.kafka.messages.describe_groups import DescribeGroupsRequest
@@ -89,6 +90,7 @@ class Desk:
         self.groups = GroupsRuntime(
             GroupSettings(initial_rebalance_delay_ms=0),
             InternalTopic(ensure, streams.__getitem__, lambda name: self.counts.get(name, 0)),
+            TopicList(self.counts),
             SystemTime(),
         )
         self.groups.start()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mainstem.broker.groups_api import CommitRequest, FetchedOffset, OffsetToCommit
+from mainstem.broker.groups_api import CommitRequest, FetchedOffset, OffsetToCommit, Reader
 from mainstem.broker.topics_api import Topics
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
@@ -155,8 +155,11 @@ async def _fetch_group(
     call: Call, group: OffsetFetchRequestGroup, *, stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     by_id = call.version >= _FIRST_FETCH_WITH_TOPIC_IDS
+    reader = Reader(group.member_id or None, group.member_epoch)
     if group.topics is None:
-        fetched = await call.broker.groups.fetch_offsets(group.group_id, None, stable=stable)
+        fetched = await call.broker.groups.fetch_offsets(
+            group.group_id, None, stable=stable, reader=reader
+        )
         topics = call.broker.topics
         return [
             _topic_answer(name, _id_of(topics, name) if by_id else NO_TOPIC_ID, of_topic)
@@ -174,7 +177,9 @@ async def _fetch_group(
                 continue
             name = topic.name
         wanted = [(name, partition) for partition in asked.partition_indexes]
-        fetched = await call.broker.groups.fetch_offsets(group.group_id, wanted, stable=stable)
+        fetched = await call.broker.groups.fetch_offsets(
+            group.group_id, wanted, stable=stable, reader=reader
+        )
         answers.append(_topic_answer(name, TopicId(asked.topic_id), fetched))
     return answers
 

@@ -210,7 +210,7 @@ def _refused(call: Call, group_id: str, error: MainstemError) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, error_code=kafka_code(error))
     if error.code is ErrorCode.UNKNOWN_GROUP:
         described.group_state = _DEAD
-        described.error_message = f"Group {group_id} not found."
+        described.error_message = str(error) if error.cause else f"Group {group_id} not found."
         if call.version < _FIRST_DESCRIBE_WITH_UNKNOWN_GROUP:
             described.error_code = 0
     return described

@@ -22,6 +22,7 @@ _FEATURES_EPOCH = 0
 
 # Name, versions that could be finalized, version that is. Clients choose how they behave by these.
 FEATURES = (
+    ("group.version", 0, 1, 1),  # groups that the coordinator assigns (KIP-848)
     ("transaction.version", 0, 2, 2),  # an epoch for every transaction (KIP-890)
 )
 
