@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from mainstem.cli.failure import ExitCode
 from mainstem.cli.main import main
@@ -181,6 +182,23 @@ def test_a_reader_that_has_seen_enough_is_no_error(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_aborted_transactions_are_left_out_on_request(
+    node: LocalNode, run: Callable[..., str]
+) -> None:
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": "writer"})
+    producer.init_transactions(20)
+    for outcome in ("kept", "dropped", "kept too"):
+        producer.begin_transaction()
+        producer.produce("outcomes", outcome)
+        producer.flush(20)
+        if outcome == "dropped":
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    assert run("consume", "outcomes", "--read-committed") == "kept\nkept too\n"
+    assert run("consume", "outcomes") == "kept\ndropped\nkept too\n"
 
 
 def test_a_group_reads_on_where_it_stopped(run: Callable[..., str], tmp_path: Path) -> None:
