@@ -104,3 +104,10 @@ def kafka_code(error: MainstemError | ErrorCode | None) -> int:
         return NONE
     code = error if isinstance(error, ErrorCode) else error.code
     return KAFKA_CODES[code]
+
+
+def kafka_message(error: MainstemError) -> str:
+    """What the number does not say: the object, the cause and what helps."""
+    text = f"{error.subject}: {error.cause}" if error.subject and error.cause else error.cause
+    text = text or error.subject or error.code.name
+    return f"{text} ({error.remedy})" if error.remedy else text

@@ -8,7 +8,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import check_topic_name
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.wire.kafka.messages import alter_configs as replacing
 from mainstem.wire.kafka.messages import incremental_alter_configs as altering
 from mainstem.wire.kafka.messages.describe_configs import (
@@ -62,7 +62,7 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeCon
             configs = _described(call, resource)
         except MainstemError as error:
             result.error_code = kafka_code(error)
-            result.error_message = str(error)
+            result.error_message = kafka_message(error)
         else:
             wanted = resource.configuration_keys
             result.configs = [
@@ -117,7 +117,7 @@ async def alter_configs(
         responses.append(
             replacing.AlterConfigsResourceResponse(
                 kafka_code(error),
-                None if error is None else str(error),
+                None if error is None else kafka_message(error),
                 resource.resource_type,
                 resource.resource_name,
             )
@@ -139,7 +139,7 @@ async def incremental_alter_configs(
         responses.append(
             altering.AlterConfigsResourceResponse(
                 kafka_code(error),
-                None if error is None else str(error),
+                None if error is None else kafka_message(error),
                 resource.resource_type,
                 resource.resource_name,
             )

@@ -21,7 +21,7 @@ from mainstem.model.errors import (
     Unavailable,
 )
 from mainstem.model.ids import Offset, TopicId
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.produce_shape import (
     API_KEY,
     OFFSET_MARK,
@@ -373,7 +373,7 @@ def _when_written(door: StreamDoor, base: Offset, settled: Settled) -> None:
 
 def _refuse(part: PartitionProduceResponse, error: MainstemError) -> None:
     part.error_code = kafka_code(error)
-    part.error_message = str(error)
+    part.error_message = kafka_message(error)
     part.base_offset = -1
     part.log_append_time_ms = part.log_start_offset = -1
 

@@ -11,7 +11,7 @@ from mainstem.broker.topics_api import ConfigValue
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.configs import SOURCES
 from mainstem.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -116,7 +116,7 @@ def _assignments(asked: CreatableTopic) -> dict[int, list[int]] | None:
 
 def _not_created(name: str, error: MainstemError) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=kafka_code(error), error_message=str(error), configs=[]
+        name=name, error_code=kafka_code(error), error_message=kafka_message(error), configs=[]
     )
 
 
@@ -159,7 +159,7 @@ async def _delete(
         await call.broker.topics.delete(result.name)
     except MainstemError as error:
         result.error_code = kafka_code(error)
-        result.error_message = str(error)
+        result.error_message = kafka_message(error)
     return result
 
 
@@ -207,7 +207,7 @@ async def _grow(
             asked.name, total=asked.count, assignments=assignments, validate_only=validate_only
         )
     except MainstemError as error:
-        return CreatePartitionsTopicResult(asked.name, kafka_code(error), str(error))
+        return CreatePartitionsTopicResult(asked.name, kafka_code(error), kafka_message(error))
     return CreatePartitionsTopicResult(asked.name)
 
 
