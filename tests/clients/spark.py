@@ -16,6 +16,7 @@ from tests.clients.scenarios import Scenario, Scene
 
 HERE = Path(__file__).parent / "drivers" / "spark"
 ENVIRONMENT = ROOT / ".cache" / "spark-venv"
+NEEDS = ("java", "maven")
 ROWS = 1_000
 JOB_TIMEOUT_S = 300
 # What pyspark brings itself must not be there twice.

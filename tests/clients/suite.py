@@ -1,7 +1,7 @@
 """The long real-client suite: every scenario with every client, at full volume.
 
-Finished pairs are remembered in a state file, so that an interrupted run goes on where it stopped;
-``--fresh`` begins again. ``--target kafka`` runs the same against Apache Kafka.
+Finished pairs are remembered in a state file until all have passed, so that an interrupted run goes
+on where it stopped; ``--fresh`` begins again. ``--target kafka`` runs the same against Apache Kafka.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from bench.peers.maven import ROOT
 from tests.clients import spark, tools
 from tests.clients.client import CLIENTS
 from tests.clients.scenarios import SCENARIOS, Scale, Scenario, Scene
+from tests.conftest import missing, required
 
 from mainstem.testing.local_node import LocalNode
 
@@ -45,11 +46,16 @@ def main() -> int:
         and (not options.scenario or name in options.scenario)
     ]
     failed = []
+    skipped = 0
     with _server(options.target) as server, tempfile.TemporaryDirectory() as scratch:
         for client, name in chosen:
             key = f"{client} {name}"
             if key in finished:
                 _say(f"{'done before':>12}  {key}")
+                continue
+            if reason := _lacking(client):
+                skipped += 1
+                _say(f"{'skipped':>12}  {key}: {reason}")
                 continue
             if server.returncode is not None:
                 # A scenario that ended the server has failed; the next one gets its chance.
@@ -66,8 +72,21 @@ def main() -> int:
             _say(f"{took_s:>10.1f} s  {key}")
             finished[key] = round(took_s, 1)
             _save(state_path, finished)
-    _say(f"{len(chosen) - len(failed)} of {len(chosen)} passed on {options.target}")
+    if not failed and not options.client and not options.scenario:
+        # A run that is complete is over; the next one begins again.
+        state_path.unlink(missing_ok=True)
+    passed = len(chosen) - len(failed) - skipped
+    _say(f"{passed} of {len(chosen)} passed on {options.target}, {skipped} skipped")
     return 1 if failed else 0
+
+
+def _lacking(client: str) -> str:
+    """Why a client cannot be used here, unless MAINSTEM_REQUIRE says that it must be."""
+    needs = CLIENTS[client].needs if client in CLIENTS else spark.NEEDS
+    for name in needs:
+        if (reason := missing(name)) and name not in required():
+            return f"needs {name}: {reason}"
+    return ""
 
 
 def _attempt(scenario: Scenario, scene: Scene) -> str:
