@@ -1,0 +1,77 @@
+"""The audit: one JSON line for each login and for each refusal, and for each change of rights.
+
+    {"time":"2026-01-31T12:00:00.123Z","event":"login","outcome":"refused","user":"alice",...}
+
+Pure: lines are handed to whoever writes them. No secret ever is among the facts; texts that came
+from a client are cut, and JSON keeps a line one line.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from mainstem.model.clock import Clock
+from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.principals import Identity
+
+TEXT_LENGTH_MAX: Final = 300
+
+Write = Callable[[str], None]
+
+
+class Audit:
+    """Makes the lines."""
+
+    def __init__(self, clock: Clock, write: Write) -> None:
+        self._wall_ms = clock.wall_ms
+        self._write = write
+
+    def logged_in(self, identity: Identity, address: str) -> None:
+        """Somebody has shown who he is."""
+        self._line(
+            "login",
+            "granted",
+            user=str(identity.principal),
+            method=identity.method,
+            address=address,
+        )
+
+    def login_refused(self, user: str, method: str, address: str, reason: str) -> None:
+        """Somebody has not; ``reason`` was not told to him."""
+        self._line("login", "refused", user=user, method=method, address=address, reason=reason)
+
+    def refused(
+        self, identity: Identity, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> None:
+        """An operation was not allowed."""
+        self._line(
+            "access",
+            "refused",
+            user=str(identity.principal),
+            address=host,
+            operation=operation.name,
+            resource=kind.name,
+            name=name,
+        )
+
+    def changed(self, identity: Identity, address: str, what: str, subject: str) -> None:
+        """Credentials, rules, roles, quotas or tokens are others now."""
+        self._line(
+            "change",
+            "done",
+            user=str(identity.principal),
+            address=address,
+            what=what,
+            subject=subject,
+        )
+
+    def _line(self, event: str, outcome: str, **facts: str) -> None:
+        when = datetime.fromtimestamp(self._wall_ms() / 1000, tz=UTC)
+        line = {
+            "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "event": event,
+            "outcome": outcome,
+            **{name: text[:TEXT_LENGTH_MAX] for name, text in facts.items()},
+        }
+        self._write(json.dumps(line))

@@ -1,0 +1,83 @@
+"""Who somebody is: a principal, and the identity that one login gave it."""
+
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+USER: Final = "User"
+GROUP: Final = "Group"
+ROLE: Final = "Role"
+NAME_LENGTH_MAX: Final = 255
+
+
+class Principal(NamedTuple):
+    """Somebody rules can name: ``User:alice``, ``Group:ops``, ``Role:consumer``."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
+EVERYBODY: Final = Principal(USER, "*")
+
+
+class Identity(Struct, frozen=True):
+    """What a login established.
+
+    ``groups`` come from the token of an outside authority; ``until_ms`` (wall time) ends what a
+    token granted; ``by_token`` marks a login with a delegation token, which may not make others.
+    ``only_roles``: whatever the principal may do, this login may do only as much of it as these
+    roles allow.
+    """
+
+    principal: Principal
+    method: str = ""
+    groups: tuple[str, ...] = ()
+    until_ms: int | None = None
+    by_token: bool = False
+    only_roles: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name under which rules may concern this login."""
+        return (str(self.principal), str(EVERYBODY), *(f"{GROUP}:{name}" for name in self.groups))
+
+
+NOBODY: Final = Identity(ANONYMOUS)
+
+
+def parse_principal(text: str) -> Principal:
+    """``Kind:name`` as a principal.
+
+    Raises:
+        InvalidRequest: it has no kind or no name, or is too long.
+    """
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            f"{text[:NAME_LENGTH_MAX]!r} is not a principal",
+            remedy="write a kind and a name, such as User:alice",
+        )
+    if len(name) > NAME_LENGTH_MAX or len(kind) > NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"a name of {len(text)} characters")
+    return Principal(kind, name)
+
+
+def check_user_name(name: str) -> None:
+    """Refuse what could not log in, or could be taken for something else.
+
+    Raises:
+        InvalidRequest: empty, too long, or with characters that cannot be seen.
+    """
+    if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable() or name == "*":
+        raise InvalidRequest(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{name[:NAME_LENGTH_MAX]!r} cannot be the name of a user",
+            remedy=f"use 1 to {NAME_LENGTH_MAX} printable characters, and not *",
+        )

@@ -1,0 +1,118 @@
+"""SCRAM on the server's side (RFC 5802): two messages in, the password never seen.
+
+    client-first   n,,n=alice,r=<nonce>            ──▶ r=<nonce+ours>,s=<salt>,i=<iterations>
+    client-final   c=biws,r=<nonce+ours>,p=<proof> ──▶ v=<our signature>
+
+For a user who is not there the exchange goes on with made-up salt, always the same for a name, and
+fails at the proof: names cannot be fished for.
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.model import scram
+from mainstem.model.scram import ScramCredential
+from mainstem.security.sasl import Challenge, Proven, Step, refuse, text_of, unescaped
+
+NONCE_LENGTH_MAX: Final = 1_024
+TOKEN_EXTENSION: Final = "tokenauth"  # noqa: S105 - the name of a SCRAM extension in Kafka
+
+FindCredential = Callable[[str, str], ScramCredential | None]  # (user, mechanism)
+
+
+class Credentialer:
+    """Where an exchange looks keys up: those of users, those of delegation tokens."""
+
+    def __init__(self, of_user: FindCredential, of_token: FindCredential, decoy_key: bytes) -> None:
+        self.of_user = of_user
+        self.of_token = of_token
+        self._decoy_key = decoy_key
+
+    def decoy(self, user: str, mechanism: str) -> ScramCredential:
+        """Keys that no password fits, with a salt that stays the same for a name."""
+        seed = hmac.digest(self._decoy_key, f"{mechanism}:{user}".encode(), "sha512")
+        keys = hmac.digest(self._decoy_key, seed, "sha512")
+        size = scram.KEY_BYTES[mechanism]
+        return ScramCredential(
+            mechanism, seed[: scram.SALT_BYTES], scram.ITERATIONS_MIN, keys[:size], keys[:size]
+        )
+
+
+class ScramServer:
+    """One exchange."""
+
+    def __init__(self, mechanism: str, keys: Credentialer, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._keys = keys
+        self._our_nonce = nonce
+        self.user = ""
+        self._by_token = False
+        self._credential: ScramCredential | None = None
+        self._is_real = False
+        self._header = ""
+        self._nonce = ""
+        self._said = ""
+
+    def step(self, data: bytes) -> Step:
+        """Take the first or the final message."""
+        if self._credential is None:
+            return self._first(text_of(data))
+        return self._final(text_of(data), self._credential)
+
+    def _first(self, message: str) -> Challenge:
+        flag, comma, rest = message.partition(",")
+        authzid, comma2, bare = rest.partition(",")
+        if flag not in ("n", "y") or not (comma and comma2):
+            refuse("channel binding is not served, or this is not SCRAM")
+        parts = bare.split(",")
+        if len(parts) < 2 or not parts[0].startswith("n=") or not parts[1].startswith("r="):
+            refuse("a first message without name and nonce")
+        self.user = unescaped(parts[0][2:])
+        nonce = parts[1][2:]
+        if not self.user or not 0 < len(nonce) <= NONCE_LENGTH_MAX or not nonce.isascii():
+            refuse("an empty name or a bad nonce", user=self.user)
+        extensions = dict(part.partition("=")[::2] for part in parts[2:])
+        self._by_token = extensions.get(TOKEN_EXTENSION) == "true"
+        if authzid not in ("", f"a={parts[0][2:]}"):
+            refuse("asks to be somebody else", user=self.user)
+        find = self._keys.of_token if self._by_token else self._keys.of_user
+        found = find(self.user, self._mechanism)
+        self._is_real = found is not None
+        self._credential = found or self._keys.decoy(self.user, self._mechanism)
+        self._header = f"{flag},{authzid},"
+        self._nonce = nonce + self._our_nonce
+        salt = base64.b64encode(self._credential.salt).decode()
+        reply = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._said = f"{bare},{reply}"
+        return Challenge(reply.encode())
+
+    def _final(self, message: str, credential: ScramCredential) -> Proven:
+        without_proof, comma, proof = message.rpartition(",")
+        parts = without_proof.split(",")
+        binding = base64.b64encode(self._header.encode()).decode()
+        if not comma or not proof.startswith("p=") or len(parts) < 2:
+            refuse("a final message without proof", user=self.user)
+        if parts[0] != f"c={binding}" or parts[1] != f"r={self._nonce}":
+            refuse("another exchange's message", user=self.user)
+        said = f"{self._said},{without_proof}".encode()
+        mechanism = self._mechanism
+        signature = scram.keyed(mechanism, credential.stored_key, said)
+        shown = _decoded(proof[2:])
+        fits = len(shown) == len(signature)
+        key = scram.exclusive_or(shown, signature) if fits else b""
+        right = hmac.compare_digest(scram.digest(mechanism, key), credential.stored_key)
+        if not (right and self._is_real):
+            refuse("wrong password" if self._is_real else "no such user", user=self.user)
+        ours = scram.keyed(mechanism, credential.server_key, said)
+        answer = f"v={base64.b64encode(ours).decode()}"
+        return Proven(self.user, answer.encode(), by_token=self._by_token)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
