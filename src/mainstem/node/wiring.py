@@ -210,6 +210,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
             data=data,
             node=node,
             cluster_id=config.node.cluster_id,
+            directory=store.directory_id.hex(),
             scan=lambda: found_ranges(store),
             rebuild=rebuild,
         ),

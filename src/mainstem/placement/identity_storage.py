@@ -21,12 +21,11 @@ VERSION = 1
 
 
 class NodeIdentity(msgspec.Struct, frozen=True):
-    """What a data folder was made for. The directory id is new for every new folder."""
+    """What a data folder was made for."""
 
     version: int
     cluster_id: str
     node_id: NodeId
-    directory_id: str
     created_ms: int
 
 
@@ -69,7 +68,7 @@ def open_identity(
     path = data / NAME
     if not path.exists():
         data.mkdir(parents=True, exist_ok=True)
-        made = NodeIdentity(VERSION, cluster_id or new_uuid(), node_id, new_uuid(), now_ms)
+        made = NodeIdentity(VERSION, cluster_id or new_uuid(), node_id, now_ms)
         write_atomically(path, _encode(made))
         _sync_folder(data.parent)  # the folder itself may be new
         return made

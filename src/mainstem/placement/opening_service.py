@@ -57,13 +57,14 @@ class Placement(NamedTuple):
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What a start needs to know.
 
-    ``scan`` lists the range folders of this node; ``rebuild`` sets whatever catalogue there is
-    aside and rebuilds it from them.
+    ``directory`` tells this disk from any other; ``scan`` lists the range folders of this node;
+    ``rebuild`` sets whatever catalogue there is aside and rebuilds it from them.
     """
 
     data: Path
     node: Node
     cluster_id: str | None
+    directory: str
     scan: Callable[[], Iterable[FoundRange]]
     rebuild: bool = False
 
@@ -93,7 +94,7 @@ async def open_placement(
             await _restore(service, start, exported, clock.wall_ms())
         await service.submit(FormCluster(identity.cluster_id))
         incarnation = catalogue.incarnation(start.node.id) + 1
-        await service.submit(RegisterNode(start.node, incarnation, identity.directory_id))
+        await service.submit(RegisterNode(start.node, incarnation, start.directory))
     except BaseException:
         journal.close()
         raise

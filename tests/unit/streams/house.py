@@ -43,6 +43,7 @@ class House:
             data=self.folder,
             node=Node(NodeId(1), "127.0.0.1", 9092),
             cluster_id=None,
+            directory=self.store.directory_id.hex(),
             scan=list,
         )
         self.placement = await open_placement(start, self.clock, self.fatal.append)
