@@ -1,7 +1,8 @@
 """The long real-client suite: every scenario with every client, at full volume.
 
 Finished pairs are remembered in a state file until all have passed, so that an interrupted run goes
-on where it stopped; ``--fresh`` begins again. ``--target kafka`` runs the same against Apache Kafka.
+on where it stopped; ``--fresh`` begins again. ``--target kafka``
+runs the same against Apache Kafka.
 """
 
 import argparse
