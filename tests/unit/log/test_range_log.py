@@ -3,12 +3,13 @@
 import errno
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from tests.unit.log.kit import Disk, fill, read_all, staged
 
 from mainstem.log.file_access import FileAccess
-from mainstem.log.range_log import SegmentSettings
+from mainstem.log.range_log import RangeLog, SegmentSettings
 from mainstem.log.segment import VIEWS_PER_WRITE_MAX
 from mainstem.log.sync_job import carry_out
 from mainstem.model.batch import Buffer
@@ -160,11 +161,26 @@ def test_the_number_of_open_files_is_bounded(disk: Disk) -> None:
     assert log.segment_count > 20
     carry_out(job := log.begin_sync(), disk.access)
     log.finish_sync(job)
+    del job  # it keeps its files open
     disk.store.write_checkpoint()
-    assert len(disk.store.files) <= 8
+    assert open_descriptors(log) == len(disk.store.files) <= 8
     for _ in range(2):
         assert read_all(log, max_bytes=400) == written
-        assert len(disk.store.files) <= 8
+        assert open_descriptors(log) == len(disk.store.files) <= 8
+
+
+def open_descriptors(log: RangeLog) -> int:
+    held = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return sum(path.parent == log.directory for path in held)
+
+
+def test_a_file_that_waits_for_its_sync_stays_open(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 200)
+    assert log.segment_count > 8
+    disk.store.files.shrink()
+    assert open_descriptors(log) == log.segment_count
+    assert len(log.begin_sync().files) == log.segment_count
 
 
 def test_a_sealed_range_refuses_appends_and_stays_sealed(disk: Disk) -> None:
@@ -261,6 +277,13 @@ def test_times_that_go_back_do_not_confuse_the_search(disk: Disk) -> None:
     assert log.offset_for_timestamp(91) is None
 
 
+def test_the_first_of_equal_times_is_found(disk: Disk) -> None:
+    log = disk.open(SegmentSettings(index_interval_bytes=1))
+    for base in range(9):
+        log.append([staged(base, timestamp=10 * (base // 3))])
+    assert [log.offset_for_timestamp(time) for time in (0, 10, 20)] == [(0, 0), (3, 10), (6, 20)]
+
+
 def test_headers_are_walked_from_any_offset(disk: Disk) -> None:
     log = disk.open(SMALL)
     fill(log, 40, records=2)
@@ -318,6 +341,20 @@ def test_a_full_disk_is_an_answer_and_leaves_nothing_behind(
     disk.restart(clean=False)
     log = disk.open(SMALL)
     assert log.damage == []
+    assert read_all(log) == written
+
+
+def test_a_full_disk_leaves_no_half_batch_in_a_large_segment(disk: Disk) -> None:
+    disk.access = FailingAccess(1 << 30)
+    disk.restart()
+    log = disk.open()
+    written = fill(log, 5)
+    disk.access.room_bytes = 100
+    with pytest.raises(Unavailable):
+        log.append([staged(5, size=200)])
+    assert log.segments[0].path.stat().st_size == len(written)
+    disk.access.room_bytes = 1 << 30
+    written += fill(log, 2)
     assert read_all(log) == written
 
 

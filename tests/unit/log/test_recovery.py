@@ -1,5 +1,6 @@
 """Opening after a crash: cut what was torn, keep what was durable, report what is damaged."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import pytest
 from tests.unit.log.kit import Disk, fill, read_all, staged
 
 from mainstem.log import segment
+from mainstem.log.checkpoint import Trust
+from mainstem.log.file_access import FileAccess
 from mainstem.log.range_log import RangeLog, SegmentSettings
 from mainstem.log.sync_job import carry_out
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, Unavailable
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=200)
 
@@ -316,6 +319,63 @@ def test_a_saved_index_does_not_outlive_a_truncation(disk: Disk) -> None:
     log = disk.open()
     assert read_all(log, max_bytes=200) == content
     assert log.damage == []
+
+
+def test_an_index_of_batches_that_were_cut_is_not_believed_later(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    log.roll()  # writes the index
+    path = log.segments[0].path
+    disk.kill()
+    path.write_bytes(b"")
+    disk.boot_id += "x"
+    disk.store = disk.start()
+    log = disk.open()
+    assert log.written_end == 0
+    for base in range(3):
+        log.append([staged(base, timestamp=7)])
+    disk.restart(clean=False)
+    log = disk.open()
+    assert (log.written_end, log.max_timestamp) == (3, 7)
+
+
+class Recorder(FileAccess):
+    """Notes what is made durable."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+        self.is_gone = False
+
+    def sync_data(self, fd: int) -> None:
+        self.synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+
+    def sync_file_system(self, fd: int) -> None:
+        if self.is_gone:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.synced.append("everything")
+
+
+def test_what_a_crash_left_unsynced_is_synced_before_it_is_shown(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    recorder = disk.access = Recorder()
+    disk.restart(clean=False)
+    log = disk.open()
+    assert log.synced_end == 3
+    assert recorder.synced == [log.segments[0].path.name]
+
+
+def test_a_stop_is_clean_only_after_everything_is_durable(disk: Disk) -> None:
+    recorder = disk.access = Recorder()
+    disk.restart(clean=False)
+    fill(disk.open(), 3)
+    recorder.is_gone = True
+    with pytest.raises(Unavailable):
+        disk.stop()
+    os.close(disk.store._lock)
+    recorder.is_gone = False
+    disk.store = disk.start()
+    assert disk.store.trust is Trust.SAME_BOOT
 
 
 @pytest.mark.usefixtures("saves_often")
