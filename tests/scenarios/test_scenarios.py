@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from mainstem.testing.consumer_group_script import ConsumerGroupScript
 from mainstem.testing.group_script import GroupScript
 
-WORLDS: dict[str, Callable[[], Callable[[str], str]]] = {"group": lambda: GroupScript().run}
+WORLDS: dict[str, Callable[[], Callable[[str], str]]] = {
+    "consumer": lambda: ConsumerGroupScript().run,
+    "group": lambda: GroupScript().run,
+}
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 

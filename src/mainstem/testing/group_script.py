@@ -38,8 +38,11 @@ Command = Callable[[str, list[str], Options], str]
 class GroupScript:
     """Runs commands and prints what they cause."""
 
-    def __init__(self) -> None:
-        self._sim = GroupSim(GroupSettings(initial_rebalance_delay_ms=3_000, members_max=3))
+    # Whether commits come from clients that understand it when there is no such group.
+    commits_are_new = False
+
+    def __init__(self, sim: GroupSim | None = None) -> None:
+        self._sim = sim or GroupSim(GroupSettings(initial_rebalance_delay_ms=3_000, members_max=3))
         self._commands: dict[str, Command] = {
             "join": self._join,
             "sync": self._sync,
@@ -68,10 +71,18 @@ class GroupScript:
             printed = [self._commands[name](subject, plain, options)]
         except MainstemError as refusal:
             printed = [f"refused: {refusal}"]
-        printed += [f"stored {_fact(fact)}" for fact in self._sim.stored[stored:]]
+        printed += [f"stored {self.say_fact(fact)}" for fact in self._sim.stored[stored:]]
         for ticket, answer in list(self._sim.answers.items())[answered:]:
-            printed.append(f"#{ticket} {_answer(answer)}")
+            printed.append(f"#{ticket} {self.say_answer(answer)}")
         return "\n".join(filter(None, printed))
+
+    def say_fact(self, fact: Fact) -> str:
+        """A stored fact as text."""
+        return fact_text(fact)
+
+    def say_answer(self, answer: object) -> str:
+        """An answer as text."""
+        return answer_text(answer)
 
     def _join(self, group_id: str, plain: list[str], options: Options) -> str:
         names = options.get("protocols", "range").split(",")
@@ -99,7 +110,7 @@ class GroupScript:
                 member_id=options.pop("id"),
                 generation=int(options.pop("generation")),
                 instance_id=options.pop("instance", None),
-                assignments=tuple((name, text.encode()) for name, text in options.items()),
+                assignments=tuple((name, text.encode("latin-1")) for name, text in options.items()),
             )
         )
         return "" if ticket in self._sim.answers else f"#{ticket} waits"
@@ -134,6 +145,7 @@ class GroupScript:
                 offsets=tuple(offsets),
                 member_id=member_id,
                 generation=number,
+                reports_unknown_group=self.commits_are_new,
             )
         )
         return " ".join("ok" if outcome is None else outcome.name for outcome in outcomes)
@@ -171,7 +183,8 @@ class GroupScript:
         return "nothing can be stored" if full else "facts can be stored"
 
 
-def _fact(fact: Fact) -> str:
+def fact_text(fact: Fact) -> str:
+    """A stored fact as text."""
     match fact:
         case GroupSaved(group_id, generation=number, members=members):
             shares = ", ".join(f"{m.member_id}: {m.assignment.decode() or '-'}" for m in members)
@@ -186,7 +199,8 @@ def _fact(fact: Fact) -> str:
             return str(fact)
 
 
-def _answer(answer: object) -> str:
+def answer_text(answer: object) -> str:
+    """An answer as text."""
     if isinstance(answer, MainstemError):
         return f"refused: {answer.code.name}" + (
             f" {answer.subject}" if answer.code.name == "MEMBER_ID_REQUIRED" else ""
