@@ -22,7 +22,13 @@ from mainstem.log.damage import Damage
 from mainstem.log.file_access import read_fully
 from mainstem.log.identity import Seal, read_seal
 from mainstem.log.index import SegmentIndex, Summary, read_index, read_summary
-from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_bases, segment_path
+from mainstem.log.naming import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    UNFINISHED_SUFFIX,
+    segment_bases,
+    segment_path,
+)
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog
 from mainstem.log.segment import Segment
@@ -63,6 +69,7 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
     if is_compacted and seal is None:
         raise Corrupt("a compacted range that was never finished", subject=str(log.directory))
     bases = segment_bases(log.directory)
+    _remove_leftovers(log.directory, bases)
     point = circumstances.point or RecoveryPoint(log.start_offset, log.start_offset, 0)
     segments: list[Segment] = []
     for place, base in enumerate(bases):
@@ -87,6 +94,15 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
     _check_end(log, seal, point)
     for damage in log.damage:
         logger.error("damage found on opening: %s", damage)
+
+
+def _remove_leftovers(directory: Path, bases: list[int]) -> None:
+    """Indexes whose log was being deleted, and files that were being written, when we died."""
+    logs = {segment_path(directory, base).stem for base in bases}
+    for path in directory.iterdir():
+        is_index = path.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        if (is_index and path.stem not in logs) or path.suffix == UNFINISHED_SUFFIX:
+            path.unlink()
 
 
 def _needs_scan(trust: Trust, base: int, point: RecoveryPoint, *, is_last: bool) -> bool:

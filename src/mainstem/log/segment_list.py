@@ -134,9 +134,13 @@ class SegmentList:
 
     @staticmethod
     def _delete(segment: Segment) -> None:
+        # The log first: an index without a log is swept away on opening, the reverse looks damaged.
         segment.forget()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, None):
-            path = segment.path if suffix is None else segment.path.with_suffix(suffix)
+        for path in (
+            segment.path,
+            segment.path.with_suffix(INDEX_SUFFIX),
+            segment.path.with_suffix(TIME_INDEX_SUFFIX),
+        ):
             path.unlink(missing_ok=True)
 
 

@@ -394,6 +394,21 @@ def test_damage_below_a_saved_index_is_found_when_it_is_read(disk: Disk) -> None
     assert read_all(log, 40) == content[40 * size :]
 
 
+def test_leftovers_of_a_deletion_or_a_write_are_removed(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    content = fill(log, 30)
+    disk.stop()
+    first = sorted(log.directory.glob("*.log"))[0]
+    first.unlink()  # as a trim does first
+    (log.directory / "00000000000000000009.index.tmp").write_bytes(b"half")
+    disk.store = disk.start()
+    log = disk.open(SMALL)
+    assert log.damage == []
+    assert content.endswith(read_all(log))
+    names = {path.name for path in log.directory.iterdir()}
+    assert not [name for name in names if name.startswith(first.stem) or name.endswith(".tmp")]
+
+
 def test_the_header_of_another_range_is_refused(disk: Disk) -> None:
     log = disk.open()
     fill(log, 3)
