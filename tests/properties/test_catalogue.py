@@ -24,7 +24,8 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId, Topi
 from mainstem.model.metadata import Node, Stream
 from mainstem.placement import chain, records
 from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.records import AnyFact, CatalogueState, Command, RangeEnd
+from mainstem.placement.fact import Command
+from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 

@@ -15,7 +15,8 @@ from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.node_config import NODE_KEYS, parse_node_config
 from mainstem.model.topic_config import TOPIC_KEYS, TopicSettings, check_topic_configs
-from mainstem.placement.records import Command, SetNodeConfigs, SetTopicConfigs
+from mainstem.placement.fact import Command
+from mainstem.placement.records import SetNodeConfigs, SetTopicConfigs
 from mainstem.placement.service import PlacementService
 from mainstem.placement.settings_view import CLUSTER, SettingsView, topic_value
 

@@ -18,7 +18,10 @@ from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
 from mainstem.placement import chain, decisions, records
 from mainstem.placement.decisions import Decision
-from mainstem.placement.records import AnyFact, Command
+from mainstem.placement.fact import Command
+from mainstem.placement.records import AnyFact
+from mainstem.placement.security_records import SecurityFact
+from mainstem.placement.security_table import SECURITY_FACTS
 from mainstem.placement.tables import Tables
 
 ReplyT = TypeVar("ReplyT")
@@ -105,6 +108,9 @@ class Catalogue(Tables):
     def _ranges_merged(self, fact: records.RangesMerged) -> None:
         self._put_stream(chain.merged(self._held(fact.stream), fact))
 
+    def _of_security(self, fact: SecurityFact) -> None:
+        self.security.replay(fact)
+
     def _held(self, stream: StreamId) -> Stream:
         return self._topics[stream.topic].streams[stream.partition]
 
@@ -134,4 +140,5 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.StreamTrimmed: Catalogue._stream_trimmed,
     records.GenerationSwapped: Catalogue._generation_swapped,
     records.RangesMerged: Catalogue._ranges_merged,
+    **dict.fromkeys(SECURITY_FACTS, Catalogue._of_security),
 }

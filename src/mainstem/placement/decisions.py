@@ -15,7 +15,9 @@ from mainstem.model.node_config import check_node_configs
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import check_topic_name
 from mainstem.placement import chain, planner, records
-from mainstem.placement.records import AnyFact, Command, RangeEnd
+from mainstem.placement.fact import Command
+from mainstem.placement.records import AnyFact, RangeEnd
+from mainstem.placement.security_decisions import SECURITY_DECIDERS
 from mainstem.placement.tables import Tables
 
 ReplyT = TypeVar("ReplyT")
@@ -35,6 +37,9 @@ class Decision(NamedTuple, Generic[ReplyT]):
 
 def decide(tables: Tables, command: Command[ReplyT], now_ms: int) -> Decision[ReplyT]:
     """The decision on one command."""
+    of_security = SECURITY_DECIDERS.get(type(command))
+    if of_security is not None:
+        return Decision(*of_security(tables.security, command))
     return _DECIDERS[type(command)](tables, command, now_ms)
 
 

@@ -9,14 +9,12 @@ Facts are stored as JSON objects whose ``type`` is the class name. Fields may be
 default; a field is never given another meaning.
 """
 
-from typing import Generic, TypeVar
-
 from msgspec import Struct
 
 from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
-
-ReplyT = TypeVar("ReplyT")
+from mainstem.placement.fact import Command, Fact
+from mainstem.placement.security_records import SecurityFact, SecurityState
 
 
 class RangeEnd(Struct, frozen=True, omit_defaults=True):
@@ -34,10 +32,6 @@ class RangeEnd(Struct, frozen=True, omit_defaults=True):
     max_timestamp: int = -1
     max_timestamp_offset: int = -1
     suspect: bool = False
-
-
-class Command(Struct, Generic[ReplyT], frozen=True, tag_field="type", tag=True):
-    """Something to be decided; the type parameter is the reply."""
 
 
 class FormCluster(Command[None], frozen=True):
@@ -61,7 +55,7 @@ class CreateTopic(Command[Topic], frozen=True):
     name: str
     partitions: int
     replication_factor: int
-    configs: dict[str, str] = {}
+    configs: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     assignments: tuple[tuple[NodeId, ...], ...] | None = None
     internal: bool = False
 
@@ -168,10 +162,6 @@ class RestoreTopics(Command[None], frozen=True):
 
     topics: tuple[Topic, ...]
     next_producer_id: ProducerId
-
-
-class Fact(Struct, frozen=True, tag_field="type", tag=True):
-    """Something that happened. Replaying it is the only way the catalogue changes."""
 
 
 class ClusterFormed(Fact, frozen=True):
@@ -303,6 +293,7 @@ AnyFact = (
     | StreamTrimmed
     | GenerationSwapped
     | RangesMerged
+    | SecurityFact
 )
 
 
@@ -324,3 +315,4 @@ class CatalogueState(Struct, frozen=True, kw_only=True):
     node_configs: tuple[tuple[NodeId, dict[str, str]], ...] = ()
     next_producer_id: ProducerId = ProducerId(0)
     seals: tuple[tuple[StreamId, str], ...] = ()
+    security: SecurityState = SecurityState()

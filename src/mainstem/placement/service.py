@@ -22,7 +22,8 @@ from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.decisions import Decision
-from mainstem.placement.records import AnyFact, CatalogueState, Command
+from mainstem.placement.fact import Command
+from mainstem.placement.records import AnyFact, CatalogueState
 from mainstem.placement.storage import Stored
 
 ReplyT = TypeVar("ReplyT")

@@ -222,7 +222,7 @@ class JournalStorage:
 
     def _replace(self, path: Path, data: bytes) -> None:
         fresh = path.with_suffix(".new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _write_all(fd, data, 0)
             self._sync(fd)

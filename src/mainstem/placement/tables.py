@@ -7,10 +7,11 @@ from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_t
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
 from mainstem.placement.records import CatalogueState, RegisteredNode
+from mainstem.placement.security_table import SecurityTable
 
 
 class Tables:
-    """Topics by id and by name, nodes, settings made at run time."""
+    """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest."""
 
     __slots__ = (
         "_by_name",
@@ -23,6 +24,7 @@ class Tables:
         "_partition_count",
         "_seals",
         "_topics",
+        "security",
     )
 
     def __init__(self, state: CatalogueState | None = None) -> None:
@@ -36,6 +38,7 @@ class Tables:
         self._node_configs: dict[NodeId, dict[str, str]] = dict(state.node_configs)
         self._next_producer_id = state.next_producer_id
         self._seals: dict[StreamId, str] = dict(state.seals)
+        self.security = SecurityTable(state.security)
         self._partition_count = sum(len(topic.streams) for topic in state.topics)
 
     def state(self) -> CatalogueState:
@@ -48,6 +51,7 @@ class Tables:
             node_configs=tuple((node, dict(c)) for node, c in self._node_configs.items()),
             next_producer_id=self._next_producer_id,
             seals=tuple(self._seals.items()),
+            security=self.security.state(),
         )
 
     @property

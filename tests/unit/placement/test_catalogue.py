@@ -9,7 +9,8 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
 from mainstem.placement import records
 from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.records import Command, RangeEnd
+from mainstem.placement.fact import Command
+from mainstem.placement.records import RangeEnd
 
 ReplyT = TypeVar("ReplyT")
 
