@@ -78,7 +78,7 @@ def recovered_state(
 
 
 def _replayed(state: StreamState, log: RangeLog) -> StreamState:
-    for header, _ in log.batches():
+    for header, _ in log.batches(skip_damage=True):
         marker = None
         if header.is_control:
             part = log.read(

@@ -264,7 +264,7 @@ class StreamWriter(StreamReader):
         metrics.messages_in += staged[-1][2] - staged[0][1]
         metrics.batches_in += len(staged)
         metrics.bytes_in += log.size_bytes - size_bytes
-        if self._fsync:
+        if self._fsync or not log.directory_synced:
             flusher.sync(log)
         else:
             self._advance()
@@ -322,7 +322,9 @@ class StreamWriter(StreamReader):
         """Move ``committed`` as far as the flush policy and the catalogue allow; tell everyone."""
         # Until the catalogue knows the new range, only the old one counts.
         log = self.log if self._committable == FOREVER else self.ranges[-2]
-        end = log.synced_end if self._fsync else log.written_end
+        # Whatever the policy, the folder of a range must last before anything in it counts.
+        durable_only = self._fsync or not log.directory_synced
+        end = log.synced_end if durable_only else log.written_end
         if end <= self.committed:
             return
         self.committed = end

@@ -44,6 +44,16 @@ def test_with_policy_written_a_record_is_committed_by_its_write(written: Bench) 
     assert written.values() == [b"a"]
 
 
+def test_the_folder_of_a_range_lasts_before_anything_in_it_counts(written: Bench) -> None:
+    held: list[object] = []
+    written.flusher.sync = held.append
+
+    written.write(b"a")
+
+    assert held == [written.writer.log]
+    assert written.values() == []
+
+
 def test_several_batches_of_one_burst_are_written_once(written: Bench) -> None:
     batches = [build_batch([Record(0, 1, None, bytes([n]))] * 2) for n in range(3)]
     bases = [written.writer.stage(memoryview(b), 0, len(b)) for b in batches]
