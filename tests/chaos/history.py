@@ -79,9 +79,9 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One broken rule."""
+    """One broken rule, of this or another list of them."""
 
-    kind: Kind
+    kind: StrEnum
     stream: Stream
     detail: str
 

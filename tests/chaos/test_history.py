@@ -1,4 +1,5 @@
 import time
+from enum import StrEnum
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,11 +32,11 @@ def sound_history(count: int = 60, *, poll_records: int = 10) -> History:
     return history
 
 
-def kinds(anomalies: list[Anomaly]) -> set[Kind]:
+def kinds(anomalies: list[Anomaly]) -> set[StrEnum]:
     return {anomaly.kind for anomaly in anomalies}
 
 
-def found(history: History) -> set[Kind]:
+def found(history: History) -> set[StrEnum]:
     return kinds(check(history, once={"p0", "p1", "p2"}))
 
 
