@@ -10,7 +10,7 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -164,6 +164,22 @@ class LogStore:
             return None
         return header
 
+    def drop_unknown(self, known: Iterable[RangeLog]) -> None:
+        """Remove ranges of a stream that the catalogue has let go: trimmed, joined, rewritten.
+
+        ``known`` are all ranges of the stream that count. A crash between the catalogue's word and
+        the removal of files leaves such folders over.
+        """
+        counted = {log.directory for log in known}
+        for partition in {directory.parent for directory in counted}:
+            if not partition.is_dir():
+                continue
+            for directory in partition.iterdir():
+                is_range = parse_range_directory(directory.name) is not None
+                if is_range and directory not in counted and directory not in self.logs:
+                    logger.info("removed what a crash left over: %s", directory)
+                    self._condemn(directory)
+
     def drop_topic(self, topic_name: str, topic: TopicId) -> None:
         """Delete everything of a topic; what a crash leaves over goes at the next start."""
         directory = self.data_dir / TOPICS / topic_directory_name(topic_name, topic)
@@ -221,10 +237,6 @@ class LogStore:
                     if numbers is not None:
                         yield FoundRange(RangeName(stream, topic_name, *numbers), directory)
 
-    def size_bytes(self) -> int:
-        """Bytes of all open logs."""
-        return sum(log.size_bytes for log in self.logs.values())
-
     def write_checkpoint(self, *, clean: bool = False) -> None:
         """Note what is durable by now; to be called from time to time."""
         for directory, log in self.logs.items():
@@ -232,10 +244,6 @@ class LogStore:
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
         self.files.shrink()  # files that waited for a sync could not be put away before
         save_checkpoint(self.data_dir, Checkpoint(self._settings.boot_id, clean, self._points))
-
-    def free_bytes(self) -> int:
-        """Space left on the disk."""
-        return shutil.disk_usage(self.data_dir).free
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.

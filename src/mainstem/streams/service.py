@@ -235,6 +235,7 @@ class StreamService:
         except Corrupt as error:
             self._close_off(topic, stream, error)
             return
+        self._store.drop_unknown(ranges)
         writer.open_at(ranges, state)
         self._list(topic, writer)
 

@@ -174,9 +174,3 @@ def test_a_damaged_checkpoint_means_no_trust(disk: Disk) -> None:
     disk.store = disk.start()
     assert disk.store.trust is Trust.OTHER_BOOT
     assert read_all(disk.open()) == content
-
-
-def test_the_size_of_the_store_is_the_sum_of_its_logs(disk: Disk) -> None:
-    total = len(fill(disk.open(), 3)) + len(fill(disk.open(index=1), 4))
-    assert disk.store.size_bytes() == total
-    assert disk.store.free_bytes() > 0

@@ -1,6 +1,7 @@
 """Stories of streams across restarts: epochs, ranges, joining them."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,21 @@ def test_what_a_crash_left_of_a_range_that_fits_nowhere_is_removed(tmp_path: Pat
             assert await again.write(b"b") == 1
         async with House(tmp_path) as again:
             assert again.records() == [(0, b"a"), (1, b"b")]
+
+    asyncio.run(story())
+
+
+def test_folders_that_the_catalogue_has_let_go_are_removed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with House(tmp_path) as house:
+            await house.create()
+            await house.write(b"a")
+            held = house.streams.door("t", 0).log.directory
+        stray = held.with_name("range-7.g3")
+        shutil.copytree(held, stray)
+        async with House(tmp_path) as house:
+            assert not stray.exists()
+            assert house.records() == [(0, b"a")]
 
     asyncio.run(story())
 
