@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -37,6 +37,18 @@ DEFAULT_PORT: Final = 9092
 T = TypeVar("T")
 
 
+class CoordinatorKey(NamedTuple):
+    """What a coordinator is asked for: a group, unless told otherwise."""
+
+    name: str
+    kind: int = 0
+
+    @classmethod
+    def transaction(cls, transactional_id: str) -> Self:
+        """The key of a transactional id."""
+        return cls(transactional_id, kind=1)
+
+
 class Cluster:
     """Links to the nodes of one cluster, and its metadata. An async context manager."""
 
@@ -47,7 +59,7 @@ class Cluster:
         addresses = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
         self._bootstrap = [Link(*parse_address(text), self.settings) for text in addresses]
         self._links: dict[int, Link] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[CoordinatorKey, int] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._wanted: set[str] = set()
         self._refreshed_at = float("-inf")
@@ -188,29 +200,37 @@ class Cluster:
             return await self.call_any(request, timeout_ms=timeout_ms)
         return await link.call(request, timeout_ms=timeout_ms)
 
-    async def coordinator(self, group: str) -> Link:
-        """The node that looks after a group.
+    async def coordinator(self, key: str | CoordinatorKey) -> Link:
+        """The node that looks after a group (by its name) or a transactional id.
 
         Raises:
             Unavailable: there is none at the moment.
         """
-        if group in self._coordinators and self._coordinators[group] in self._links:
-            return self._links[self._coordinators[group]]
+        wanted = CoordinatorKey(key) if isinstance(key, str) else key
+        known = self._links.get(self._coordinators.get(wanted, -1))
+        if known is not None:
+            return known
         response: FindCoordinatorResponse = await self.call_any(
-            FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+            FindCoordinatorRequest(
+                key=wanted.name, key_type=wanted.kind, coordinator_keys=[wanted.name]
+            )
         )
         found = response.coordinators[0] if response.coordinators else _old_form(response)
-        errors.check(found.error_code, found.error_message, subject=group)
+        errors.check(found.error_code, found.error_message, subject=wanted.name)
         self._learn_node(NodeInfo(found.node_id, found.host, found.port))
-        self._coordinators[group] = found.node_id
+        self._coordinators[wanted] = found.node_id
         return self._links[found.node_id]
 
-    def forget_coordinator(self, group: str) -> None:
+    def forget_coordinator(self, key: str | CoordinatorKey) -> None:
         """Makes the next call look for the coordinator again."""
-        self._coordinators.pop(group, None)
+        self._coordinators.pop(CoordinatorKey(key) if isinstance(key, str) else key, None)
 
     async def retrying(
-        self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int, group: str | None = None
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int,
+        group: str | CoordinatorKey | None = None,
     ) -> T:
         """Repeats an attempt while its errors say that another try may help.
 

@@ -5,7 +5,7 @@ of topics that no longer exist, which have no id to ask by.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mainstem.client import errors
 from mainstem.client.cluster import Cluster
@@ -28,6 +28,7 @@ from mainstem.wire.kafka.messages.offset_fetch import (
 
 NAMES_UNTIL_VERSION: Final = 9
 GROUPS_SINCE_VERSION: Final = 8
+STABLE_SINCE_VERSION: Final = 7
 
 
 _Answer = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
@@ -44,20 +45,38 @@ class MemberStamp(NamedTuple):
 OUTSIDER: Final = MemberStamp()
 
 
+class OffsetSink(Protocol):
+    """Where offsets may go instead of straight to the group: a transaction."""
+
+    async def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        member: MemberStamp = OUTSIDER,
+    ) -> None:
+        """Makes offsets part of the transaction."""
+        ...
+
+
 async def fetch_committed(
     cluster: Cluster,
     group: str,
     partitions: Collection[TopicPartition] | None = None,
     *,
+    stable: bool = False,
     timeout_ms: int = 60_000,
 ) -> dict[TopicPartition, CommittedOffset]:
     """What a group has committed, for some or all partitions; absent where there is nothing.
+
+    ``stable`` waits for transactions that may still move the offsets.
 
     Raises:
         MainstemError: the coordinator refuses or does not answer in time.
     """
     return await cluster.retrying(
-        lambda: _fetch(cluster, group, partitions), timeout_ms=timeout_ms, group=group
+        lambda: _fetch(cluster, group, partitions, stable=stable),
+        timeout_ms=timeout_ms,
+        group=group,
     )
 
 
@@ -82,14 +101,15 @@ async def commit_offsets(
 
 
 async def _fetch(
-    cluster: Cluster, group: str, partitions: Collection[TopicPartition] | None
+    cluster: Cluster, group: str, partitions: Collection[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
     link = await cluster.coordinator(group)
     connection = await link.connection()
     version = connection.version_of("OffsetFetch", NAMES_UNTIL_VERSION)
-    response: OffsetFetchResponse = await connection.call(
-        _fetch_request(group, partitions, version), version=version
-    )
+    request = _fetch_request(group, partitions, version)
+    # Older brokers cannot be asked for that; they answer with what is committed.
+    request.require_stable = stable and version >= STABLE_SINCE_VERSION
+    response: OffsetFetchResponse = await connection.call(request, version=version)
     topics: list[tuple[str, Sequence[_Answer]]]
     if version >= GROUPS_SINCE_VERSION:
         errors.check(response.groups[0].error_code, subject=group)

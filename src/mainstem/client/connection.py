@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = address
         self.settings = settings
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._slots = asyncio.Semaphore(settings.in_flight_max)
@@ -102,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether calls may still be made."""
         return self._ended is None and self._transport is not None
 
-    def version_of(self, name: str, version_max: int | None = None) -> int:
+    def version_of(self, name: str, version_max: int | None = None, *, version_min: int = 0) -> int:
         """The newest version of an API that both sides know.
 
         Raises:
@@ -112,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         low, high = codec.VERSIONS[api_key]
         their_low, their_high = self.versions.get(api_key, (1, 0))
         version = min(high, their_high, high if version_max is None else version_max)
-        if version < max(low, their_low):
+        if version < max(low, their_low, version_min):
             theirs = f"the node {their_low} to {their_high}"
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -168,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {
             api.api_key: (api.min_version, api.max_version) for api in response.api_keys
         }
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(

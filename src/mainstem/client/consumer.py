@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.committed import OUTSIDER, commit_offsets, fetch_committed
+from mainstem.client.committed import OUTSIDER, OffsetSink, commit_offsets, fetch_committed
 from mainstem.client.fetcher import RESETS, Fetcher
 from mainstem.client.locate import locate
 from mainstem.client.membership import Membership
@@ -203,8 +203,15 @@ class Consumer:
 
     # Committing.
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset] | None = None,
+        *,
+        through: OffsetSink | None = None,
+    ) -> None:
         """Commits the given offsets, or those behind every record that was given out.
+
+        ``through`` a producer they become part of its transaction and count when it commits.
 
         Raises:
             Fenced: the group has gone on without this member.
@@ -217,6 +224,9 @@ class Consumer:
         member = OUTSIDER if self._membership is None else self._membership.stamp
         self._committed_at = asyncio.get_running_loop().time()
         try:
+            if through is not None:
+                await through.send_offsets(self.group, offsets, member)
+                return
             await commit_offsets(
                 self._cluster, self.group, offsets, member, timeout_ms=self.settings.api_timeout_ms
             )
@@ -231,7 +241,11 @@ class Consumer:
         if self.group is None:
             raise InvalidRequest(ErrorCode.INVALID_GROUP, "the consumer has no group")
         return await fetch_committed(
-            self._cluster, self.group, partitions, timeout_ms=self.settings.api_timeout_ms
+            self._cluster,
+            self.group,
+            partitions,
+            stable=self.settings.isolation == "read_committed",
+            timeout_ms=self.settings.api_timeout_ms,
         )
 
     async def close(self, *, is_consumed: bool = True) -> None:

@@ -1,6 +1,7 @@
 """Producer ids: one for all partitions of a producer, and a fresh one where that is worn out."""
 
 import asyncio
+from typing import Protocol
 
 from mainstem.client import errors
 from mainstem.client.cluster import Cluster
@@ -11,8 +12,27 @@ from mainstem.wire.kafka.messages.init_producer_id import (
 )
 
 
+class IdentitySource(Protocol):
+    """Where partitions get the producer id that they are written under."""
+
+    @property
+    def heals(self) -> bool:
+        """Whether a partition whose sequence the broker lost may go on under another id."""
+        ...
+
+    async def first(self) -> Identity:
+        """The id that a partition begins with."""
+        ...
+
+    async def fresh(self) -> Identity:
+        """Another id, after the first was lost."""
+        ...
+
+
 class Identities:
     """Asks the cluster for producer ids."""
+
+    heals = True
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -24,7 +24,13 @@ async def locate(
         return
     new = [feed.partition for feed in homeless if not feed.is_out_of_range]
     if group is not None and new:
-        committed = await fetch_committed(cluster, group, new, timeout_ms=settings.api_timeout_ms)
+        committed = await fetch_committed(
+            cluster,
+            group,
+            new,
+            stable=settings.isolation == "read_committed",
+            timeout_ms=settings.api_timeout_ms,
+        )
         for feed in homeless:
             # The reader may have sought meanwhile; then that counts.
             if feed.position is None and not feed.is_out_of_range and feed.partition in committed:

@@ -1,12 +1,15 @@
 """One produce request: batches of several partitions of one node, and their answers."""
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Protocol
 
 import msgspec
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.outbox import Batch
 from mainstem.client.settings import ProducerSettings
+from mainstem.client.values import TopicPartition
+from mainstem.model.batch import TRANSACTIONAL_MASK
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.record import NO_PRODUCER, build_batch
 from mainstem.wire.kafka.messages.produce import (
@@ -22,12 +25,31 @@ NO_TOPIC_ID: Final = bytes(16)
 ANSWER_SLACK_MS: Final = 2_000
 
 
+class Transaction(Protocol):
+    """The transaction that the batches of a producer belong to."""
+
+    @property
+    def transactional_id(self) -> str:
+        """Whose transaction it is."""
+        ...
+
+    @property
+    def produce_version_max(self) -> int | None:
+        """The newest version of a request that fits the broker's kind of transactions."""
+        ...
+
+    async def joined(self, partitions: Collection[TopicPartition]) -> None:
+        """Make sure that partitions take part before they are written to."""
+        ...
+
+
 class ProduceOptions(msgspec.Struct, frozen=True):
     """What is the same in all requests of a producer."""
 
     acks: int
     codec: int
     settings: ProducerSettings
+    transaction: Transaction | None = None
 
 
 async def produce(
@@ -44,7 +66,11 @@ async def produce(
         info = cluster.known_topic(batch.partition.topic)
         ids[batch.partition.topic] = NO_TOPIC_ID if info is None else info.id
     has_ids = NO_TOPIC_ID not in ids.values()
-    version = connection.version_of("Produce", None if has_ids else TOPIC_IDS_SINCE_VERSION - 1)
+    version_max = None if has_ids else TOPIC_IDS_SINCE_VERSION - 1
+    if options.transaction is not None:
+        await options.transaction.joined({batch.partition for batch in batches})
+        version_max = options.transaction.produce_version_max or version_max
+    version = connection.version_of("Produce", version_max)
     request = _request(batches, ids, options)
     if options.acks == 0:
         await connection.send_unanswered(request, version=version)
@@ -66,11 +92,14 @@ def _request(
             codec=options.codec,
             level=options.settings.compression_level,
             producer=batch.stamp or NO_PRODUCER,
+            flags=0 if options.transaction is None else TRANSACTIONAL_MASK,
         )
         topics[batch.partition.topic].partition_data.append(
             PartitionProduceData(batch.partition.partition, data)
         )
+    transaction = options.transaction
     return ProduceRequest(
+        transactional_id=None if transaction is None else transaction.transactional_id,
         acks=options.acks,
         timeout_ms=options.settings.request_timeout_ms,
         topic_data=list(topics.values()),

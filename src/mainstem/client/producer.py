@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from mainstem.client.cluster import Cluster
+from mainstem.client.identities import Identities
 from mainstem.client.outbox import Batch, record_size_bytes
 from mainstem.client.partitioner import Partitioner
 from mainstem.client.produce_call import ProduceOptions
-from mainstem.client.sender import Sender
+from mainstem.client.sender import Sender, until_done
 from mainstem.client.settings import ProducerSettings
 from mainstem.client.values import RecordPlace, TopicPartition
 from mainstem.model import compression
@@ -50,7 +51,7 @@ class Delivery:
         batch = self._batch
         batch.is_observed = True
         if not batch.is_done:
-            yield from _done(batch).__await__()
+            yield from until_done(batch).__await__()
         return batch.place(self._index)
 
 
@@ -75,7 +76,7 @@ class Producer:
         self._sender = Sender(
             self._cluster,
             ProduceOptions(acks, codec, self.settings),
-            is_idempotent=is_idempotent,
+            identities=Identities(self._cluster) if is_idempotent else None,
         )
         self._is_closed = False
 
@@ -171,8 +172,8 @@ class Producer:
         """
         self._sender.hurry()
         for batch in list(self._sender.unsettled):
-            await _done(batch)
-        self._sender.report_unseen()
+            await until_done(batch)
+        self._sender.losses.report()
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Delivers what waits, for at most ``timeout_ms``, and ends; the rest fails.
@@ -194,7 +195,7 @@ class Producer:
             if self._owns_cluster:
                 await self._cluster.close()
         if timeout_ms is None:
-            self._sender.report_unseen()
+            self._sender.losses.report()
 
     async def _wait_for_room(self, size: int) -> None:
         try:
@@ -234,15 +235,3 @@ def check_settings(settings: ProducerSettings) -> tuple[int, bool]:
             remedy=f"use 1 to {IN_FLIGHT_IDEMPOTENT_MAX}",
         )
     return acks, is_idempotent
-
-
-async def _done(batch: Batch) -> None:
-    """Waits until a batch is settled, without tying its fate to the waiter's."""
-    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    batch.on_done(wake)
-    await waiter

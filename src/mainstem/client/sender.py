@@ -11,7 +11,8 @@ from typing import Final
 
 from mainstem.client import errors
 from mainstem.client.cluster import Cluster
-from mainstem.client.identities import Identities
+from mainstem.client.identities import IdentitySource
+from mainstem.client.losses import Losses
 from mainstem.client.outbox import Batch, Outbox
 from mainstem.client.produce_call import ProduceOptions, produce
 from mainstem.client.tasks import Tasks
@@ -35,14 +36,16 @@ _SEQUENCE_LOST: Final = frozenset(
 class Sender:
     """The driver behind a producer."""
 
-    def __init__(self, cluster: Cluster, options: ProduceOptions, *, is_idempotent: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, options: ProduceOptions, *, identities: IdentitySource | None
+    ) -> None:
         self.unsettled: dict[Batch, None] = {}
         self.buffered_bytes = 0
         self._cluster = cluster
         self._options = options
         self._settings = options.settings
         self._retry_pause_s = options.settings.retry_pause_ms / 1000
-        self._identities = Identities(cluster) if is_idempotent else None
+        self._identities = identities
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._outboxes: dict[TopicPartition, Outbox] = {}
@@ -53,7 +56,8 @@ class Sender:
         self._watch: asyncio.TimerHandle | None = None
         self._is_refreshing = False
         self._room = asyncio.Event()
-        self._unseen: Batch | None = None
+        self.losses = Losses()
+        self._dropping: MainstemError | None = None
         self._is_closed = False
 
     def add(self, partition: TopicPartition, record: Record, size: int) -> tuple[Batch, bool]:
@@ -93,13 +97,6 @@ class Sender:
             self._room.clear()
             await self._room.wait()
 
-    def report_unseen(self) -> None:
-        """Raises the first failure that nobody has awaited, once."""
-        batch, self._unseen = self._unseen, None
-        if batch is not None and not batch.is_awaited():
-            assert batch.error is not None, "only failed batches are kept"
-            raise batch.error
-
     def give_up(self) -> None:
         """Fails everything that is not delivered."""
         closed = Unavailable(ErrorCode.SHUTTING_DOWN, "the producer was closed before delivery")
@@ -108,6 +105,25 @@ class Sender:
         for batch in list(self.unsettled):
             self._settled(batch)
             batch.fail(closed)
+
+    async def drop(self, error: MainstemError) -> None:
+        """Fails what waits, sees the end of what is under way, and tries nothing again."""
+        self._dropping = error
+        try:
+            for outbox in self._outboxes.values():
+                for batch in outbox.drop_all():
+                    self._lose(batch, error)
+            for batch in list(self.unsettled):
+                await until_done(batch)
+        finally:
+            self._dropping = None
+
+    def forget_identities(self) -> None:
+        """Lets every partition begin again under the identity that holds from now on."""
+        for outbox in self._outboxes.values():
+            assert outbox.is_empty, "what is not settled belongs to the identity it was sent under"
+            outbox.identity = None
+            outbox.needs_identity = True
 
     async def close(self) -> None:
         """Ends every task."""
@@ -212,7 +228,12 @@ class Sender:
         if error.code is ErrorCode.RECORD_TOO_LARGE and len(batch.records) > 1:
             self._split(batch, outbox)
             return
-        lost_sequence = self._identities is not None and error.code in _SEQUENCE_LOST
+        if self._dropping is not None:
+            outbox.landed(batch)
+            self._lose(batch, self._dropping)
+            return
+        heals = self._identities is not None and self._identities.heals
+        lost_sequence = heals and error.code in _SEQUENCE_LOST
         if now >= batch.deadline or not (lost_sequence or errors.may_retry(error)):
             outbox.landed(batch)
             self._lose(batch, error)
@@ -238,8 +259,7 @@ class Sender:
     def _lose(self, batch: Batch, error: MainstemError) -> None:
         self._settled(batch)
         batch.fail(error)
-        if self._unseen is None and not batch.is_awaited():
-            self._unseen = batch
+        self.losses.note(batch, error)
 
     def _settled(self, batch: Batch) -> None:
         del self.unsettled[batch]
@@ -263,7 +283,8 @@ class Sender:
                 # The topic that the error names can never be written.
                 for partition, outbox in self._busy.items():
                     if partition.topic == error.subject:
-                        self._lose_all(outbox, error)
+                        for batch in outbox.drop_all():
+                            self._lose(batch, error)
             await asyncio.sleep(self._retry_pause_s)
         finally:
             self._is_refreshing = False
@@ -277,7 +298,8 @@ class Sender:
             identity = await (self._identities.first() if is_first else self._identities.fresh())
         except MainstemError as error:
             if not errors.may_retry(error):
-                self._lose_all(outbox, error)
+                for batch in outbox.drop_all():
+                    self._lose(batch, error)
             outbox.not_before = self._loop.time() + self._retry_pause_s
             self._pump_in(self._retry_pause_s)
         else:
@@ -286,9 +308,17 @@ class Sender:
         finally:
             self._identifying.discard(outbox.partition)
 
-    def _lose_all(self, outbox: Outbox, error: MainstemError) -> None:
-        for batch in outbox.drop_all():
-            self._lose(batch, error)
+
+async def until_done(batch: Batch) -> None:
+    """Waits until a batch is settled, without tying its fate to the waiter's."""
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    batch.on_done(wake)
+    await waiter
 
 
 def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:
