@@ -55,9 +55,6 @@ class Catalogue(Tables):
     def _topic_created(self, fact: records.TopicCreated) -> None:
         self._put_topic(chain.new_topic(fact))
 
-    def _topic_restored(self, fact: records.TopicRestored) -> None:
-        self._put_topic(fact.topic)
-
     def _topic_deleted(self, fact: records.TopicDeleted) -> None:
         topic = self._topics.pop(fact.id)
         del self._by_name[topic.name]
@@ -129,7 +126,7 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.ClusterFormed: Catalogue._cluster_formed,
     records.NodeRegistered: Catalogue._node_registered,
     records.TopicCreated: Catalogue._topic_created,
-    records.TopicRestored: Catalogue._topic_restored,
+    records.TopicRestored: lambda catalogue, fact: catalogue._put_topic(fact.topic),
     records.TopicDeleted: Catalogue._topic_deleted,
     records.PartitionsAdded: Catalogue._partitions_added,
     records.TopicConfigsSet: Catalogue._topic_configs_set,
