@@ -124,10 +124,11 @@ def _kafkajs() -> list[str]:
     return ["node", str(folder / "driver.js")]
 
 
-def _java() -> list[str]:
-    source = DRIVERS / "java" / "Driver.java"
+def java_command(name: str) -> list[str]:
+    """The command that runs a class of the Java drivers, compiled once."""
+    source = DRIVERS / "java" / f"{name}.java"
     digest = hashlib.sha256(source.read_bytes() + POM.read_bytes()).hexdigest()[:12]
-    classes = CACHE / f"driver-{digest}"
+    classes = CACHE / f"{name.lower()}-{digest}"
     if not classes.is_dir():
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
             compiled = Path(scratch) / "classes"
@@ -135,7 +136,7 @@ def _java() -> list[str]:
             subprocess.run(command, check=True)
             if not classes.exists():
                 shutil.move(compiled, classes)
-    return ["java", "-cp", f"{classes}{os.pathsep}{classpath(POM)}", "Driver"]
+    return ["java", "-cp", f"{classes}{os.pathsep}{classpath(POM)}", name]
 
 
 CLIENTS = {
@@ -151,7 +152,7 @@ CLIENTS = {
             lacks=frozenset({"admin", "timestamps", "null header", "empty value", "binary"}),
         ),
         Client("kafkajs", _kafkajs, needs=("npm",), lacks=frozenset({"null header"})),
-        Client("java", _java, needs=("java", "maven")),
+        Client("java", lambda: java_command("Driver"), needs=("java", "maven")),
         Client(
             "console",
             _python("console"),

@@ -24,6 +24,13 @@ from tests.integration.kafka.transaction_clients import (
 from mainstem.testing.local_node import LocalNode
 
 NOTHING = -1001
+EVERY_CLIENT = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(name, marks=[pytest.mark.needs("java", "maven")] if name == "java" else [])
+        for name in CLIENTS
+    ],
+)
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def producing(client: str, node: LocalNode, name: str, **rest: int) -> Iterator[
         producer.close()
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_what_is_aborted_is_never_read(client: str, shared_node: LocalNode, topic: str) -> None:
     with producing(client, shared_node, f"id-{topic}") as producer:
         for number in range(6):
@@ -64,7 +71,7 @@ def test_what_is_aborted_is_never_read(client: str, shared_node: LocalNode, topi
         assert everything == ["0", "1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_an_open_transaction_holds_back_what_follows_it(
     client: str, shared_node: LocalNode, topic: str
 ) -> None:
@@ -84,7 +91,7 @@ def test_an_open_transaction_holds_back_what_follows_it(
     assert read_until(shared_node, topic, 2) == ["slow", "fast"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_positions_move_with_the_transaction(
     client: str, shared_node: LocalNode, topic: str
 ) -> None:
@@ -100,7 +107,7 @@ def test_positions_move_with_the_transaction(
     assert read(shared_node.kafka, topic) == ["5"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_a_second_instance_fences_the_first(
     client: str, shared_node: LocalNode, topic: str
 ) -> None:
@@ -118,7 +125,7 @@ def test_a_second_instance_fences_the_first(
     assert read_until(shared_node, topic, 1) == ["second"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_a_transaction_that_lasts_too_long_is_aborted(
     client: str, shared_node: LocalNode, topic: str
 ) -> None:
@@ -139,7 +146,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted(
     assert read(shared_node.kafka, topic) == ["fast"]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@EVERY_CLIENT
 def test_a_crash_keeps_every_outcome_and_aborts_the_rest(
     client: str, fresh_node: LocalNode
 ) -> None:

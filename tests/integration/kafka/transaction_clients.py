@@ -1,7 +1,11 @@
-"""Transactional producers of three clients behind one face, and a reader that all are judged by."""
+"""Transactional producers of four clients behind one face, and a reader that all are judged by."""
 
 import asyncio
+import contextlib
 import gc
+import os
+import signal
+import subprocess
 import time
 import warnings
 from collections.abc import Coroutine
@@ -13,6 +17,7 @@ from aiokafka.structs import OffsetAndMetadata as AioOffset
 from aiokafka.structs import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Producer as LibrdkafkaProducer
+from tests.clients.client import java_command
 
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 is about to remove.
@@ -29,6 +34,7 @@ __all__ = [
     "AioKafka",
     "Confluent",
     "Fenced",
+    "Java",
     "KafkaAdminClient",
     "KafkaPython",
     "KafkaPythonError",
@@ -204,10 +210,56 @@ class KafkaPython:
             raise Fenced(error) from error
 
 
+class Java:
+    """Kafka's own client, transaction version 2: partitions join by being written to."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        # The command is made of our own driver and the arguments of the test.
+        self._process = subprocess.Popen(
+            [*java_command("Transactions"), bootstrap, transactional_id, str(timeout_ms)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+        self._do("init")
+
+    def begin(self) -> None:
+        self._do("begin")
+
+    def send(self, topic: str, value: str, partition: int = 0) -> None:
+        self._do(f"send {topic} {partition} {value}")
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        self._do(f"offset {group} {topic} {offset}")
+
+    def commit(self) -> None:
+        self._do("commit")
+
+    def abort(self) -> None:
+        self._do("abort")
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def _do(self, line: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if answer != "ok":
+            raise Fenced(answer)
+
+
 CLIENTS: dict[str, Any] = {
     "confluent-kafka": Confluent,
     "aiokafka": AioKafka,
     "kafka-python": KafkaPython,
+    "java": Java,
 }
 
 
