@@ -97,7 +97,7 @@ def test_no_single_move_would_make_unequal_members_more_even(
         for topic in topics:
             for taker, member in members.items():
                 if topic in member.topics:
-                    assert load(found[giver]) - load(found[taker]) <= 1
+                    assert load(topics) - load(found[taker]) <= 1
 
 
 @given(name=st.sampled_from(sorted(ASSIGNORS)), members=SUBSCRIBERS, counts=COUNTS)
