@@ -93,7 +93,7 @@ def test_no_single_move_would_make_unequal_members_more_even(
     members: dict[str, Subscriber], counts: Counts
 ) -> None:
     found = assign_uniform(members, counts)
-    for giver, topics in found.items():
+    for topics in found.values():
         for topic in topics:
             for taker, member in members.items():
                 if topic in member.topics:
