@@ -95,7 +95,8 @@ def compact(job: CompactionJob) -> list[CompactedRange]:
         Corrupt: a source is damaged; nothing of that range was changed.
     """
     keys = build_key_map(job)
-    return [compact_range(source, job, keys) for source in job.sources]
+    undecided: set[int] = set()
+    return [compact_range(source, job, keys, undecided) for source in job.sources]
 
 
 def build_key_map(job: CompactionJob) -> KeyMap:
@@ -116,8 +117,14 @@ def build_key_map(job: CompactionJob) -> KeyMap:
     return keys
 
 
-def compact_range(source: Path, job: CompactionJob, keys: KeyMap) -> CompactedRange:
-    """Write the next generation of one range beside it, unless nothing would change."""
+def compact_range(
+    source: Path, job: CompactionJob, keys: KeyMap, undecided: set[int]
+) -> CompactedRange:
+    """Write the next generation of one range beside it, unless nothing would change.
+
+    ``undecided`` carries from range to range whose transactional records stay without their marker
+    having been met.
+    """
     seal = read_seal(source)
     if seal is None:
         raise InvalidRequest(
@@ -127,7 +134,7 @@ def compact_range(source: Path, job: CompactionJob, keys: KeyMap) -> CompactedRa
     target = source.with_name(f"range-{identity.index}.g{identity.generation + 1}")
     writer = GenerationWriter(target, identity, job.segment_bytes)
     try:
-        changed, earliest = _rewrite(source, job, keys, writer)
+        changed, earliest = _rewrite(source, job, keys, writer, undecided)
         mark = CompactionMark(min(keys.covered_until, seal.until_offset), earliest)
         if changed:
             writer.finish(source, seal.until_offset)
@@ -149,7 +156,11 @@ def compact_range(source: Path, job: CompactionJob, keys: KeyMap) -> CompactedRa
 
 
 def _rewrite(
-    source: Path, job: CompactionJob, keys: KeyMap, writer: GenerationWriter
+    source: Path,
+    job: CompactionJob,
+    keys: KeyMap,
+    writer: GenerationWriter,
+    undecided: set[int],
 ) -> tuple[bool, int | None]:
     """Copy what stays; whether anything changed, and the earliest horizon left."""
     aborted = _Aborted(job.aborted)
@@ -162,11 +173,18 @@ def _rewrite(
         if pending is not None:
             last, raw = pending
             result: tuple[memoryview, int, int | None] = raw, last.record_count, None
+            decides = last.is_control and last.producer_id in undecided
             if last.base_offset < keys.covered_until:
-                verdict = _Verdict(last, keys, job, hides=aborted.covers(last))
+                verdict = _Verdict(last, keys, job, hides=aborted.covers(last), decides=decides)
                 cleaned = clean_batch(raw, last, verdict.keeps, horizon_ms)
-                result = memoryview(cleaned.data), cleaned.record_count, cleaned.horizon_ms
+                # A marker that stays for its records does not wait for a moment.
+                horizon = None if decides else cleaned.horizon_ms
+                result = memoryview(cleaned.data), cleaned.record_count, horizon
             content, count, horizon = result
+            if last.is_control:
+                undecided.discard(last.producer_id)
+            elif last.is_transactional and count:
+                undecided.add(last.producer_id)
             changed |= content != raw
             writer.records_removed += last.record_count - count
             ends_range = header is None
@@ -183,20 +201,28 @@ def _rewrite(
 class _Verdict:
     """Which records of one batch stay."""
 
-    __slots__ = ("_expired", "_hides", "_is_control", "_keys")
+    __slots__ = ("_decides", "_expired", "_hides", "_is_control", "_keys")
 
     def __init__(
-        self, header: BatchHeader, keys: KeyMap, job: CompactionJob, *, hides: bool
+        self,
+        header: BatchHeader,
+        keys: KeyMap,
+        job: CompactionJob,
+        *,
+        hides: bool,
+        decides: bool,
     ) -> None:
         horizon = horizon_of(header)
         self._expired = horizon is not None and horizon <= job.now_ms
         self._is_control = header.is_control
         self._hides = hides
+        self._decides = decides
         self._keys = keys
 
     def keeps(self, record: RawRecord) -> bool:
         if self._is_control:
-            return not self._expired
+            # Whoever replays the stream must not take a decided transaction for an open one.
+            return self._decides or not self._expired
         if self._hides or record.key is None:
             return False  # aborted, or without the key that a compacted topic asks for
         if record.is_tombstone and self._expired:

@@ -173,6 +173,27 @@ def test_markers_stay_until_their_horizon_and_aborted_records_go(disk: Disk) -> 
     assert headers(result.target) == [(0, 1, 1), (3, 4, 1)]
 
 
+def test_a_marker_stays_as_long_as_a_record_that_it_decides_about(disk: Disk) -> None:
+    log = disk.open()
+    put(log, (b"a", b"committed"), producer=5, sequence=0, flags=TRANSACTIONAL_MASK)
+    marker = (b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
+    put(log, marker, producer=5, flags=TRANSACTIONAL_MASK | CONTROL_MASK)
+    put(log, (b"z", b"end"))
+    log.seal()
+    [result] = compact(job(log))
+    assert result.target is not None
+    disk.store.drop_range(log)
+    log = disk.store.open_range(STREAM, "orders", 0, epoch=EPOCH, start_offset=0, generation=1)
+
+    [again] = compact(job(log, dirty_from=3, now=NOW + HOUR))
+
+    assert again.target is None
+    assert headers(log.directory) == [(0, 1, 1), (1, 2, 1), (2, 3, 1)]
+    mark = read_mark(log.directory)
+    assert mark is not None
+    assert mark.horizon_ms is None
+
+
 def test_records_without_a_key_go(disk: Disk) -> None:
     log = disk.open()
     put(log, (None, b"from a time when the topic was not compacted"), (b"a", b"1"))
