@@ -1,163 +1,16 @@
 """The coordinator of transactions on an event loop: storage, markers, patience, restarts."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
 
 import pytest
+from tests.unit.coordination.transaction_house import TIMEOUT_MS, A, House, T, play
 
-from mainstem.coordination.markers_runtime import Markers
-from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.requests import NO_OFFSET, CommitRequest, OffsetToCommit
-from mainstem.coordination.runtime import GroupsRuntime
-from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.coordination.transaction import ProducerIdentity
-from mainstem.coordination.transaction_requests import EndRequest, InitRequest, TransactionFilter
-from mainstem.coordination.transaction_settings import TransactionSettings
-from mainstem.coordination.transactions_runtime import TransactionsRuntime
-from mainstem.model.batch import read_header
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
-from mainstem.streams.markers import marker_of
-from mainstem.testing.memory_stream import MemoryStream
-from mainstem.testing.topic_list import TopicList
-from mainstem.testing.virtual_loop import VirtualLoop
+from mainstem.coordination.transaction_requests import InitRequest, TransactionFilter
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 
-T = "t"
-A = ("data", 0)
-PARTITIONS = 2
-TIMEOUT_MS = 60_000
 FULL = Unavailable(ErrorCode.DISK_FULL, "no space left")
-
-
-class LoopClock:
-    """The loop's own time, so that timers and clock agree."""
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic() * 1000)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-class House:
-    """What a node keeps while its coordinators are started and stopped."""
-
-    def __init__(self) -> None:
-        self.topics = {"data": 2}
-        self.state = [MemoryStream() for _ in range(PARTITIONS)]
-        self.offsets = [MemoryStream() for _ in range(PARTITIONS)]
-        self.data = {("data", 0): MemoryStream(), ("data", 1): MemoryStream()}
-        self.producer_ids = iter(range(100, 1_000))
-        self.transactions: TransactionsRuntime
-        self.groups: GroupsRuntime
-
-    async def start(self) -> None:
-        self.groups = GroupsRuntime(
-            GroupSettings(offsets_partitions=PARTITIONS),
-            self._internal(OFFSETS_TOPIC, self.offsets),
-            TopicList(),
-            LoopClock(),
-        )
-        self.transactions = TransactionsRuntime(
-            TransactionSettings(state_partitions=PARTITIONS),
-            self._internal(TRANSACTION_STATE_TOPIC, self.state),
-            LoopClock(),
-            new_producer_id=self._new_producer_id,
-            markers=Markers(self._open, self.groups.positions),
-            positions=self.groups.positions,
-        )
-        self.groups.start()
-        self.transactions.start()
-        for _ in range(1_000):
-            if self.groups.is_loaded() and self.transactions.is_loaded():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("the shards do not load")
-
-    async def restart(self) -> None:
-        self.stop()
-        await asyncio.sleep(0)
-        await self.start()
-
-    def stop(self) -> None:
-        self.transactions.stop()
-        self.groups.stop()
-
-    async def init(self, **rest: Any) -> ProducerIdentity:
-        request = InitRequest(transactional_id=T, timeout_ms=TIMEOUT_MS, **rest)
-        return (await self.transactions.init(request)).producer
-
-    async def add(self, producer: ProducerIdentity, *partitions: tuple[str, int]) -> None:
-        await self.transactions.add_partitions(T, *producer, partitions, verify_only=False)
-
-    async def end(self, producer: ProducerIdentity, *, commit: bool = True) -> ProducerIdentity:
-        return await self.transactions.end(
-            EndRequest(transactional_id=T, producer=producer, commit=commit)
-        )
-
-    async def commit_offset(self, producer: ProducerIdentity, offset: int) -> None:
-        [outcome] = await self.transactions.commit_offsets(
-            T,
-            producer,
-            CommitRequest(group_id="g", offsets=(OffsetToCommit("data", 0, offset),)),
-            verify_only=False,
-        )
-        assert outcome is None
-
-    async def offset(self, *, stable: bool = False) -> int | ErrorCode:
-        [found] = await self.groups.fetch_offsets("g", [("data", 0)], stable=stable)
-        return found.outcome or found.committed.offset
-
-    def markers(self, place: tuple[str, int] = A) -> list[tuple[int, int, bool]]:
-        return list(_markers(self.data[place]))
-
-    @property
-    def stream(self) -> MemoryStream:
-        """The stream that keeps the transactional id."""
-        return self.state[self.transactions.coordinator_partition(T)]
-
-    def state_of(self) -> str:
-        return self.transactions.describe(T).state
-
-    def _internal(self, name: str, streams: list[MemoryStream]) -> InternalTopic:
-        async def ensure() -> None:
-            self.topics[name] = PARTITIONS
-
-        return InternalTopic(ensure, lambda p: streams[p], lambda topic: self.topics.get(topic, 0))
-
-    def _open(self, topic: str, partition: int) -> MemoryStream:
-        if (topic, partition) not in self.data:
-            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=topic)
-        return self.data[topic, partition]
-
-    async def _new_producer_id(self) -> tuple[int, int]:
-        await asyncio.sleep(0)
-        return next(self.producer_ids), 0
-
-
-def _markers(stream: MemoryStream) -> Iterator[tuple[int, int, bool]]:
-    for batch in stream.batches:
-        header = read_header(batch)
-        if header.is_control:
-            yield header.producer_id, header.producer_epoch, marker_of(batch).commit
-
-
-Story = Callable[[House], Coroutine[Any, Any, None]]
-
-
-def play(story: Story) -> None:
-    async def run() -> None:
-        house = House()
-        await house.start()
-        try:
-            await story(house)
-        finally:
-            house.stop()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(run())
 
 
 def refused(code: ErrorCode) -> "pytest.RaisesExc[MainstemError]":
