@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_S = 0.05
+SETTLE_S = 0.5
 
 
 @dataclass
@@ -84,6 +85,12 @@ def _read(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def settle() -> None:
+    """Let the disk finish what earlier loads left, so that the next one does not pay for it."""
+    os.sync()
+    time.sleep(SETTLE_S)
 
 
 def load_average() -> float:

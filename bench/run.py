@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import load_average
+from bench.measure import load_average, settle
 from bench.peers.kafka.peer import ApacheKafka
 from bench.sides import SIDES, Side
 from bench.table import document, render
@@ -53,11 +53,14 @@ def main() -> int:
             # A server on a virtual machine gets faster with use; nobody is measured cold.
             unused: Samples = defaultdict(lambda: defaultdict(list))
             _measure_loads(unused, sides, wanted - {"rss_through"}, volume=QUICK, label="warm-up")
+        volume = QUICK if options.quick else FULL
         for number in range(rounds):
-            volume = QUICK if options.quick else FULL
-            # Memory is watched once: ten gigabytes through every side are enough.
-            due = wanted if number == 0 else wanted - {"rss_through"}
-            _measure_loads(samples, sides, due, volume=volume, label=f"round {number + 1}")
+            # Nobody is always the first: what a load leaves in the page cache burdens the next one.
+            order = _turned(sides, number)
+            due = wanted - {"rss_through"}
+            _measure_loads(samples, order, due, volume=volume, label=f"round {number + 1}")
+        # Memory is watched once and last: ten gigabytes through every side are enough.
+        _measure_loads(samples, sides, wanted & {"rss_through"}, volume=volume, label="memory ")
     kept = {
         name: {title: [vars(figure) for figure in figures] for title, figures in by_side.items()}
         for name, by_side in samples.items()
@@ -91,15 +94,21 @@ def _measure_loads(
     for workload, names, on in WORKLOADS:
         if not wanted & set(names):
             continue
-        for key in on:
-            if key not in sides:
+        for key, side in sides.items():
+            if key not in on:
                 continue
-            side = sides[key]
+            settle()
             figures = workload(side, volume)
             for name, figure in figures.items():
                 samples[name][side.title].append(figure)
                 value = f"{figure.value:,.2f} {GOALS[name].unit}"
                 sys.stderr.write(f"{label}  {name:16} {side.title:24} {value}\n")
+
+
+def _turned(sides: dict[str, Side], number: int) -> dict[str, Side]:
+    keys = list(sides)
+    first = number % len(keys)
+    return {key: sides[key] for key in keys[first:] + keys[:first]}
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def document(table: str, rounds: int) -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     note = (
         f"Measured {today} on {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"{rounds} interleaved rounds."
+        f"{rounds} interleaved rounds, load average {os.getloadavg()[0]:.1f}."
     )
     DOCUMENT.write_text(f"{before}{BEGIN}\n{note}\n\n{table}\n{END}{after}")
 
