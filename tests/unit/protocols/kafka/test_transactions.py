@@ -19,6 +19,7 @@ from mainstem.protocols.kafka.handlers import (
     transactions,
     versions,
 )
+from mainstem.protocols.kafka.handlers.transaction_errors import produce_refusal
 from mainstem.streams.state import DescribedProducer
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -337,3 +338,21 @@ def test_transaction_version_two_is_in_force(version: int) -> None:
     assert levels["transaction.version"] == 2
     offered = {each.name for each in answer.supported_features}
     assert ("transaction.version" in offered) is (version >= 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (None, 12, None),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 12, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.COORDINATOR_LOADING, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.FENCED_PRODUCER, 12, ErrorCode.FENCED_PRODUCER),
+    ],
+)
+def test_a_producer_is_told_what_its_version_knows(
+    code: ErrorCode | None, version: int, told: ErrorCode | None
+) -> None:
+    assert produce_refusal(code, version) is told
