@@ -1,0 +1,336 @@
+"""Transactions while node and clients are killed, stopped and woken, judged by their history.
+
+    producers ──▶ input ──▶ chain (a transactional id of its own) ──▶ output
+                        └─▶ two members of a group ────────────────▶ output of the group
+    a reader follows all three topics and asks for the stable ends
+
+Promises: zero anomalies are found only if faults of every kind were met, every zombie came back and
+was fenced, everything was processed to the end and every stream became stable.
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from tests.chaos.history import Anomaly, Stream
+from tests.chaos.load import PARTITIONS, create_topics, seen
+from tests.chaos.transaction_cast import Actor, Cast, Part
+from tests.chaos.transaction_client import (
+    CALL_TIMEOUT_S,
+    FENCED_STATUS,
+    patiently,
+    reader_settings,
+)
+from tests.chaos.transaction_history import check
+from tests.chaos.transaction_journal import Fold, lines_of
+from tests.chaos.transaction_ops import Fate, Observed, TransactionHistory
+
+from mainstem.testing.local_node import LocalNode
+
+TICK_S = 0.05
+PAUSE_S = 0.05
+FAULT_EVERY_S = (0.8, 2.5)
+SETTLE_TIMEOUT_S = 60.0
+# A client may have asked twice when its answer took this long.
+SLOW_S = 4.0
+ARGUMENTS = ("--set", "groups.initial_rebalance_delay_ms=100")
+
+
+@dataclass
+class Run:
+    """What a run came to."""
+
+    history: TransactionHistory
+    anomalies: list[Anomaly]
+    faults: Counter[str]
+    fenced_zombies: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """One line of figures, then the first anomalies."""
+        fates = Counter(one.fate for one in self.history.transactions)
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
+        stored = sum(len(records) for records in self.history.final.values())
+        line = (
+            f"{len(self.history.transactions)} transactions ({fates[Fate.COMMITTED]} committed, "
+            f"{fates[Fate.NOTHING]} aborted, {fates[Fate.EITHER]} unknown), {stored} records, "
+            f"{len(self.history.reads)} reads, {len(self.history.snapshots)} snapshots, "
+            f"{len(self.history.observed)} positions seen; {faults}; "
+            f"{self.fenced_zombies} zombies fenced; {self.seconds:.0f} s; "
+            f"{len(self.anomalies)} anomalies"
+        )
+        return "\n".join([line, *(str(anomaly) for anomaly in self.anomalies[:20])])
+
+
+@dataclass
+class Stage:
+    """Node, clients, and everything that was done to them."""
+
+    node: LocalNode
+    cast: Cast
+    random: Random
+    faults: Counter[str] = field(default_factory=Counter)
+    outages: list[tuple[float, float]] = field(default_factory=list)
+    # Those who were stopped for good and come back nevertheless.
+    zombies: list[Actor] = field(default_factory=list)
+    # What has to be done at a later time.
+    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        ready = [act for at, act in self.due if at <= now]
+        self.due = [entry for entry in self.due if entry[0] > now]
+        for act in ready:
+            act()
+        self.cast.renew()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Do something when the time has come."""
+        self.due.append((time.monotonic() + seconds, act))
+
+    def kill_node(self) -> None:
+        """The node dies and comes back on the same data."""
+        began = time.monotonic()
+        self.node.kill9()
+        time.sleep(self.random.uniform(0, 0.3))
+        self.node.start()
+        self.outages.append((began, time.monotonic()))
+
+    def pause_node(self) -> None:
+        """The node stands still for a while."""
+        began = time.monotonic()
+        os.killpg(self.node.pid, signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 1.5))
+        os.killpg(self.node.pid, signal.SIGCONT)
+        self.outages.append((began, time.monotonic()))
+
+    def kill_client(self) -> None:
+        """A client dies within whatever it is doing, and a successor takes its id over."""
+        actor = self.random.choice(self.cast.acting("producer", "chain", "member"))
+        actor.kill()
+        self.cast.replace(actor)
+
+    def pause_client(self) -> None:
+        """A client stands still, too short for anybody to notice."""
+        actor = self.random.choice(self.cast.acting())
+        actor.stop()
+        self.later(self.random.uniform(0.2, 1.5), actor.wake)
+
+    def pause_member(self) -> None:
+        """A member stands still until the others have its partitions, and comes back."""
+        members = self.cast.acting("member")
+        if len(members) < 2:
+            return  # one must go on
+        actor = self.random.choice(members)
+        actor.stop()
+        self.later(self.random.uniform(7.0, 9.0), actor.wake)
+
+    def make_zombie(self) -> None:
+        """A client stands still, a successor takes its id over, and then it comes back."""
+        actor = self.random.choice(self.cast.acting("producer", "chain"))
+        actor.stop()
+        self.zombies.append(actor)
+        successor = self.cast.replace(actor)
+        self.later(1.0, lambda: self._wake_zombie(actor, successor))
+
+    def _wake_zombie(self, actor: Actor, successor: Actor) -> None:
+        if successor.count() or successor.is_replaced:
+            actor.wake()
+        else:
+            self.later(0.5, lambda: self._wake_zombie(actor, successor))
+
+    def next_fault(self, kinds: Iterator[str]) -> None:
+        """Let the next kind of fault happen."""
+        kind = next(kinds)
+        self.faults[kind.replace("_", " ")] += 1
+        getattr(self, kind)()
+
+
+KINDS = {
+    "kill_node": 2,
+    "pause_node": 2,
+    "kill_client": 3,
+    "pause_client": 2,
+    "make_zombie": 3,
+    "pause_member": 1,
+}
+
+
+def run_transactions(wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) -> Run:
+    """Run until so many transactions have ended under faults; the history and its anomalies."""
+    began = time.monotonic()
+    names = ("input", "output", "group-output")
+    with (
+        tempfile.TemporaryDirectory(prefix="mainstem-transactions-") as folder,
+        LocalNode(arguments=ARGUMENTS) as node,
+        Cast(Path(folder)) as cast,
+    ):
+        create_topics(node.kafka, {name: {} for name in names})
+        stage = Stage(node, cast, Random(seed))
+        for part in parts(node.kafka, pause_s):
+            cast.start(part)
+        _play(stage, wanted)
+        _calm(stage)
+        history = TransactionHistory(
+            chains={"chain": ("input", "output"), "group": ("input", "group-output")}
+        )
+        _close(stage, history, names)
+        for actor in cast.actors:
+            fold = Fold(history, actor.part.name, actor.incarnation, _doubt(stage, actor))
+            fold.take(lines_of(actor.journal))
+    anomalies = check(history)
+    return Run(history, anomalies, stage.faults, len(stage.zombies), time.monotonic() - began)
+
+
+def parts(bootstrap: str, pause_s: float) -> list[Part]:
+    """The clients that a load consists of."""
+    basic = ("--bootstrap", bootstrap, "--pause-s", str(pause_s))
+    chain = (*basic, "--topic", "input", "--group", "chain", "--output", "output")
+    member = (*basic, "--topic", "input", "--group", "group", "--output", "group-output")
+    return [
+        *(
+            Part(f"producer-{number}", "producer", (*basic, "--topic", "input"))
+            for number in range(3)
+        ),
+        Part("chain", "chain", chain),
+        Part("member-0", "member", member),
+        Part("member-1", "member", member),
+        Part("reader", "reader", (*basic, "--topic", "input,output,group-output")),
+    ]
+
+
+def _play(stage: Stage, wanted: int) -> None:
+    """Faults of all kinds in turn, until enough transactions have ended."""
+    kinds = _rotation(stage.random)
+    next_at = time.monotonic() + 2.0
+    while stage.cast.count() < wanted or len(stage.faults) < len(KINDS):
+        stage.tick()
+        if time.monotonic() >= next_at:
+            stage.next_fault(kinds)
+            next_at = time.monotonic() + stage.random.uniform(*FAULT_EVERY_S)
+        time.sleep(TICK_S)
+
+
+def _rotation(random: Random) -> Iterator[str]:
+    """Every kind of fault in its share, in an order that changes."""
+    while True:
+        turn = [kind for kind, share in KINDS.items() for _ in range(share)]
+        random.shuffle(turn)
+        yield from turn
+
+
+def _calm(stage: Stage) -> None:
+    """No more faults: sleepers wake, zombies learn that they are."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while stage.due or stage.cast.zombies():
+        zombies = stage.cast.zombies()
+        stories = "\n".join(stage.cast.story(one) for one in zombies)
+        assert time.monotonic() < deadline, f"not fenced: {stories}\n{stage.node.log_tail()}"
+        stage.tick()
+        time.sleep(TICK_S)
+    for zombie in stage.zombies:
+        assert zombie.process.returncode == FENCED_STATUS, stage.cast.story(zombie)
+
+
+def _close(stage: Stage, history: TransactionHistory, names: tuple[str, ...]) -> None:
+    """Let everything be processed, and read it all one last time."""
+    stage.cast.finish("producer")
+    bootstrap = stage.node.kafka
+    history.final, history.ends = read_stable(bootstrap, ["input"])
+    for group in history.chains:
+        _await_processed(stage, bootstrap, group, history.final)
+    stage.cast.finish("chain", "member")
+    stage.cast.finish("reader")
+    history.final, history.ends = read_stable(bootstrap, list(names))
+    for group, (topic, _) in history.chains.items():
+        started = time.monotonic()
+        for place, offset in positions_of(bootstrap, group, topic).items():
+            seen_at = time.monotonic()
+            history.observed.append(Observed(group, place, offset, started, seen_at))
+
+
+def _await_processed(
+    stage: Stage, bootstrap: str, group: str, final: dict[Stream, list[tuple[int, str]]]
+) -> None:
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while True:
+        known = positions_of(bootstrap, group, "input")
+        left = [
+            stream
+            for stream, records in final.items()
+            if records and known[stream] <= records[-1][0]
+        ]
+        if not left:
+            return
+        assert time.monotonic() < deadline, f"{group} does not get to the end of {left}: {known}"
+        for actor in stage.cast.acting("chain", "member"):
+            if actor.process.poll() is not None:
+                stage.cast.renew()
+        time.sleep(0.2)
+
+
+def _doubt(stage: Stage, actor: Actor) -> Callable[[float, float], bool]:
+    """Whether an answer may have been lost on its way to a client."""
+    times = [*stage.outages, *actor.pauses]
+
+    def disturbed(start: float, until: float) -> bool:
+        if until - start > SLOW_S:
+            return True
+        return any(start <= upto and since <= until for since, upto in times)
+
+    return disturbed
+
+
+def positions_of(bootstrap: str, group: str, topic: str) -> dict[Stream, int]:
+    """Where a group stands."""
+    consumer = Consumer(reader_settings(bootstrap, group))
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    with contextlib.closing(consumer):
+        known = patiently(lambda: consumer.committed(places, CALL_TIMEOUT_S))
+    return {(one.topic, one.partition): max(one.offset, -1) for one in known}
+
+
+def read_stable(
+    bootstrap: str, topics: list[str]
+) -> tuple[dict[Stream, list[tuple[int, str]]], dict[Stream, tuple[int, int]]]:
+    """Every committed record, once all is quiet, and (stable end, end) of every stream."""
+    places = [TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)]
+    reader = Consumer(reader_settings(bootstrap, "unused") | {"enable.partition.eof": True})
+    anyone = Consumer(
+        reader_settings(bootstrap, "unused") | {"isolation.level": "read_uncommitted"}
+    )
+    found: dict[Stream, list[tuple[int, str]]] = {(one.topic, one.partition): [] for one in places}
+    with contextlib.closing(reader), contextlib.closing(anyone):
+        ends = {
+            (one.topic, one.partition): (
+                int(reader.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
+                int(anyone.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
+            )
+            for one in places
+        }
+        reader.assign(places)
+        left = set(found)
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while left:
+            assert time.monotonic() < deadline, f"the last reading does not end: {left}"
+            for message in reader.consume(1_000, timeout=0.5):
+                error = message.error()
+                if error is None:
+                    stream, offset, value = seen(message)
+                    found[stream].append((offset, value))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    topic, partition = message.topic(), message.partition()
+                    assert topic is not None
+                    assert partition is not None
+                    left.discard((topic, partition))
+    return found, ends
