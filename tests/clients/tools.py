@@ -4,12 +4,14 @@ import json
 import tempfile
 from pathlib import Path
 
+from confluent_kafka import Producer
 from tests.clients.drivers.console import TOOLS, run
 from tests.clients.records import Record
 from tests.clients.scenarios import Scenario, Scene
 
 CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
 
 
 def administers_topics(scene: Scene) -> None:
@@ -89,6 +91,31 @@ def administers_groups(scene: Scene) -> None:
     assert scene.group not in _tool(scene, GROUPS, "--list").split()
 
 
+def administers_transactions(scene: Scene) -> None:
+    """kafka-transactions: what is open is listed and described, and not taken for hanging."""
+    scene.oracle.create(scene.topic, 1)
+    name = f"transaction-{scene.prefix}"
+    producer = Producer({"bootstrap.servers": scene.server.kafka, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(scene.topic, b"open", partition=0)
+    producer.flush(30)
+    partition = ("--topic", scene.topic, "--partition", "0")
+    listed = _tool(scene, TRANSACTIONS, "list").splitlines()
+    assert any(name in line and "Ongoing" in line for line in listed)
+    described = _tool(scene, TRANSACTIONS, "describe", "--transactional-id", name)
+    assert f"{scene.topic}-0" in described
+    [row] = _tool(scene, TRANSACTIONS, "describe-producers", *partition).splitlines()[1:]
+    # ProducerId ProducerEpoch LatestCoordinatorEpoch LastSequence LastTimestamp
+    # CurrentTransactionStartOffset
+    assert row.split()[-1] == "0"
+    hanging = _tool(scene, TRANSACTIONS, "find-hanging", *partition)
+    assert len(hanging.splitlines()) <= 1  # the title at most
+    producer.commit_transaction(30)
+    described = _tool(scene, TRANSACTIONS, "describe", "--transactional-id", name)
+    assert "CompleteCommit" in described
+
+
 def describes_the_server(scene: Scene) -> None:
     """kafka-broker-api-versions and kafka-cluster understand the server."""
     versions = _tool(scene, f"{TOOLS}.BrokerApiVersionsCommand")
@@ -114,6 +141,7 @@ SCENARIOS: dict[str, Scenario] = {
         administers_settings,
         administers_records,
         administers_groups,
+        administers_transactions,
         describes_the_server,
     )
 }
