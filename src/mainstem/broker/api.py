@@ -5,6 +5,7 @@
     broker.groups    consumer groups and their offsets (``groups_api``)
     broker.transactions  transactions over streams and offsets (``transactions_api``)
     broker.producers producer ids
+    broker.security  logins, rights, quotas and their administration (``security_api``)
 
 Appending takes two steps, because one read burst of a connection brings many batches and the disk
 wants them in one write: ``stage`` decides (offset, sequence) and ``flush`` writes everything staged
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mainstem.broker.groups_api import Groups
+from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
 from mainstem.model.errors import MainstemError
@@ -182,4 +184,5 @@ class Broker(Protocol):
     groups: Groups
     transactions: Transactions
     producers: Producers
+    security: Security
     node: Node

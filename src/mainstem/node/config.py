@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from mainstem.model import limits
 from mainstem.model.topic_config import TOPIC_KEYS
+from mainstem.node.security_config import SecuritySection, TlsSection
 
 KIB, MIB = limits.KIB, limits.MIB
 SECOND_MS = 1_000
@@ -65,6 +66,20 @@ class KafkaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 9092
+    listeners: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Listeners as KIND://host:port instead of host and port; kinds are "
+            "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL. Set it to let clients log in."
+        ),
+    ] = ()
+    advertised_listeners: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="What clients of each listener are told to dial, in the same order. Unset: "
+            "the address that they dialled."
+        ),
+    ] = ()
     advertised_host: Annotated[
         str | None,
         Meta(
@@ -109,6 +124,16 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 8080
+    tls: Annotated[bool, Meta(description="Speak HTTPS, with the files of the tls section.")] = (
+        False
+    )
+    login: Annotated[
+        bool,
+        Meta(
+            description="Ask for a name and password, a bearer token or an API token. Health is "
+            "told without."
+        ),
+    ] = False
     body_bytes_max: Annotated[
         int, Meta(ge=KIB, description="Largest request body; more is answered with 413.")
     ] = limits.HTTP_BODY_BYTES_MAX
@@ -336,6 +361,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory: MemorySettings = field(default_factory=MemorySettings)
     logs: LogLineSettings = field(default_factory=LogLineSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
+    tls: TlsSection = field(default_factory=TlsSection)
+    security: SecuritySection = field(default_factory=SecuritySection)
 
     def kafka_names(self) -> dict[str, str]:
         """What is set, under the node-level names that Kafka's tools know.

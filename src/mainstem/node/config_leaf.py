@@ -9,7 +9,7 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -59,6 +59,8 @@ class Leaf(Struct, frozen=True):
             return _kafka_text(value)
         if not isinstance(value, str):
             return value
+        if get_origin(_bare(self.type)) is tuple:
+            return _listed(value)
         if value == "" and type(None) in get_args(_bare(self.type)):
             return None
         try:
@@ -121,6 +123,16 @@ def _with_unit(path: str, text: str) -> object:
     return text
 
 
+def _listed(text: str) -> object:
+    """Items between commas, or a JSON list where items have commas of their own."""
+    if text.lstrip().startswith("["):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text  # the check of the whole tree reports it with its origin
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
 def _number(digits: str) -> int | float:
     return float(digits) if "." in digits else int(digits)
 
@@ -146,6 +158,8 @@ def _allowed(annotated: Any) -> str:
     """The type in words: ``int``, ``text or unset``, ``auto, text, json``."""
     bare = _bare(annotated)
     arguments = get_args(bare)
+    if get_origin(bare) is tuple:
+        return f"list of {_allowed(arguments[0])}"
     if not arguments:
         name: str = bare.__name__
         return {"str": "text", "bool": "true, false"}.get(name, name)

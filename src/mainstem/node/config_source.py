@@ -7,7 +7,6 @@ A key that does not exist is an error that names its origin and the nearest key 
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +18,9 @@ from mainstem.model.node_config import check_node_configs
 from mainstem.model.topic_config import TOPIC_KEYS, check_topic_configs
 from mainstem.node.config import PRESETS, Config
 from mainstem.node.config_leaf import ENVIRONMENT_PREFIX, Leaf, leaves, nearest
+from mainstem.node.listener_spec import is_loopback, kafka_listeners
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.principals import parse_principal
 
 DEFAULT_ORIGIN = "default"
 
@@ -92,16 +94,6 @@ def load(
     _check_topic_defaults(config, origins)
     _check_together(config)
     return Loaded(config=config, preset=str(chosen), origins=origins)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -194,16 +186,38 @@ def _check_together(config: Config) -> None:
     """Rules that concern more than one value."""
     if config.groups.session_timeout_min_ms > config.groups.session_timeout_max_ms:
         _refuse("groups.session_timeout_min_ms", "it is larger than groups.session_timeout_max_ms")
-    listeners = [("kafka.host", config.kafka.host)]
+    _check_listeners(config)
+
+
+def _check_listeners(config: Config) -> None:
+    """Nobody gets in from other machines without showing who he is, unless that is meant."""
+    specs = kafka_listeners(config)
+    where = "kafka.listeners" if config.kafka.listeners else "kafka.host"
+    known = config.tls.client_certificates == "required"
+    doors = [(where, spec.host, spec.sasl or (spec.tls and known)) for spec in specs]
     if config.http.enabled:
-        listeners.append(("http.host", config.http.host))
-    for path, host in listeners:
-        if not (config.node.insecure or is_loopback(host)):
+        doors.append(("http.host", config.http.host, config.http.login))
+    for path, host, asks in doors:
+        if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(
                 path,
                 f"{host} can be reached from other machines and nobody would have to log in",
-                "listen on 127.0.0.1, or pass --insecure on a network you trust entirely",
+                "listen on 127.0.0.1, ask for a login (kafka.listeners, http.login), or pass "
+                "--insecure on a network you trust entirely",
             )
+    speaks_tls = any(spec.tls for spec in specs) or (config.http.enabled and config.http.tls)
+    if speaks_tls and not (config.tls.certificate_file and config.tls.key_file):
+        _refuse(
+            "tls.certificate_file",
+            "a listener speaks TLS and there is no certificate or no key",
+            "set tls.certificate_file and tls.key_file; mainstem cert makes them",
+        )
+    for principal in config.security.super_users:
+        try:
+            parse_principal(principal)
+        except InvalidRequest as error:
+            _refuse("security.super_users", error.cause, error.remedy)
+    NameRules(config.tls.name_rules)
 
 
 def _refuse(subject: str, cause: str, remedy: str = "") -> NoReturn:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from mainstem.broker.admin import NodeDefaults, TopicsAdmin
 from mainstem.broker.broker import NodeBroker
 from mainstem.broker.producers_service import ProducerIds
+from mainstem.broker.security_service import SecurityService
 from mainstem.coordination.markers_runtime import Markers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
@@ -29,14 +30,15 @@ from mainstem.node.clock import SystemClock
 from mainstem.node.config import Config
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
+from mainstem.node.kafka import KafkaListeners
+from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
-from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.served import served_apis
 from mainstem.protocols.kafka.session import KafkaService
-from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts
+from mainstem.security.audit_storage import AuditFile
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.merge_driver import MergeDriver
@@ -68,16 +70,17 @@ class Rooms:
     metrics: Metrics
     topics: TopicsAdmin
     clock: Clock
-    kafka: Listener | None = None
-    kafka_port: int = 0
+    security: SecurityService
+    audit: AuditFile
+    kafka: KafkaListeners
     http: RestService | None = None
     http_port: int = 0
     stopping: bool = False
     chores: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def addresses(self) -> dict[str, str]:
+    def addresses(self) -> dict[str, object]:
         """Where each protocol listens."""
-        found = {"kafka": f"{self.config.kafka.host}:{self.kafka_port}"}
+        found = self.kafka.addresses()
         if self.http is not None:
             found["http"] = f"{self.config.http.host}:{self.http_port}"
         return found
@@ -97,25 +100,22 @@ class Rooms:
             ]
         )
 
-    async def listen(self) -> None:
+    async def listen(self, on_fatal: Fatal) -> None:
         """Open the listeners; the node serves from now on."""
         config = self.config
         service = KafkaService(
             self.broker, served_apis(), self.metrics, config.kafka.frame_bytes_max
         )
-        self.kafka = kafka_listener(
-            service,
-            connections_max=config.kafka.max_connections,
-            idle_ms=config.kafka.connection_idle_ms,
-            buffers=Buffers(config.memory.large_frames_bytes_max),
-        )
-        self.kafka_port = await self.kafka.start(config.kafka.host, config.kafka.port)
+        tls = tls_contexts(config)
+        if tls is not None:
+            self.tend(tls.watch(config.tls.reload_interval_ms / 1000), on_fatal)
+        await self.kafka.start(service, self.security, self.clock, tls)
         # Clients are told the address they dialled, unless the operator chose another.
         host, port = config.kafka.advertised_host, config.kafka.advertised_port
         self.topics.node = replace(
             self.topics.node,
-            host=host or config.kafka.host,
-            port=port or self.kafka_port,
+            host=host or self.kafka.host,
+            port=port or self.kafka.port,
             advertised=host is not None or port is not None,
         )
         self.broker.node = self.topics.node
@@ -128,7 +128,8 @@ class Rooms:
                 health=self.health,
                 facts=self._facts,
             )
-            self.http_port = await self.http.start(config.http.host, config.http.port)
+            secure = tls.context if tls is not None and config.http.tls else None
+            self.http_port = await self.http.start(config.http.host, config.http.port, secure)
 
     def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         """Run a chore for as long as the node runs; one that fails ends the node."""
@@ -144,7 +145,7 @@ class Rooms:
     def _facts(self) -> NodeFacts:
         return node_facts(
             self.config,
-            kafka_port=self.kafka_port,
+            kafka_port=self.kafka.port,
             http_port=self.http_port,
             segment_bytes=topic_settings({}, self.config.kafka_names()).segment_bytes,
         )
@@ -158,7 +159,6 @@ class Rooms:
         deadline = asyncio.get_running_loop().time() + grace_s
         if self.http is not None:
             self.http.refuse_new()
-        assert self.kafka is not None
         await self.kafka.stop()
         self.transactions.stop()
         self.groups.stop()
@@ -173,6 +173,8 @@ class Rooms:
         self.commits.close()
         self.store.close()
         await self.placement.close()
+        self.security.logins.close()
+        self.audit.close()
 
     async def abandon(self) -> None:
         """Leave at once after a fatal error: nothing more is written or acknowledged."""
@@ -251,7 +253,9 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         markers=Markers(streams.door, groups.positions),
         positions=groups.positions,
     )
-    broker = NodeBroker(node, streams, topics, groups, transactions, producers)
+    security, audit = build_security(config, placement.service, clock)
+    await ensure_admin(config, security)
+    broker = NodeBroker(node, streams, topics, groups, transactions, producers, security)
 
     placement.service.subscribe(topic_news(groups, topics))
     groups.start()
@@ -269,8 +273,11 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         metrics=metrics,
         topics=topics,
         clock=clock,
+        security=security,
+        audit=audit,
+        kafka=KafkaListeners(config),
     )
-    await rooms.listen()
+    await rooms.listen(on_fatal)
     retention = RetentionDriver(streams, store, flusher, clock)
     compaction = CompactionDriver(
         streams, placement.service, store, clock, config.log.cleaner_keys_bytes_max

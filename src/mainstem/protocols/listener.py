@@ -79,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.tls = False
+        self.tls_object: Any = None
         self.active_at = listener.tick
         self.session: Session
 
@@ -86,7 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         """Set the socket up and make the session."""
         self._transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
-        self.tls = transport.get_extra_info("ssl_object") is not None
+        self.tls_object = transport.get_extra_info("ssl_object")
+        self.tls = self.tls_object is not None
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self._socket = None if self.tls else _own_socket(transport)
@@ -298,6 +300,7 @@ class Listener:
         idle_ms: int,
     ) -> None:
         self.name = name
+        self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
         self.buffers = buffers
         self.metrics = metrics
         self._make_session = make_session
@@ -333,6 +336,10 @@ class Listener:
         if len(self._connections) >= self._connections_max:
             self.metrics.connections_rejected += 1
             log.warning("%s: %d connections, the limit", self.name, self._connections_max)
+            return False
+        if self.refuses is not None and self.refuses(connection.peer[0]):
+            self.metrics.connections_rejected += 1
+            log.warning("%s: %s connects too often", self.name, connection.peer[0])
             return False
         self.metrics.connections_accepted += 1
         self.metrics.connections_active += 1

@@ -1,7 +1,8 @@
 """Repeated wrong passwords lock: the pair of user and address soon, the address alone later.
 
 Pure. A user is never locked as such, so that a stranger cannot lock somebody out from elsewhere.
-Each further failure while the count stands doubles the time, up to a bound.
+Each further failure while the count stands doubles the time, up to a bound. What is tried while a
+lock holds is not looked at and does not count.
 """
 
 from typing import Final
@@ -47,8 +48,8 @@ class Lockout:
         )
         return max(0, round((until - now) * 1000))
 
-    def failed(self, user: str, address: str) -> None:
-        """A login was refused."""
+    def failed(self, user: str, address: str) -> int:
+        """A login was refused; for how long the next ones are, in ms."""
         now = self._now()
         settings = self._settings
         limits = (settings.failures_max, settings.address_failures_max)
@@ -60,6 +61,7 @@ class Lockout:
             if beyond >= 0:
                 lock_ms = settings.lock_ms * 2 ** min(beyond, _DOUBLINGS_MAX)
                 count.locked_until = now + min(lock_ms, settings.lock_ms_max) / 1000
+        return self.locked_ms(user, address)
 
     def succeeded(self, user: str, address: str) -> None:
         """A login went well: its pair starts afresh, the address keeps its count."""

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mainstem.model import scram
@@ -22,8 +21,6 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.scram import ScramCredential
 from mainstem.security import passwords, tokens
 from mainstem.security.audit import Audit
-from mainstem.security.jwks_client import KeySource
-from mainstem.security.jwt_tokens import JwtVerifier, UnknownKey
 from mainstem.security.lockout import Lockout
 from mainstem.security.passwords import Credentials, RightPasswords
 from mainstem.security.principals import USER, Identity, Principal, parse_principal
@@ -45,6 +42,7 @@ PASSWORD_THREADS: Final = 2
 CHECKS_WAITING_MAX: Final = 200
 NONCE_BYTES: Final = 18
 MESSAGES_MAX: Final = 4
+FAILURE_DELAY_S: Final = 0.1
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
 
 
@@ -68,11 +66,12 @@ class CredentialBook(Protocol):
         ...
 
 
-class Bearers(Struct, frozen=True):
-    """How tokens of an outside issuer are checked."""
+class Bearers(Protocol):
+    """How tokens of an outside issuer are checked (``bearers_service``)."""
 
-    verifier: JwtVerifier
-    keys: KeySource
+    async def identity(self, token: str) -> Identity:
+        """Whom the token stands for; raises ``Refused``."""
+        ...
 
 
 class Logins:
@@ -88,6 +87,7 @@ class Logins:
         bearers: Bearers | None = None,
         mechanisms: Sequence[str] = MECHANISMS,
     ) -> None:
+        self._failure_delay_s = FAILURE_DELAY_S
         self._book = book
         self._lockout = lockout
         self._audit = audit
@@ -151,15 +151,18 @@ class Logins:
         self._audit.logged_in(identity, address)
         return identity
 
-    def failed(self, refusal: Refused, method: str, address: str) -> None:
-        """A login went wrong."""
-        self._lockout.failed(refusal.user, address)
-        self._audit.login_refused(refusal.user, method, address, refusal.reason)
+    async def failed(self, refusal: Refused, method: str, address: str) -> None:
+        """A login went wrong; whoever tries passwords one after the other is slowed down."""
+        if not refusal.unseen:
+            locked_ms = self._lockout.failed(refusal.user, address)
+            told = f", locked for {locked_ms} ms" if locked_ms else ""
+            self._audit.login_refused(refusal.user, method, address, refusal.reason + told)
+        await asyncio.sleep(self._failure_delay_s)
 
     def check_lock(self, user: str, address: str) -> None:
         """Refuse whoever has failed too often, whatever he brings this time."""
         if self._lockout.locked_ms(user, address):
-            refuse("locked after repeated failures", user=user)
+            raise Refused("locked after repeated failures", user=user, unseen=True)
 
     def by_scram(self, proven: Proven, mechanism: str) -> Identity:
         """Whom a finished SCRAM exchange has shown: a user, or the owner of a token."""
@@ -190,7 +193,7 @@ class Logins:
         try:
             return self.succeeded(await work, address)
         except Refused as refusal:
-            self.failed(refusal, method, address)
+            await self.failed(refusal, method, address)
             raise
 
     async def _by_password(self, user: str, password: str, address: str) -> Identity:
@@ -222,16 +225,7 @@ class Logins:
             return self._by_api_token(*ours)
         if self._bearers is None:
             refuse("no issuer of tokens is configured")
-        verifier, source = self._bearers.verifier, self._bearers.keys
-        for fresh in (False, True):
-            keys = await source.keys(fresh=fresh)
-            if keys is None:
-                continue
-            try:
-                return verifier.identity(token, keys)
-            except UnknownKey:
-                continue
-        raise Refused("a token signed with an unknown key")
+        return await self._bearers.identity(token)
 
     def _by_api_token(self, token_id: str, secret: str) -> Identity:
         token = self._book.api_token(token_id)
@@ -285,7 +279,7 @@ class Exchange:
             answer, identity = await self._step(data)
         except Refused as refusal:
             if not self._told:
-                self._logins.failed(refusal, self.mechanism, self._address)
+                await self._logins.failed(refusal, self.mechanism, self._address)
             raise
         if identity is None:
             return answer, None
@@ -307,6 +301,6 @@ class Exchange:
             return b"", await self._logins.by_bearer(step)
         except Refused as refusal:
             # RFC 7628: the client is told why, answers with one byte, and then it has failed.
-            self._logins.failed(refusal, self.mechanism, self._address)
+            await self._logins.failed(refusal, self.mechanism, self._address)
             self._told = True
             return self._machine.explained().data, None

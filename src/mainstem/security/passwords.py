@@ -8,10 +8,8 @@ import functools
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 from msgspec import Struct
 
 from mainstem.model import scram
@@ -19,13 +17,12 @@ from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.scram import ScramCredential
 
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
 PASSWORD_LENGTH_MAX: Final = 1_024
 REMEMBERED_MAX: Final = 10_000
 REMEMBERED_S: Final = 300.0
-
-# 19 MiB and two passes: the smallest setting that OWASP recommends, about 20 ms. More would let a
-# few wrong passwords per second keep a core busy.
-_HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 class Credentials(Struct, frozen=True):
@@ -57,7 +54,7 @@ def make_credentials(password: str, salts: Sequence[bytes]) -> Credentials:
     """Everything that lets a user log in with a password, by any mechanism. Slow."""
     check_password_length(password)
     return Credentials(
-        argon2=_HASHER.hash(password),
+        argon2=_hasher().hash(password),
         scram=tuple(
             scram.make_credential(mechanism, password, salt=salt, iterations=scram.ITERATIONS_MIN)
             for mechanism, salt in zip(scram.ALGORITHMS, salts, strict=True)
@@ -78,16 +75,28 @@ def is_right(credentials: Credentials | None, password: str) -> bool:
 
 
 def _verified(stored: str, password: str) -> bool:
+    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415
+
     try:
-        return _HASHER.verify(stored, password)
-    except (VerifyMismatchError, VerificationError, InvalidHashError):
+        return _hasher().verify(stored, password)
+    except (VerificationError, InvalidHashError):
         return False
+
+
+@functools.cache
+def _hasher() -> "PasswordHasher":
+    # Loaded when it is needed: most nodes on loopback never check a password.
+    from argon2 import PasswordHasher  # noqa: PLC0415
+
+    # 19 MiB and two passes: the smallest setting that OWASP recommends, about 20 ms. More would let
+    # a few wrong passwords per second keep a core busy.
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 @functools.cache
 def _decoy() -> str:
     """Something to check the passwords of users against who are not there."""
-    return _HASHER.hash("nobody's password")
+    return _hasher().hash("nobody's password")
 
 
 class RightPasswords:

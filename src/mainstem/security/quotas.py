@@ -44,31 +44,33 @@ class QuotaEntry(Struct, frozen=True):
 
 
 class Bucket:
-    """Fills at ``rate_per_s`` up to one burst; may be overdrawn."""
+    """Fills at ``rate_per_s`` up to ``burst``; may be overdrawn."""
 
-    __slots__ = ("_at", "_level", "rate_per_s")
+    __slots__ = ("_at", "_burst", "_level", "rate_per_s")
 
-    def __init__(self, rate_per_s: float, now: float) -> None:
+    def __init__(self, rate_per_s: float, burst: float, now: float) -> None:
         self.rate_per_s = rate_per_s
-        self._level = rate_per_s * BURST_S
+        self._burst = burst
+        self._level = burst
         self._at = now
 
     def charge(self, amount: float, now: float) -> float:
         """Take an amount out; seconds until the bucket is level again, 0 while it is."""
-        filled = self._level + (now - self._at) * self.rate_per_s
-        self._level = min(filled, self.rate_per_s * BURST_S) - amount
-        self._at = now
+        self._level = self._filled(now) - amount
         return max(0.0, -self._level / self.rate_per_s)
 
     def refuses(self, amount: float, now: float) -> bool:
         """Take an amount out if it is there; whether it was not."""
-        filled = min(
-            self._level + (now - self._at) * self.rate_per_s, max(1.0, self.rate_per_s * BURST_S)
-        )
+        self._level = self._filled(now)
+        if self._level < amount:
+            return True
+        self._level -= amount
+        return False
+
+    def _filled(self, now: float) -> float:
+        gained = (now - self._at) * self.rate_per_s
         self._at = now
-        short = filled < amount
-        self._level = filled if short else filled - amount
-        return short
+        return min(self._level + gained, self._burst)
 
 
 class Meter:
@@ -129,21 +131,26 @@ class Quotas:
         for entity, named in _precedence(user, client):
             rate = self._entries.get(entity, {}).get(kind)
             if rate is not None:
-                found.append(self._bucket((kind, *named), rate))
+                found.append(self._bucket((kind, *named), rate, rate * BURST_S))
                 break
         rate = self._of_address(kind, address)
         if rate is not None:
-            found.append(self._bucket((kind, ADDRESS, address), rate))
+            found.append(self._bucket((kind, ADDRESS, address), rate, rate * BURST_S))
         return tuple(found)
 
-    def connection_refused(self, address: str, default_per_s: float | None) -> bool:
-        """Count a new connection; whether its address makes too many."""
+    def connection_refused(self, address: str, per_minute: int | None) -> bool:
+        """Count a new connection; whether its address makes too many.
+
+        ``per_minute`` holds for addresses without a limit of their own; None: they have none.
+        """
         rate = self._of_address(CONNECTIONS, address)
+        burst = max(1.0, rate or 0.0)
         if rate is None:
-            rate = default_per_s
-        if rate is None:
-            return False
-        return self._bucket((CONNECTIONS, ADDRESS, address), rate).refuses(1.0, self.now())
+            if per_minute is None:
+                return False
+            rate, burst = per_minute / 60, float(per_minute)
+        bucket = self._bucket((CONNECTIONS, ADDRESS, address), rate, burst)
+        return bucket.refuses(1.0, self.now())
 
     def _of_address(self, kind: str, address: str) -> float | None:
         for name in (address, None):
@@ -152,10 +159,10 @@ class Quotas:
                 return rate
         return None
 
-    def _bucket(self, key: tuple[object, ...], rate: float) -> Bucket:
+    def _bucket(self, key: tuple[object, ...], rate: float, burst: float) -> Bucket:
         bucket = self._buckets.pop(key, None)
         if bucket is None or bucket.rate_per_s != rate:
-            bucket = Bucket(rate, self.now())
+            bucket = Bucket(rate, burst, self.now())
             if len(self._buckets) >= BUCKETS_MAX:
                 del self._buckets[next(iter(self._buckets))]  # the one asked for longest ago
         self._buckets[key] = bucket

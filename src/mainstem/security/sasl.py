@@ -20,14 +20,18 @@ _SEPARATOR: Final = "\x01"
 
 
 class Refused(InvalidRequest):
-    """The login failed. ``reason`` is for the audit, never for the client."""
+    """The login failed. ``reason`` is for the audit, never for the client.
 
-    def __init__(self, reason: str, *, user: str = "") -> None:
+    ``unseen``: it was refused because of a lock, without a look at what was brought.
+    """
+
+    def __init__(self, reason: str, *, user: str = "", unseen: bool = False) -> None:
         super().__init__(
             ErrorCode.AUTHENTICATION_FAILED, "the login failed", remedy="check name and secret"
         )
         self.reason = reason
         self.user = user
+        self.unseen = unseen
 
 
 class Challenge(Struct, frozen=True):

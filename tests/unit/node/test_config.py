@@ -12,7 +12,8 @@ from mainstem.coordination.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.node.config import Config
 from mainstem.node.config_leaf import leaves
-from mainstem.node.config_source import Loaded, is_loopback, load
+from mainstem.node.config_source import Loaded, load
+from mainstem.node.listener_spec import is_loopback
 
 
 def refused(**layers: object) -> InvalidRequest:

@@ -6,7 +6,13 @@ from pathlib import Path
 from mainstem.node.config_leaf import leaves
 
 SRC = Path(__file__).parents[3] / "src" / "mainstem"
-DECLARED_IN = {"config.py", "config_leaf.py", "config_source.py", "arguments.py"}
+DECLARED_IN = {
+    "config.py",
+    "security_config.py",
+    "config_leaf.py",
+    "config_source.py",
+    "arguments.py",
+}
 
 
 def source_outside_the_declarations() -> str:

@@ -104,13 +104,17 @@ def test_a_changed_limit_counts_for_connections_that_are_there() -> None:
 def test_an_address_that_connects_too_often_is_refused_for_a_while() -> None:
     clock = StillClock()
     made = Quotas(clock)
-    assert [made.connection_refused("h", 2.0) for _ in range(3)] == [False, False, True]
-    assert not made.connection_refused("other", 2.0)
-    clock.now_s += 0.5
-    assert not made.connection_refused("h", 2.0)
+    assert [made.connection_refused("h", 2) for _ in range(3)] == [False, False, True]
+    assert not made.connection_refused("other", 2)
+    clock.now_s += 30
+    assert [made.connection_refused("h", 2) for _ in range(2)] == [False, True]
     assert not made.connection_refused("h", None), "no limit, no refusal"
-    made.load([QuotaEntry(entity_of([(ADDRESS, "h")]), {CONNECTIONS: 1.0})])
-    assert [made.connection_refused("h", 100.0) for _ in range(2)] == [False, True]
+
+
+def test_a_limit_of_connections_that_was_set_holds_instead_of_the_default() -> None:
+    made = quotas(([(ADDRESS, "h")], {CONNECTIONS: 0.5}))
+    assert [made.connection_refused("h", 100) for _ in range(2)] == [False, True]
+    assert [made.connection_refused("h", None) for _ in range(2)] == [True, True]
 
 
 @pytest.mark.parametrize(

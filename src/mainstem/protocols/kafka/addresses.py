@@ -13,6 +13,8 @@ _MAPPED = "::ffff:"  # an IPv4 client on a socket that serves both families
 
 def reached_at(call: Call, node: Node) -> tuple[str, int]:
     """Host and port of ``node`` for this client."""
+    if call.peer.advertised is not None and node.id == call.broker.node.id:
+        return call.peer.advertised
     if node.advertised or node.id != call.broker.node.id:
         return node.host, node.port
     peer = call.peer

@@ -11,10 +11,22 @@ from typing import Any
 from msgspec import Struct
 
 from mainstem.broker.api import Broker
+from mainstem.broker.security_api import Caller, Rights
+from mainstem.protocols.kafka.login_service import Login
+from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authoriser import AllRights
+from mainstem.security.principals import NOBODY, Identity
+from mainstem.security.quotas import Meter, Quotas
+
+EVERYTHING = AllRights()
 
 
 class Peer(Struct):
-    """The connection a request came through."""
+    """The connection a request came through, and who is at its other end.
+
+    ``login`` is there on listeners that ask for one. ``advertised`` is what clients of the listener
+    are told to dial. ``owed_ms`` is how long the client has to wait for what it has used.
+    """
 
     address: str
     port: int
@@ -22,6 +34,37 @@ class Peer(Struct):
     dialled_port: int
     client_id: str = ""
     software: str = ""
+    identity: Identity = NOBODY
+    rights: Rights = EVERYTHING
+    login: Login | None = None
+    quotas: Quotas | None = None
+    meter: Meter | None = None
+    owed_ms: int = 0
+    advertised: tuple[str, int] | None = None
+
+    def is_now(self, identity: Identity, rights: Rights) -> None:
+        """A login went well."""
+        self.identity = identity
+        self.rights = rights
+        self.meter = None
+
+    def calls_itself(self, client_id: str) -> None:
+        """Take note of the client's own name for itself."""
+        if client_id != self.client_id:
+            self.client_id = client_id
+            self.meter = None
+
+    def charge(self, kind: str, amount: float) -> int:
+        """Count what is used of a limited good; how long the client has to wait, in ms."""
+        quotas = self.quotas
+        if quotas is None or not quotas.limited:
+            return 0
+        if self.meter is None:
+            user = self.identity.principal.name
+            self.meter = quotas.meter(user, self.client_id, self.address)
+        wait_ms = self.meter.charge(kind, amount)
+        self.owed_ms = max(self.owed_ms, wait_ms)
+        return wait_ms
 
 
 class Call(Struct):
@@ -32,6 +75,19 @@ class Call(Struct):
     client_id: str
     peer: Peer
     broker: Broker
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do that."""
+        return self.peer.rights.may(operation, kind, name)
+
+    def need(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        """Refuse unless the client may do that."""
+        self.peer.rights.need(operation, kind, name)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for verbs that are written down in the audit."""
+        return Caller(self.peer.identity, self.peer.address, self.peer.rights)
 
 
 Handler = Callable[[Call, Any], Any | Awaitable[Any]]

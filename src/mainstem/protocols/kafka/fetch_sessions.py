@@ -13,6 +13,7 @@ from mainstem.wire.kafka.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from mainstem.broker.api import StreamDoor
+    from mainstem.broker.security_api import Rights
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -25,7 +26,7 @@ PartitionKey = tuple[bytes, str, int]  # topic id, topic name (one of them empty
 class Wanted:
     """One partition a consumer reads, and what it knows of it."""
 
-    __slots__ = ("door", "epoch", "key", "max_bytes", "offset", "told")
+    __slots__ = ("door", "epoch", "granted", "key", "max_bytes", "offset", "told")
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
@@ -34,6 +35,8 @@ class Wanted:
         self.epoch = -1
         self.door: StreamDoor | None = None
         self.told: tuple[int, int, int] | None = None  # high watermark, last stable, log start
+        # Whose rights allowed to read it, and as of which rules: a session may change hands.
+        self.granted: tuple[Rights, int] | None = None
 
 
 class FetchSession:

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import SystemRandom
 from typing import Any
 
 from mainstem.protocols.kafka.call import Peer
+from mainstem.protocols.kafka.entrance import Entrance
 from mainstem.protocols.kafka.fetch_sessions import FetchSessions
 from mainstem.protocols.kafka.handlers.fetch import Fetch
+from mainstem.protocols.kafka.login_service import Login
 from mainstem.protocols.kafka.session import Done, KafkaService, KafkaSession
 from mainstem.protocols.listener import Buffers, Connection, Listener
 
@@ -23,6 +26,7 @@ class LoopRunner:
         self._sessions = FetchSessions(lambda: chance.randrange(1, 2**31))
         self._tasks: set[asyncio.Task[Any]] = set()
         self.soon = asyncio.get_running_loop().call_soon
+        self._loop = asyncio.get_running_loop()
 
     def run(self, work: Awaitable[Any], done: Done) -> Callable[[], None]:
         """Carry ``work`` out as a task, then tell ``done``."""
@@ -45,22 +49,34 @@ class LoopRunner:
 
         return stop
 
+    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
+        """Call back after a while."""
+        return self._loop.call_later(delay_ms / 1000, call)
+
     def fetch(self, fetch: Fetch) -> None:
         """Start a fetch, which may park."""
         fetch.start(self._sessions, asyncio.get_running_loop())
 
 
 def kafka_listener(
-    service: KafkaService, *, connections_max: int, idle_ms: int, buffers: Buffers
+    service: KafkaService,
+    entrance: Entrance,
+    *,
+    connections_max: int,
+    idle_ms: int,
+    buffers: Buffers,
 ) -> Listener:
     """The listener whose connections speak Kafka."""
     runner = LoopRunner()
 
     def make_session(connection: Connection) -> KafkaSession:
         peer = Peer(*connection.peer, *connection.local)
+        entrance.receive(peer, connection.tls_object)
+        if peer.login is not None:
+            runner.later(entrance.login_timeout_ms, partial(_check_login, connection, peer.login))
         return KafkaSession(connection, peer, service, runner)
 
-    return Listener(
+    listener = Listener(
         "kafka",
         make_session,
         connections_max=connections_max,
@@ -68,3 +84,11 @@ def kafka_listener(
         buffers=buffers,
         metrics=service.metrics,
     )
+    listener.refuses = entrance.refuses
+    return listener
+
+
+def _check_login(connection: Connection, login: Login) -> None:
+    """End a connection that took its time."""
+    if not login.is_in:
+        connection.abort()

@@ -23,13 +23,18 @@ from mainstem.protocols.kafka.handlers.fetch import Fetch
 from mainstem.protocols.kafka.handlers.produce import ProducePath
 from mainstem.protocols.kafka.handlers.produce_shape import API_KEY as PRODUCE
 from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
+from mainstem.protocols.kafka.login_service import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
+from mainstem.protocols.kafka.login_service import LOGIN_APIS
 from mainstem.protocols.kafka.replies import Replies, Reply
 from mainstem.protocols.session import Chunk, ProtocolViolation, Sender
+from mainstem.security.quotas import PRODUCE_BYTES, REQUESTS
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 
 _length_at = Layout(">i").unpack_from
 _key_at = Layout(">hh").unpack_from
+
+LOGIN_FRAMES_MAX = 8  # sent ahead while a login is looked at
 
 Done = Callable[[Any, BaseException | None], None]
 
@@ -47,6 +52,10 @@ class Runner(Protocol):
 
     def soon(self, call: Callable[[], None]) -> object:
         """Call back once the present work is done."""
+        ...
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
+        """Call back after a while."""
         ...
 
 
@@ -77,11 +86,14 @@ class KafkaSession:
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
         self._replies = Replies(sender.send, runner.soon)
-        self._produce = ProducePath(service.broker, self._replies, sender, service.metrics)
+        self._login = peer.login
+        self._produce = ProducePath(service.broker, self._replies, sender, service.metrics, peer)
+        self._produced_bytes = 0  # to be charged, where something is limited
         self._fetches: dict[Fetch, Reply] = {}
         self._later: deque[bytearray] = deque()
         self._stop_work: Callable[[], None] | None = None
         self._paused = False
+        self._muted = 0
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
@@ -99,8 +111,7 @@ class KafkaSession:
         except codec.Malformed as error:
             raise ProtocolViolation(str(error)) from error
         finally:
-            if self._produce.has_staged:
-                self._produce.finish()
+            self._finish_produce()
         self._watch_backlog()
         return start, need
 
@@ -116,30 +127,48 @@ class KafkaSession:
             self._stop_work = None
 
     def _check_length(self, length: int) -> None:
-        if not 8 <= length <= self._frame_bytes_max:
-            raise ProtocolViolation(
-                f"a frame of {length} bytes where 8 to {self._frame_bytes_max} are allowed"
-            )
+        most = self._frame_bytes_max
+        if self._login is not None and not self._login.is_in:
+            most = min(most, LOGIN_FRAME_BYTES_MAX)
+        if not 8 <= length <= most:
+            raise ProtocolViolation(f"a frame of {length} bytes where 8 to {most} are allowed")
 
     def _frame(self, buf: Any, view: memoryview, start: int, until: int) -> None:
         if self._stop_work is not None:
-            self._later.append(bytearray(view[start:until]))
+            self._keep_for_later(view[start:until])
             return
         api_key, version = _key_at(buf, start)
+        if self._login is not None:
+            self._login.admit(api_key, until - start)
         if api_key == PRODUCE and version > legacy_produce.NEWEST:
             served = self._served[PRODUCE]
             if version > served.max_version:
                 raise ProtocolViolation(f"Produce version {version} is not served")
             self._metrics.requests[PRODUCE] += 1
+            self._produced_bytes += until - start
             work = self._produce.take(buf, view, start, until)
             if work is not None:
-                if self._produce.has_staged:
-                    self._produce.finish()
+                self._finish_produce()
                 self._stop_work = self._runner.run(work, self._produced)
             return
-        if self._produce.has_staged:
-            self._produce.finish()
+        self._finish_produce()
         self._serve(view, start, until)
+
+    def _keep_for_later(self, frame: memoryview) -> None:
+        """A handler is at work: this one waits its turn."""
+        much = len(self._later) >= LOGIN_FRAMES_MAX or len(frame) > LOGIN_FRAME_BYTES_MAX
+        if much and self._login is not None and not self._login.is_in:
+            raise ProtocolViolation("too much is sent ahead of a login")
+        self._later.append(bytearray(frame))
+
+    def _finish_produce(self) -> None:
+        """Write and answer what a burst has brought, and charge its sender."""
+        if self._produce.has_staged:
+            size, self._produced_bytes = self._produced_bytes, 0
+            throttle_ms = self._peer.charge(PRODUCE_BYTES, size)
+            self._produce.finish(throttle_ms)
+            if throttle_ms:
+                self._mute()
 
     def _serve(self, view: memoryview, start: int, until: int) -> None:
         api_key, version, correlation, client_id, body = codec.decode_request_header(
@@ -151,6 +180,7 @@ class KafkaSession:
         if served is None:
             raise ProtocolViolation(f"API {api_key} is not served")
         self._metrics.requests[api_key] += 1
+        self._peer.calls_itself(client_id or "")
         if api_key == PRODUCE and version <= legacy_produce.NEWEST:
             self._replies.answer(legacy_produce.refuse(version, correlation, view[body:until]))
             return
@@ -162,6 +192,8 @@ class KafkaSession:
         else:
             request = codec.decode_request(api_key, version, view, body, until)
         call = Call(api_key, version, client_id or "", self._peer, self._broker)
+        if api_key not in LOGIN_APIS:
+            self._peer.charge(REQUESTS, 1)
         if api_key == FETCH:
             self._fetch(call, correlation, request)
             return
@@ -169,6 +201,7 @@ class KafkaSession:
         if isawaitable(answer):
             self._await(call, correlation, answer)
         else:
+            self._tell_throttle(answer)
             self._replies.answer(codec.encode_response_frame(api_key, version, correlation, answer))
 
     def _await(self, call: Call, correlation: int, work: Awaitable[Any]) -> None:
@@ -183,10 +216,15 @@ class KafkaSession:
                 if not isinstance(error, MainstemError):
                     raise error
                 return
+            self._tell_throttle(answer)
             self._replies.settle(
                 reply,
                 codec.encode_response_frame(call.api_key, call.version, correlation, answer),
             )
+            if self._login is not None and self._login.has_failed:
+                # After the answer, which goes out a moment later: nothing else will be served.
+                self._runner.soon(self._sender.close)
+                return
             self._catch_up()
 
         self._stop_work = self._runner.run(work, done)
@@ -206,15 +244,19 @@ class KafkaSession:
             while self._later and self._stop_work is None:
                 frame = self._later.popleft()
                 self._frame(frame, memoryview(frame), 0, len(frame))
-            if self._produce.has_staged:
-                self._produce.finish()
+            self._finish_produce()
         except (codec.Malformed, ProtocolViolation):
             self._sender.close()
         self._watch_backlog()
 
     def _fetch(self, call: Call, correlation: int, request: Any) -> None:
         fetch = Fetch(
-            self._broker.streams, call.version, correlation, request, self._fetched, self._metrics
+            self._broker.streams,
+            call,
+            correlation,
+            request,
+            self._fetched,
+            self._metrics,
         )
         self._fetches[fetch] = self._replies.reserve()
         self._runner.fetch(fetch)
@@ -222,12 +264,35 @@ class KafkaSession:
     def _fetched(self, fetch: Fetch, chunks: Sequence[Chunk]) -> None:
         reply = self._fetches.pop(fetch)
         self._replies.settle(reply, chunks)
+        if self._peer.owed_ms:
+            self._mute()
         if self._paused:
             self._watch_backlog()
 
+    def _tell_throttle(self, answer: Any) -> None:
+        """Let an answer say how long its client has to wait, and see to it that it does."""
+        owed_ms = self._peer.owed_ms
+        if owed_ms:
+            if hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = owed_ms
+            self._mute()
+
+    def _mute(self) -> None:
+        """Read nothing until what was used too much is paid for, whatever the client does."""
+        owed_ms, self._peer.owed_ms = self._peer.owed_ms, 0
+        if owed_ms:
+            self._muted += 1
+            self._runner.later(owed_ms, self._unmute)
+            self._watch_backlog()
+
+    def _unmute(self) -> None:
+        self._muted -= 1
+        self._watch_backlog()
+
     def _watch_backlog(self) -> None:
         """Read no more while too much is unanswered."""
-        full = len(self._replies) + len(self._later) > CONNECTION_PENDING_REPLIES_MAX
+        waiting = len(self._replies) + len(self._later)
+        full = waiting > CONNECTION_PENDING_REPLIES_MAX or self._muted > 0
         if full != self._paused:
             self._paused = full
             if full:

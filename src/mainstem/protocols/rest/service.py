@@ -10,6 +10,7 @@ it. Stopping refuses new work, lets requests in flight finish within the time gi
 
 import asyncio
 import logging
+from ssl import SSLContext
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -21,6 +22,7 @@ from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnec
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1_024
+_TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
 
 class RestService:
@@ -33,7 +35,7 @@ class RestService:
         self._state = ServerState()
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; the port that was taken."""
         config = Config(
             self._app,
@@ -54,7 +56,10 @@ class RestService:
             return HttpConnection(config, self._state, self._bounds, self._metrics)
 
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(connect, host, port, backlog=_BACKLOG)
+        timeout_s = None if tls is None else _TLS_HANDSHAKE_TIMEOUT_S
+        self._server = await loop.create_server(
+            connect, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=timeout_s
+        )
         taken: int = self._server.sockets[0].getsockname()[1]
         return taken
 

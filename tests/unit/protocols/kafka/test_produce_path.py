@@ -11,6 +11,7 @@ from mainstem.model.batch import HEADER, stamp
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NO_TOPIC_ID, Offset, PartitionIndex, StreamId
 from mainstem.model.record import Record, build_batch
+from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.handlers.produce import ProducePath
 from mainstem.protocols.kafka.replies import Replies
 from mainstem.telemetry.metrics import Metrics
@@ -102,7 +103,7 @@ class Wire:
         self.is_closed = False
         replies = Replies(self.send, lambda call: call())
         counter: Any = Counter(streams)
-        self.path = ProducePath(counter, replies, self, Metrics())
+        self.path = ProducePath(counter, replies, self, Metrics(), Peer("h", 1, "h", 2))
 
     def send(self, chunks: Sequence[Any]) -> None:
         self.sent += b"".join(bytes(chunk) for chunk in chunks)

@@ -12,9 +12,12 @@ from mainstem.broker.api import Slice, StreamDoor, Streams
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import TopicId
 from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
+from mainstem.protocols.kafka.call import Call
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Wanted
 from mainstem.protocols.session import Chunk
+from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.quotas import FETCH_BYTES
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.fetch import (
@@ -40,6 +43,7 @@ class Fetch:
         "_doors",
         "_incremental",
         "_metrics",
+        "_peer",
         "_request",
         "_session",
         "_streams",
@@ -50,14 +54,15 @@ class Fetch:
     def __init__(
         self,
         streams: Streams,
-        version: int,
+        call: Call,
         correlation: int,
         request: FetchRequest,
         answer: Callable[["Fetch", Sequence[Chunk]], None],
         metrics: Metrics,
     ) -> None:
         self._streams = streams
-        self._version = version
+        self._version = call.version
+        self._peer = call.peer
         self._correlation = correlation
         self._request = request
         self._answer = answer
@@ -138,15 +143,25 @@ class Fetch:
             found.append((wanted, part, None))
         return found, failed or total >= max(request.min_bytes, 0) or not found
 
+    def _permit(self, wanted: Wanted, name: str) -> None:
+        """Refuse who may not read; what was found out holds for this connection and these rules."""
+        rights = self._peer.rights
+        if wanted.granted != (rights, rights.version):
+            rights.need(Operation.READ, ResourceType.TOPIC, name)
+            wanted.granted = (rights, rights.version)
+
     def _door(self, wanted: Wanted) -> StreamDoor:
         door = wanted.door
         if door is None or door.closed is not None:
             topic_id, name, partition = wanted.key
+            if name:
+                self._permit(wanted, name)
             door = wanted.door = (
                 self._streams.door(name, partition)
                 if name
                 else self._streams.door_by_id(TopicId(topic_id), partition)
             )
+        self._permit(wanted, door.topic)
         if wanted.epoch not in (-1, door.epoch):
             older = wanted.epoch < door.epoch
             raise Fenced(
@@ -158,6 +173,7 @@ class Fetch:
     def _respond(self, found: list[Found]) -> None:
         topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
         served = []
+        taken = 0
         committed_only = self._request.isolation_level == READ_COMMITTED
         for wanted, part, error in found:
             data = _partition_data(wanted, part, error)
@@ -181,10 +197,14 @@ class Fetch:
             topic.partitions.append(data)
             if part is not None:
                 served.append(wanted.key)
-                self._metrics.bytes_out += len(part)
+                taken += len(part)
                 self._metrics.messages_out += part.until_offset - part.start_offset
         self._session.serve_last(served)
-        self._send(FetchResponse(session_id=self._session.id, responses=list(topics.values())))
+        self._metrics.bytes_out += taken
+        self._peer.charge(FETCH_BYTES, taken)
+        response = FetchResponse(session_id=self._session.id, responses=list(topics.values()))
+        response.throttle_time_ms = self._peer.owed_ms
+        self._send(response)
 
     def _send(self, response: FetchResponse) -> None:
         self._answer(

@@ -21,22 +21,27 @@ from mainstem.model.errors import (
     Unavailable,
 )
 from mainstem.model.ids import Offset, TopicId
+from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.produce_shape import (
     API_KEY,
     OFFSET_MARK,
     Shape,
+    is_transactional,
     prefix_until,
     records_at,
 )
+from mainstem.protocols.kafka.handlers.transaction_errors import produce_refusal
 from mainstem.protocols.kafka.replies import Replies
 from mainstem.protocols.session import Chunk, Sender
+from mainstem.security.acl import Operation, ResourceType
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -73,14 +78,19 @@ class ProducePath:
     __slots__ = (
         "_burst",
         "_metrics",
+        "_peer",
         "_replies",
         "_sender",
         "_shape",
         "_streams",
+        "_throttle_ms",
         "_transactions",
     )
 
-    def __init__(self, broker: Broker, replies: Replies, sender: Sender, metrics: Metrics) -> None:
+    def __init__(
+        self, broker: Broker, replies: Replies, sender: Sender, metrics: Metrics, peer: Peer
+    ) -> None:
+        self._peer = peer
         self._streams = broker.streams
         self._transactions = broker.transactions
         self._replies = replies
@@ -88,6 +98,7 @@ class ProducePath:
         self._shape: Shape | None = None
         self._burst: list[Known | Wide] = []
         self._metrics = metrics
+        self._throttle_ms = 0
 
     @property
     def has_staged(self) -> bool:
@@ -108,7 +119,8 @@ class ProducePath:
             at = start + 8 + len(shape.prefix)
             if view[start + 8 : at] == shape.prefix:
                 records = records_at(buf, at, until, flexible=shape.flexible)
-                if records is not None and shape.fits_still:
+                rights = self._peer.rights.version
+                if records is not None and shape.fits_still(buf, records, rights):
                     try:
                         base = shape.door.stage(view, records[0], records[1])
                     except MainstemError:
@@ -118,9 +130,13 @@ class ProducePath:
                         return None
         return self._take_any(view, start, until)
 
-    def finish(self) -> None:
-        """Write what the burst brought and answer it, in order."""
+    def finish(self, throttle_ms: int = 0) -> None:
+        """Write what the burst brought and answer it, in order.
+
+        ``throttle_ms`` is how long the client is told to wait before it sends more.
+        """
         burst, self._burst = self._burst, []
+        self._throttle_ms = throttle_ms
         self._streams.flush()
         ready: list[Chunk] = []
         parked: list[Known] = []  # of one stream: they are committed by one sync
@@ -142,7 +158,7 @@ class ProducePath:
             elif failure is not None:
                 self._settle_wide(_refusal(correlation, shape, failure), ready)
             else:
-                ready.append(shape.filled(correlation, base))
+                ready.append(shape.filled(correlation, base, throttle_ms))
         self._park(parked, ready)
         if ready:
             self._replies.answer(ready)
@@ -153,7 +169,7 @@ class ProducePath:
         self, view: memoryview, start: int, until: int
     ) -> Coroutine[Any, Any, None] | None:
         request, wide = _decoded(view, start, until)
-        if request.transactional_id is not None and self._begins_transaction(request, wide):
+        if self._may_be_transactional(request) and self._begins_transaction(request, wide):
             return self._take_verified(bytearray(view[start:until]))
         self._stage_all(request, wide, {})
         if request.acks != 0:
@@ -183,7 +199,14 @@ class ProducePath:
                 outcomes.update(zip(names, answers, strict=True))
         except MainstemError as error:
             outcomes.update({part: error.code for part, _ in asked})
-        self._stage_all(request, wide, outcomes)
+        told = {part: produce_refusal(code, wide.version) for part, code in outcomes.items()}
+        self._stage_all(request, wide, told)
+
+    def _may_be_transactional(self, request: ProduceRequest) -> bool:
+        name = request.transactional_id
+        return name is not None and self._peer.rights.may(
+            Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name
+        )
 
     def _begins_transaction(self, request: ProduceRequest, wide: Wide) -> bool:
         return bool(self._new_partitions(request, wide))
@@ -199,6 +222,8 @@ class ProducePath:
                     door = self._door(wide.version, topic.topic_id, topic.name, part.index)
                 except MainstemError:
                     continue  # refused when it is staged
+                if not self._peer.rights.may(Operation.WRITE, ResourceType.TOPIC, door.topic):
+                    continue
                 if part.records is None or len(part.records) < HEADER_BYTES:
                     continue
                 header = read_header(part.records)
@@ -222,7 +247,7 @@ class ProducePath:
                 reply = PartitionProduceResponse(index=part.index, base_offset=-1)
                 answer.partition_responses.append(reply)
                 try:
-                    door = self._door(wide.version, topic.topic_id, topic.name, part.index)
+                    door = self._permitted(wide.version, topic, part.index)
                     verified = (door.topic, part.index) in outcomes
                     refusal = outcomes.get((door.topic, part.index))
                     if refusal is not None:
@@ -239,6 +264,27 @@ class ProducePath:
         if version >= TOPIC_IDS_SINCE:
             return self._streams.door_by_id(TopicId(topic_id), partition)
         return self._streams.door(name, partition)
+
+    def _permitted(self, version: int, topic: TopicProduceData, partition: int) -> StreamDoor:
+        """The stream, for those who may write to it; others do not learn whether it is there."""
+        need = self._peer.rights.need
+        if version < TOPIC_IDS_SINCE:
+            need(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        door = self._door(version, topic.topic_id, topic.name, partition)
+        if version >= TOPIC_IDS_SINCE:
+            need(Operation.WRITE, ResourceType.TOPIC, door.topic)
+        return door
+
+    def _check_transaction(self, request: ProduceRequest, records: memoryview) -> None:
+        """Only who names a transactional id, and may use it, writes in its transactions."""
+        name = request.transactional_id
+        if name is not None:
+            self._peer.rights.need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        elif is_transactional(records, 0, len(records)):
+            raise InvalidRequest(
+                ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED,
+                "a transactional batch in a request without a transactional id",
+            )
 
     def _stage(
         self,
@@ -260,6 +306,7 @@ class ProducePath:
             )
         if records is None:
             raise Corrupt("no records for the partition")
+        self._check_transaction(request, records)
         return door.stage(records, 0, len(records), verified=verified)
 
     def _learn(
@@ -277,6 +324,8 @@ class ProducePath:
         if prefix is None:
             return
         shape = Shape(door, wide.version, wide.acks, prefix)
+        shape.rights = self._peer.rights.version
+        shape.transactional = request.transactional_id is not None
         reply.base_offset = OFFSET_MARK
         reply.log_start_offset = shape.start
         shape.learn_answer(b"".join(wide.encoded()))  # type: ignore[arg-type]
@@ -292,11 +341,13 @@ class ProducePath:
         self._send_first(ready)
         replies = self._replies
         reply = replies.reserve()
+        throttle_ms = self._throttle_ms
 
         def settled(error: MainstemError | None) -> None:
             if error is None:
                 replies.settle(
-                    reply, [shape.filled(number, base) for number, shape, base in parked]
+                    reply,
+                    [shape.filled(number, base, throttle_ms) for number, shape, base in parked],
                 )
                 return
             refusals = [_refusal(number, shape, error) for number, shape, _ in parked]
@@ -307,6 +358,7 @@ class ProducePath:
         _when_written(parked[0][1].door, last, settled)
 
     def _settle_wide(self, wide: Wide, ready: list[Chunk]) -> None:
+        wide.response.throttle_time_ms = self._throttle_ms
         for part, door, base in wide.parts:
             failure = door.failure(base)
             if failure is not None:

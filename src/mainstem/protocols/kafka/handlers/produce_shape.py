@@ -14,6 +14,9 @@ API_KEY = 0
 FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
 OFFSET_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
 
+ATTRIBUTES_LOW_AT = 22  # the low byte of the attributes in a batch's header
+TRANSACTIONAL_BIT = 0x10
+
 _TAIL = b"\0\0\0"  # no tagged fields after partition, topic and request
 _int32 = Struct(">i")
 _int64 = Struct(">q")
@@ -24,7 +27,19 @@ _pack_offset = _int64.pack_into
 class Shape:
     """What a request must look like to be served without decoding, and its answer to fill in."""
 
-    __slots__ = ("acks", "answer", "door", "flexible", "offset_at", "prefix", "start", "version")
+    __slots__ = (
+        "acks",
+        "answer",
+        "door",
+        "flexible",
+        "offset_at",
+        "prefix",
+        "rights",
+        "start",
+        "throttle_at",
+        "transactional",
+        "version",
+    )
 
     def __init__(self, door: StreamDoor, version: int, acks: int, prefix: bytes) -> None:
         self.door = door
@@ -34,25 +49,41 @@ class Shape:
         self.flexible = version >= FLEXIBLE_SINCE
         self.start = door.start_offset
         self.answer = b""
-        self.offset_at = 0
+        self.offset_at = self.throttle_at = 0
+        self.rights = 0  # version of the rights under which the request was allowed
+        self.transactional = False
 
-    @property
-    def fits_still(self) -> bool:
-        """Whether the stream is as it was when the answer was learned."""
+    def fits_still(self, buf: Any, records: tuple[int, int], rights: int) -> bool:
+        """Whether stream and rights are as they were, and the batch is of the kind it was."""
         door = self.door
-        return door.start_offset == self.start and not (self.acks == -1 and door.short_of_replicas)
+        return (
+            door.start_offset == self.start
+            and rights == self.rights
+            and not (self.acks == -1 and door.short_of_replicas)
+            and (self.transactional or not is_transactional(buf, *records))
+        )
 
     def learn_answer(self, frame: bytes) -> None:
         """Keep the encoded answer; its base offset is the mark."""
         self.answer = frame
         self.offset_at = frame.index(_int64.pack(OFFSET_MARK))
+        # The time to wait is the last field; flexible versions end with an empty tag section.
+        self.throttle_at = len(frame) - (5 if self.flexible else 4)
 
-    def filled(self, correlation: int, base: int) -> bytearray:
+    def filled(self, correlation: int, base: int, throttle_ms: int = 0) -> bytearray:
         """The answer to one request."""
         frame = bytearray(self.answer)
         _pack_correlation(frame, 4, correlation)
         _pack_offset(frame, self.offset_at, base)
+        if throttle_ms:
+            _int32.pack_into(frame, self.throttle_at, throttle_ms)
         return frame
+
+
+def is_transactional(buf: Any, start: int, until: int) -> bool:
+    """Whether the batch in ``buf[start:until]`` says that it belongs to a transaction."""
+    at = start + ATTRIBUTES_LOW_AT
+    return at < until and bool(buf[at] & TRANSACTIONAL_BIT)
 
 
 def records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, int] | None:

@@ -1,0 +1,80 @@
+"""The Kafka listeners of a node, opened and closed together."""
+
+import asyncio
+
+from mainstem.broker.security_service import SecurityService
+from mainstem.model.clock import Clock
+from mainstem.node.config import Config
+from mainstem.node.listener_spec import ListenerSpec, kafka_listeners
+from mainstem.node.security import entrance
+from mainstem.protocols.kafka.listener import kafka_listener
+from mainstem.protocols.kafka.session import KafkaService
+from mainstem.protocols.listener import Buffers, Listener
+from mainstem.security.tls_transport import TlsContexts
+
+TLS_HANDSHAKE_TIMEOUT_S = 15.0
+
+
+class KafkaListeners:
+    """Every Kafka listener with the port it got."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._open: list[tuple[ListenerSpec, Listener, int]] = []
+
+    @property
+    def port(self) -> int:
+        """The port of the first one; 0 before it listens."""
+        return self._open[0][2] if self._open else 0
+
+    @property
+    def host(self) -> str:
+        """The address of the first one."""
+        return kafka_listeners(self._config)[0].host
+
+    def addresses(self) -> dict[str, object]:
+        """Where they listen: the first under its own name, all of them if there are several."""
+        shown = [f"{_bracketed(spec.host)}:{port}" for spec, _, port in self._open]
+        found: dict[str, object] = {"kafka": shown[0]}
+        if self._config.kafka.listeners:
+            kinds = [spec.kind for spec, _, _ in self._open]
+            found["kafka_listeners"] = [f"{k}://{a}" for k, a in zip(kinds, shown, strict=True)]
+        return found
+
+    async def start(
+        self,
+        service: KafkaService,
+        security: SecurityService,
+        clock: Clock,
+        tls: TlsContexts | None,
+    ) -> None:
+        """Open them all."""
+        config = self._config
+        buffers = Buffers(config.memory.large_frames_bytes_max)
+        for spec in kafka_listeners(config):
+            listener = kafka_listener(
+                service,
+                entrance(config, spec, security, clock),
+                connections_max=config.kafka.max_connections,
+                idle_ms=config.kafka.connection_idle_ms,
+                buffers=buffers,
+            )
+            options: dict[str, object] = {}
+            if spec.tls:
+                assert tls is not None, "checked when the configuration was read"
+                options = {"ssl": tls.context, "ssl_handshake_timeout": TLS_HANDSHAKE_TIMEOUT_S}
+            port = await listener.start(spec.host, spec.port, **options)
+            self._open.append((spec, listener, port))
+
+    async def stop(self) -> None:
+        """Accept no more connections."""
+        for _, listener, _ in self._open:
+            await listener.stop()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let unfinished answers go out, then close every connection."""
+        await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

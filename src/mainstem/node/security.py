@@ -1,0 +1,173 @@
+"""Builds security from the configuration: logins, rules, quotas, audit, TLS."""
+
+from pathlib import Path
+
+from mainstem.broker.security_api import Caller
+from mainstem.broker.security_service import SecurityService
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.node.config import Config
+from mainstem.node.listener_spec import ListenerSpec, kafka_listeners
+from mainstem.placement.service import PlacementService
+from mainstem.protocols.kafka.entrance import Entrance
+from mainstem.security.audit import Audit
+from mainstem.security.audit_storage import AuditFile
+from mainstem.security.authoriser import AllRights
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.lockout import Lockout, LockoutSettings
+from mainstem.security.logins_service import Bearers, CredentialBook, Logins
+from mainstem.security.passwords import is_right
+from mainstem.security.principals import USER, Identity, Principal
+from mainstem.security.tls_transport import TlsContexts, TlsSettings
+
+AUDIT_FILE = "audit.jsonl"
+ADMIN = "admin"
+HOUSE = Caller(Identity(Principal(USER, "node"), method="configuration"), "", AllRights())
+
+# Secrets would travel in the clear: for these a listener that others reach needs TLS.
+_IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
+
+
+def knows_clients(config: Config, spec: ListenerSpec) -> bool:
+    """Whether nobody gets in by this listener without showing who he is."""
+    return spec.sasl or (spec.tls and config.tls.client_certificates == "required")
+
+
+def is_enforced(config: Config) -> bool:
+    """Whether access rules count on this node."""
+    if config.security.authorise != "auto":
+        return config.security.authorise == "on"
+    by_kafka = any(knows_clients(config, spec) for spec in kafka_listeners(config))
+    return by_kafka or (config.http.enabled and config.http.login)
+
+
+def build_security(
+    config: Config, placement: PlacementService, clock: Clock
+) -> tuple[SecurityService, AuditFile]:
+    """The security behind the counter, and the file of its audit."""
+    path = Path(config.security.audit_file or Path(config.node.data_dir) / AUDIT_FILE)
+    file = AuditFile(path)
+    lockout = Lockout(
+        LockoutSettings(
+            failures_max=config.security.lock_after_failures, lock_ms=config.security.lock_ms
+        ),
+        clock,
+    )
+    bearers = _bearers(config, clock)
+
+    def logins(book: CredentialBook, audit: Audit) -> Logins:
+        return Logins(
+            book,
+            lockout,
+            audit,
+            clock,
+            bearers=bearers,
+            mechanisms=tuple(config.security.mechanisms),
+        )
+
+    service = SecurityService(
+        placement,
+        clock,
+        Audit(clock, file.write),
+        logins,
+        super_users=config.security.super_users,
+        enforced=is_enforced(config),
+    )
+    return service, file
+
+
+async def ensure_admin(config: Config, security: SecurityService) -> None:
+    """Let the user ``admin`` have the password and the role that the configuration asks for."""
+    file = config.security.admin_password_file
+    if file is None:
+        return
+    password = _password_in(file)
+    if not is_right(security.users().get(ADMIN), password):
+        await security.set_password(HOUSE, ADMIN, password)
+    if ADMIN not in security.bindings().get(f"{USER}:{ADMIN}", ()):
+        await security.bind_role(HOUSE, f"{USER}:{ADMIN}", ADMIN, bound=True)
+
+
+def entrance(
+    config: Config, spec: ListenerSpec, security: SecurityService, clock: Clock
+) -> Entrance:
+    """What one Kafka listener asks of its clients."""
+    mechanisms: tuple[str, ...] = ()
+    if spec.sasl:
+        safe = spec.tls or spec.is_loopback or config.node.insecure
+        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
+    certificates = config.tls.client_certificates if spec.tls else "none"
+    per_minute = config.security.connections_per_minute_max
+    return Entrance(
+        security=security,
+        clock=clock,
+        mechanisms=mechanisms,
+        names=None if certificates == "none" else NameRules(config.tls.name_rules),
+        needs_certificate=certificates == "required",
+        trusted=spec.is_loopback
+        and config.security.trust_loopback
+        and not knows_clients(config, spec),
+        reauthenticate_ms=config.security.reauthenticate_ms,
+        login_timeout_ms=config.security.login_timeout_ms,
+        advertised=spec.advertised,
+        connections_per_minute=None if spec.is_loopback or not per_minute else per_minute,
+    )
+
+
+def tls_contexts(config: Config) -> TlsContexts | None:
+    """The certificates of this configuration, shared by all listeners; None where none needs any.
+
+    Raises:
+        InvalidRequest: the files cannot be used.
+    """
+    if config.tls.certificate_file is None or config.tls.key_file is None:
+        return None
+    try:
+        return TlsContexts(
+            TlsSettings(
+                certificate_file=config.tls.certificate_file,
+                key_file=config.tls.key_file,
+                client_ca_file=config.tls.client_ca_file,
+                client_certificates=config.tls.client_certificates,
+                minimum=config.tls.minimum,
+            )
+        )
+    except OSError as error:
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG, f"the TLS files cannot be read: {error}", subject="tls"
+        ) from error
+
+
+def _password_in(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            f"the file cannot be read: {error}",
+            subject="security.admin_password_file",
+        ) from error
+
+
+def _bearers(config: Config, clock: Clock) -> Bearers | None:
+    if config.security.oauth_issuer is None:
+        return None
+    # Loaded only where tokens are checked: it takes some time.
+    from mainstem.security.bearers_service import IssuerTokens  # noqa: PLC0415
+    from mainstem.security.jwks_client import KeySource  # noqa: PLC0415
+    from mainstem.security.jwt_tokens import JwtSettings, JwtVerifier  # noqa: PLC0415
+
+    if config.security.oauth_keys is None:
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            "tokens of an issuer cannot be checked without its keys",
+            subject="security.oauth_keys",
+        )
+    settings = JwtSettings(
+        issuer=config.security.oauth_issuer,
+        audiences=tuple(config.security.oauth_audiences),
+        user_claim=config.security.oauth_user_claim,
+        groups_claim=config.security.oauth_groups_claim,
+        algorithms=tuple(config.security.oauth_algorithms),
+    )
+    return IssuerTokens(JwtVerifier(settings, clock), KeySource(config.security.oauth_keys, clock))

@@ -1,0 +1,57 @@
+"""SaslHandshake and SaslAuthenticate: how a connection shows who it is."""
+
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.wire.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from mainstem.wire.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+
+def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Which mechanism follows; those there are, when it is none of them."""
+    login = call.peer.login
+    if login is None:
+        code = kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE)
+        return SaslHandshakeResponse(error_code=code, mechanisms=[])
+    try:
+        login.begin(request.mechanism)
+    except MainstemError as error:
+        return SaslHandshakeResponse(
+            error_code=kafka_code(error), mechanisms=list(login.mechanisms)
+        )
+    return SaslHandshakeResponse(mechanisms=list(login.mechanisms))
+
+
+async def sasl_authenticate(
+    call: Call, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    """One message of the mechanism."""
+    login = call.peer.login
+    if login is None:
+        return SaslAuthenticateResponse(
+            error_code=kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE),
+            error_message="this listener asks for no login",
+        )
+    try:
+        answer, identity = await login.respond(bytes(request.auth_bytes))
+    except MainstemError as error:
+        return SaslAuthenticateResponse(
+            error_code=kafka_code(error), error_message=f"{error.cause}, {error.remedy}"
+        )
+    if identity is None:
+        return SaslAuthenticateResponse(auth_bytes=answer)
+    rights = call.broker.security.rights(identity, call.peer.address)
+    call.peer.is_now(identity, rights)
+    return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=login.lifetime_ms)
+
+
+SERVED = {
+    17: Served(sasl_handshake, 1, 1),
+    36: Served(sasl_authenticate, 0, 2),
+}
