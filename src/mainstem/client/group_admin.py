@@ -21,6 +21,13 @@ from mainstem.client.values import (
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.wire.kafka import codec
+from mainstem.wire.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from mainstem.wire.kafka.messages.consumer_group_describe import (
+    Member as ConsumerMember,
+)
 from mainstem.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mainstem.wire.kafka.messages.describe_groups import (
     DescribedGroup,
@@ -177,15 +184,40 @@ class GroupAdmin:
         link = await self._cluster.coordinator(group)
         response: DescribeGroupsResponse = await link.call(DescribeGroupsRequest([group]))
         [found] = response.groups
-        errors.check(found.error_code, found.error_message, subject=group)
+        if found.error_code not in (0, errors.GROUP_ID_NOT_FOUND):
+            errors.check(found.error_code, found.error_message, subject=group)
         if found.group_state == DEAD:
-            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "there is no such group", subject=group)
+            return await self._describe_consumers(link, group)
         return GroupInfo(
             id=group,
             state=found.group_state,
             protocol_type=found.protocol_type,
             protocol=found.protocol_data,
             members=tuple(_member(found, member) for member in found.members),
+            coordinator=self._node_of(link),
+        )
+
+    async def _describe_consumers(self, link: Link, group: str) -> GroupInfo:
+        """The same for a group whose members are assigned by the coordinator."""
+        unknown = InvalidRequest(ErrorCode.UNKNOWN_GROUP, "there is no such group", subject=group)
+        try:
+            response: ConsumerGroupDescribeResponse = await link.call(
+                ConsumerGroupDescribeRequest([group])
+            )
+        except InvalidRequest as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise unknown from error
+            raise
+        [found] = response.groups
+        if found.error_code == errors.GROUP_ID_NOT_FOUND:
+            raise unknown
+        errors.check(found.error_code, found.error_message, subject=group)
+        return GroupInfo(
+            id=group,
+            state=found.group_state,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol=found.assignor_name,
+            members=tuple(_consumer(member) for member in found.members),
             coordinator=self._node_of(link),
         )
 
@@ -203,6 +235,20 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberInfo:
         client_id=member.client_id,
         host=member.client_host,
         assignment=read_assignment(group.protocol_type, member.member_assignment),
+    )
+
+
+def _consumer(member: ConsumerMember) -> MemberInfo:
+    return MemberInfo(
+        id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=tuple(
+            TopicPartition(topic.topic_name, partition)
+            for topic in member.assignment.topic_partitions
+            for partition in topic.partitions
+        ),
     )
 
 

@@ -66,6 +66,8 @@ class DescribedConsumer(Struct, frozen=True):
     client_host: str
     topics: tuple[str, ...]
     pattern: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
     assigned: Partitions = NOTHING
     target: Partitions = NOTHING
     is_classic: bool = False

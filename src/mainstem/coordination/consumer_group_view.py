@@ -30,8 +30,8 @@ def listed(group: ConsumerGroup) -> ListedGroup:
     )
 
 
-def described(group: ConsumerGroup) -> DescribedConsumerGroup:
-    """The group in full."""
+def described(group: ConsumerGroup, session_timeout_ms: int) -> DescribedConsumerGroup:
+    """The group in full; its members have that session, unless they chose their own."""
     return DescribedConsumerGroup(
         group.id,
         group.phase.value,
@@ -48,6 +48,8 @@ def described(group: ConsumerGroup) -> DescribedConsumerGroup:
                 m.client_host,
                 m.topics,
                 m.pattern,
+                session_timeout_ms if m.classic is None else m.classic.session_timeout_ms,
+                m.rebalance_timeout_ms,
                 m.assigned,
                 group.target_of(m.id, m.instance_id),
                 is_classic=m.classic is not None,

@@ -1,5 +1,6 @@
 """Groups that the coordinator assigns (KIP-848), as librdkafka's consumers use them."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import (
     Consumer,
@@ -22,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
@@ -314,6 +317,32 @@ def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(
                 produce(node, topic, range(1200, 1600))
                 eventually(lambda: all_of(*everybody).keys() >= set(range(1600)))
                 assert max(all_of(*everybody).values()) == 1
+
+
+def test_our_own_tools_see_such_a_group(node: LocalNode, topic: str) -> None:
+    async def look() -> tuple[Any, list[Any]]:
+        async with Admin(node.kafka) as admin:
+            return await admin.groups.describe(topic), await admin.groups.lag(topic)
+
+    with worker(node, topic) as only:
+        eventually(lambda: committed(node, topic) == dict.fromkeys(range(4), 100))
+        group, lag = asyncio.run(look())
+        assert (group.state, group.protocol_type, group.protocol) == (
+            "Stable",
+            "consumer",
+            "uniform",
+        )
+        [member] = group.members
+        assert {(p.topic, p.partition) for p in member.assignment} == only.owned
+        assert [each.lag for each in lag] == [0, 0, 0, 0]
+        assert lag[0].member == member
+        shown = httpx.get(f"http://{node.http}/v1/groups/{topic}").json()
+        assert (shown["state"], shown["protocol_name"], shown["total_lag"]) == (
+            "Stable",
+            "uniform",
+            0,
+        )
+        assert [each["member_id"] for each in shown["members"]] == [member.id]
 
 
 def test_administrators_see_and_delete_a_group(node: LocalNode, topic: str) -> None:

@@ -3,8 +3,8 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainstem.broker.groups_api import FetchedOffset
-from mainstem.model.errors import MainstemError
+from mainstem.broker.groups_api import DescribedGroup, DescribedMember, FetchedOffset, Groups
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
     GroupAnswer,
@@ -35,7 +35,7 @@ async def list_groups(site: Site, request: Request) -> Response:
 async def get_group(site: Site, request: Request) -> Response:
     """GET /v1/groups/{id}."""
     groups = site.broker.groups
-    group = groups.describe(request.path_params["id"])
+    group = _described(groups, request.path_params["id"])
     positions = [
         _position(site, fetched)
         for fetched in await groups.fetch_offsets(group.group_id, None)
@@ -73,6 +73,37 @@ async def delete_group(site: Site, request: Request) -> Response:
     group_id = request.path_params["id"]
     await site.broker.groups.delete(group_id)
     return json_answer(GroupDeleted(deleted=group_id))
+
+
+def _described(groups: Groups, group_id: str) -> DescribedGroup:
+    """The group, whichever way its members are assigned; epochs are generations here."""
+    try:
+        return groups.describe(group_id)
+    except MainstemError as error:
+        if error.code is not ErrorCode.UNKNOWN_GROUP:
+            raise
+    group = groups.consumers.describe(group_id)
+    return DescribedGroup(
+        group.group_id,
+        group.state,
+        "consumer",
+        group.assignor,
+        group.epoch,
+        "",
+        tuple(
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                metadata=b"",
+                assignment=b"",
+            )
+            for member in group.members
+        ),
+    )
 
 
 def _position(site: Site, fetched: FetchedOffset) -> PositionAnswer:

@@ -13,6 +13,7 @@ import httpx
 
 from mainstem.broker.groups_api import (
     CommittedOffset,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedMember,
     FetchedOffset,
@@ -234,6 +235,10 @@ class MemoryCounter:
 
     # groups; a name that is no group is a topic
 
+    @property
+    def consumers(self) -> "NoConsumerGroups":
+        return NoConsumerGroups()
+
     def list(self) -> Sequence[ListedGroup]:
         return self.listed
 
@@ -273,6 +278,11 @@ class MemoryCounter:
             ),
         )
         self.positions[group_id] = [FetchedOffset(topic, 0, CommittedOffset(committed))]
+
+
+class NoConsumerGroups:
+    def describe(self, group_id: str) -> DescribedConsumerGroup:
+        raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)
 
 
 def _check_configs(configs: Mapping[str, str | None]) -> None:
