@@ -39,9 +39,11 @@ _EXIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_ID: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_GROUP: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_RESOURCE: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_TRANSACTION: ExitCode.NOT_FOUND,
     ErrorCode.TOPIC_EXISTS: ExitCode.CONFLICT,
     ErrorCode.GROUP_NOT_EMPTY: ExitCode.CONFLICT,
     ErrorCode.GROUP_SUBSCRIBED: ExitCode.CONFLICT,
+    ErrorCode.INVALID_TXN_STATE: ExitCode.CONFLICT,
     ErrorCode.CORRUPT: ExitCode.CORRUPT,
     ErrorCode.INVALID_CONFIG: ExitCode.BAD_CONFIGURATION,
 }

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mainstem import __version__
-from mainstem.cli import bench, config, groups, log_files, topics
+from mainstem.cli import bench, config, groups, log_files, topics, transactions
 from mainstem.cli.consume import consume
 from mainstem.cli.dev import dev
 from mainstem.cli.failure import ExitCode, exit_code, report, until_the_reader_leaves
@@ -29,6 +29,7 @@ app.add_typer(topics.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(groups.app, name="group")
+app.add_typer(transactions.app, name="transaction")
 app.add_typer(log_files.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")

@@ -16,6 +16,7 @@ from mainstem.client.cluster import Cluster
 from mainstem.client.group_admin import GroupAdmin
 from mainstem.client.link import Link
 from mainstem.client.offset_query import list_offsets
+from mainstem.client.transaction_admin import TransactionAdmin
 from mainstem.client.values import (
     ClusterInfo,
     ConfigEntry,
@@ -108,6 +109,7 @@ class Admin:
         self._cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
         self._timeout_ms = timeout_ms
         self.groups = GroupAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.transactions = TransactionAdmin(self._cluster, timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:
         return self

@@ -343,3 +343,28 @@ def test_help_and_version_are_quick_and_need_no_broker() -> None:
         done = subprocess.run([COMMAND, *words], capture_output=True, timeout=10, check=False)
         assert done.returncode == 0
         assert done.stdout
+
+
+def test_an_open_transaction_is_listed_described_and_left_alone(
+    node: LocalNode, run: Callable[..., str]
+) -> None:
+    run("topic", "create", "ledger")
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": "booking"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("ledger", b"open", partition=0)
+    producer.flush(30)
+
+    [listed] = json.loads(run("transaction", "list", "--state", "Ongoing", "-o", "json"))
+    described = json.loads(run("transaction", "describe", "booking", "-o", "json"))
+    [writer] = json.loads(run("transaction", "producers", "ledger", "-o", "json"))
+    refusal = run(
+        "transaction", "abort", "ledger", "--start-offset", "0", ends_with=ExitCode.CONFLICT
+    )
+    producer.commit_transaction(30)
+
+    assert listed == {"id": "booking", "state": "Ongoing", "producer": writer["producer"]}
+    assert described["partitions"] == ["ledger-0"]
+    assert writer["open_since_offset"] == 0
+    assert "INVALID_TXN_STATE" in refusal
+    run("transaction", "describe", "nobody", ends_with=ExitCode.NOT_FOUND)
