@@ -1,5 +1,7 @@
 """Transactions of real clients against a real node: outcomes, positions, fencing, crashes."""
 
+import asyncio
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from tests.integration.kafka.transaction_clients import (
     read,
 )
 
+from mainstem.client.admin import Admin
+from mainstem.client.values import TopicPartition
 from mainstem.testing.local_node import LocalNode
 
 NOTHING = -1001
@@ -234,6 +238,40 @@ def test_administrators_see_transactions_and_may_not_abort_living_ones(
         assert admin.describe_transactions([name])[name].state.value == "CompleteCommit"
     finally:
         admin.close()
+
+
+def test_a_transaction_that_nobody_knows_is_ended_by_an_administrator(
+    fresh_node: LocalNode,
+) -> None:
+    topic = create(fresh_node, 1)
+    place = TopicPartition(topic, 0)
+    with producing("confluent-kafka", fresh_node, "id") as producer:
+        producer.begin()
+        producer.send(topic, "hanging")
+        fresh_node.kill9()
+    # What the coordinator knew is lost; only the partition knows that something is open.
+    for folder in fresh_node.data_dir.glob("topics/__transaction_state~*/partition-*/range-*"):
+        shutil.rmtree(folder)
+    fresh_node.start()
+    with producing("confluent-kafka", fresh_node, "other") as other:
+        other.begin()
+        other.send(topic, "after")
+        other.commit()
+    assert read(fresh_node.kafka, topic) == []
+
+    async def abort() -> None:
+        async with Admin(fresh_node.kafka) as admin:
+            [hanging] = [
+                each
+                for each in await admin.transactions.producers(place)
+                if each.transaction_start >= 0
+            ]
+            ended = await admin.transactions.abort_hanging(place, hanging.transaction_start)
+            assert ended.producer_id == hanging.producer_id
+
+    asyncio.run(abort())
+
+    assert read_until(fresh_node, topic, 1) == ["after"]
 
 
 def send_and_commit(producer: Transactional, topic: str) -> None:
