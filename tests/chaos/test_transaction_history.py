@@ -368,12 +368,29 @@ def test_a_record_that_nobody_sent_is_reported() -> None:
 def test_a_stable_end_within_a_transaction_is_reported() -> None:
     history = sound()
     transaction = committed(history)
-    first = transaction.sends[0]
-    assert first.offset is not None
+    first, second = (send for send in transaction.sends if send.stream == (IN, 0))
+    assert second.offset is not None
     at = transaction.ended + 0.1
-    history.snapshots.append(Snapshot("other", at, at, {first.stream: first.offset + 1}))
+    history.snapshots.append(Snapshot("other", at, at, {first.stream: second.offset}))
     history.reads.clear()
     assert Kind.SPLIT in found(history)
+
+
+def test_a_transaction_may_be_held_back_by_another_one_in_its_midst() -> None:
+    world = World()
+    first, second = world.incarnation("first"), world.incarnation("second")
+    outer = world.begin("first", first)
+    inner = world.begin("second", second)
+    world.send(outer, (IN, 0))
+    world.send(inner, (IN, 0))
+    world.send(outer, (IN, 0))
+    world.end(outer, Wish.COMMIT)
+    at = world.tick()
+    world.history.snapshots.append(Snapshot("reader", at, at, {(IN, 0): 1}))
+    world.end(inner, Wish.COMMIT)
+    world.history.final[IN, 0].sort()
+    world.read()
+    assert found(world.history) == set()
 
 
 def test_a_stable_end_that_goes_back_is_reported() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.chaos.transaction_client import FENCED_STATUS
+from tests.chaos.transaction_process import FENCED_STATUS
 
 ENDED = b'["ended",'
 STOP_TIMEOUT_S = 60.0
@@ -98,7 +98,7 @@ class Cast:
         """Start the next incarnation of a client."""
         incarnation = self._incarnations[part.name] = self._incarnations.get(part.name, -1) + 1
         journal = self._folder / f"{part.name}.{incarnation}.journal"
-        command = [sys.executable, "-m", "tests.chaos.transaction_client", part.role]
+        command = [sys.executable, "-m", "tests.chaos.transaction_main", part.role]
         command += ["--id", part.name, "--incarnation", str(incarnation)]
         command += ["--journal", str(journal), *part.arguments]
         with journal.with_suffix(".log").open("wb") as log:

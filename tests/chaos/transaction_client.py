@@ -1,21 +1,18 @@
-"""A transactional client in a process of its own, to be killed, stopped and woken again.
+"""Transactional clients that keep a journal of what they do and see.
 
     producer   writes transactions over three partitions
     chain      reads, transforms and writes, its positions within the transaction
     member     a chain that shares its input with others through a group
     reader     reads only what is committed, and asks for the stable ends now and then
 
-Everything is librdkafka. Promises: each act is in the journal before it is done; SIGTERM ends the
-process after its transaction; a fenced process ends with status ``FENCED_STATUS`` at once.
+Everything is librdkafka. Promises: each act is in the journal before it is done; what the calls do
+not tell is never taken for an answer.
 """
 
 import argparse
 import contextlib
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from typing import TypeVar
 
@@ -23,12 +20,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.chaos.history import Outcome
 from tests.chaos.load import PARTITIONS, seen
 from tests.chaos.transaction_journal import FENCED, Journal
+from tests.chaos.transaction_process import (
+    ABORT_SHARE,
+    TRANSACTION_TIMEOUT_MS,
+    Ending,
+    Gone,
+    Unfinished,
+)
 
-FENCED_STATUS = 10
 CALL_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
-TRANSACTION_TIMEOUT_MS = 8_000
-ABORT_SHARE = 0.15
 SNAPSHOT_EVERY_S = 0.5
 FENCING = frozenset(
     {
@@ -38,25 +39,6 @@ FENCING = frozenset(
     }
 )
 T = TypeVar("T")
-
-
-class Gone(Exception):
-    """The client cannot go on: somebody else has its transactional id."""
-
-
-class Unfinished(Exception):
-    """The transaction has to be aborted."""
-
-
-class Ending:
-    """Whether the process was asked to end."""
-
-    def __init__(self) -> None:
-        self.wanted = False
-        signal.signal(signal.SIGTERM, self._ask)
-
-    def _ask(self, *_: object) -> None:
-        self.wanted = True
 
 
 def insist(act: Callable[[], T]) -> T:
@@ -380,32 +362,3 @@ def connection_settings(bootstrap: str) -> dict[str, str | int | bool]:
         "metadata.recovery.strategy": "none",
         "log_level": 0,
     }
-
-
-ROLES = {"producer": produce, "chain": process, "member": process, "reader": read}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--journal", type=Path, required=True)
-    parser.add_argument("--id", required=True)
-    parser.add_argument("--incarnation", type=int, required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--output", default="")
-    parser.add_argument("--group", default="")
-    parser.add_argument("--pause-s", type=float, default=0.0)
-    options = parser.parse_args()
-    ending = Ending()
-    with Journal(options.journal) as journal:
-        try:
-            ROLES[options.role](options, journal, ending)
-        except Gone as error:
-            journal.note("gone", str(error))
-            return FENCED_STATUS
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -181,12 +181,11 @@ def _stable_ends(history: TransactionHistory) -> Iterable[Anomaly]:
             if before <= snapshot.started and stable < reached:
                 yield Anomaly(Kind.UNSTABLE, stream, f"{reached}, then {stable}")
             last[stream] = (max(before, snapshot.ended), max(reached, stable))
-    ordered = {stream: sorted(offsets) for stream, offsets in ends.items()}
     for transaction, stream, offsets in _spans(history):
-        known = ordered.get(stream, [])
-        at = bisect_right(known, min(offsets))
-        if at < len(known) and known[at] <= max(offsets):
-            detail = f"{transaction.name} at {sorted(offsets)}, stable until {known[at]}"
+        # Others may begin in its midst and hold the rest back; it does not do so itself.
+        split = ends[stream].intersection(sorted(offsets)[1:])
+        if split:
+            detail = f"{transaction.name} at {sorted(offsets)}, stable until {min(split)}"
             yield Anomaly(Kind.SPLIT, stream, detail)
 
 

@@ -1,8 +1,11 @@
 """Transactions while node and clients are killed, stopped and woken, judged by their history.
 
-    producers ──▶ input ──▶ chain (a transactional id of its own) ──▶ output
-                        └─▶ two members of a group ────────────────▶ output of the group
-    a reader follows all three topics and asks for the stable ends
+    producers ──▶ input ──▶ chains (a transactional id of their own) ──▶ their outputs
+                        └─▶ two members of a group ───────────────────▶ output of the group
+    a reader follows all topics and asks for the stable ends
+
+Half of the clients are librdkafka, which speaks the first version of transactions, half are the
+house's own, which speak the second.
 
 Promises: zero anomalies are found only if faults of every kind were met, every zombie came back and
 was fenced, everything was processed to the end and every stream became stable.
@@ -23,15 +26,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.chaos.history import Anomaly, Stream
 from tests.chaos.load import PARTITIONS, create_topics, seen
 from tests.chaos.transaction_cast import Actor, Cast, Part
-from tests.chaos.transaction_client import (
-    CALL_TIMEOUT_S,
-    FENCED_STATUS,
-    patiently,
-    reader_settings,
-)
+from tests.chaos.transaction_client import CALL_TIMEOUT_S, patiently, reader_settings
 from tests.chaos.transaction_history import check
 from tests.chaos.transaction_journal import Fold, lines_of
 from tests.chaos.transaction_ops import Fate, Observed, TransactionHistory
+from tests.chaos.transaction_process import FENCED_STATUS
 
 from mainstem.testing.local_node import LocalNode
 
@@ -41,6 +40,17 @@ FAULT_EVERY_S = (0.8, 2.5)
 SETTLE_TIMEOUT_S = 60.0
 # A client may have asked twice when its answer took this long.
 SLOW_S = 4.0
+PRODUCERS = ("producer", "modern-producer")
+# Chains whose transactional id is all that fences them.
+SINGLES = ("chain", "modern-chain")
+CHAINS = (*SINGLES, "member")
+TOPICS = ("input", "output", "modern-output", "group-output")
+# Group to what it reads and writes.
+FLOWS = {
+    "chain": ("input", "output"),
+    "modern": ("input", "modern-output"),
+    "group": ("input", "group-output"),
+}
 ARGUMENTS = ("--set", "groups.initial_rebalance_delay_ms=100")
 
 
@@ -116,7 +126,7 @@ class Stage:
 
     def kill_client(self) -> None:
         """A client dies within whatever it is doing, and a successor takes its id over."""
-        actor = self.random.choice(self.cast.acting("producer", "chain", "member"))
+        actor = self.random.choice(self.cast.acting(*PRODUCERS, *CHAINS))
         actor.kill()
         self.cast.replace(actor)
 
@@ -137,7 +147,7 @@ class Stage:
 
     def make_zombie(self) -> None:
         """A client stands still, a successor takes its id over, and then it comes back."""
-        actor = self.random.choice(self.cast.acting("producer", "chain"))
+        actor = self.random.choice(self.cast.acting(*PRODUCERS, *SINGLES))
         actor.stop()
         self.zombies.append(actor)
         successor = self.cast.replace(actor)
@@ -169,22 +179,19 @@ KINDS = {
 def run_transactions(wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) -> Run:
     """Run until so many transactions have ended under faults; the history and its anomalies."""
     began = time.monotonic()
-    names = ("input", "output", "group-output")
     with (
         tempfile.TemporaryDirectory(prefix="mainstem-transactions-") as folder,
         LocalNode(arguments=ARGUMENTS) as node,
         Cast(Path(folder)) as cast,
     ):
-        create_topics(node.kafka, {name: {} for name in names})
+        create_topics(node.kafka, {name: {} for name in TOPICS})
         stage = Stage(node, cast, Random(seed))
         for part in parts(node.kafka, pause_s):
             cast.start(part)
         _play(stage, wanted)
         _calm(stage)
-        history = TransactionHistory(
-            chains={"chain": ("input", "output"), "group": ("input", "group-output")}
-        )
-        _close(stage, history, names)
+        history = TransactionHistory(chains=dict(FLOWS))
+        _close(stage, history)
         for actor in cast.actors:
             fold = Fold(history, actor.part.name, actor.incarnation, _doubt(stage, actor))
             fold.take(lines_of(actor.journal))
@@ -195,17 +202,20 @@ def run_transactions(wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) ->
 def parts(bootstrap: str, pause_s: float) -> list[Part]:
     """The clients that a load consists of."""
     basic = ("--bootstrap", bootstrap, "--pause-s", str(pause_s))
-    chain = (*basic, "--topic", "input", "--group", "chain", "--output", "output")
-    member = (*basic, "--topic", "input", "--group", "group", "--output", "group-output")
+    flows = {
+        group: (*basic, "--topic", read, "--group", group, "--output", written)
+        for group, (read, written) in FLOWS.items()
+    }
     return [
-        *(
-            Part(f"producer-{number}", "producer", (*basic, "--topic", "input"))
-            for number in range(3)
-        ),
-        Part("chain", "chain", chain),
-        Part("member-0", "member", member),
-        Part("member-1", "member", member),
-        Part("reader", "reader", (*basic, "--topic", "input,output,group-output")),
+        Part("producer-0", "producer", (*basic, "--topic", "input")),
+        Part("producer-1", "producer", (*basic, "--topic", "input")),
+        Part("modern-0", "modern-producer", (*basic, "--topic", "input")),
+        Part("modern-1", "modern-producer", (*basic, "--topic", "input")),
+        Part("chain", "chain", flows["chain"]),
+        Part("modern-chain", "modern-chain", flows["modern"]),
+        Part("member-0", "member", flows["group"]),
+        Part("member-1", "member", flows["group"]),
+        Part("reader", "reader", (*basic, "--topic", ",".join(TOPICS))),
     ]
 
 
@@ -242,16 +252,16 @@ def _calm(stage: Stage) -> None:
         assert zombie.process.returncode == FENCED_STATUS, stage.cast.story(zombie)
 
 
-def _close(stage: Stage, history: TransactionHistory, names: tuple[str, ...]) -> None:
+def _close(stage: Stage, history: TransactionHistory) -> None:
     """Let everything be processed, and read it all one last time."""
-    stage.cast.finish("producer")
+    stage.cast.finish(*PRODUCERS)
     bootstrap = stage.node.kafka
     history.final, history.ends = read_stable(bootstrap, ["input"])
     for group in history.chains:
         _await_processed(stage, bootstrap, group, history.final)
-    stage.cast.finish("chain", "member")
+    stage.cast.finish(*CHAINS)
     stage.cast.finish("reader")
-    history.final, history.ends = read_stable(bootstrap, list(names))
+    history.final, history.ends = read_stable(bootstrap, list(TOPICS))
     for group, (topic, _) in history.chains.items():
         started = time.monotonic()
         for place, offset in positions_of(bootstrap, group, topic).items():
@@ -273,7 +283,7 @@ def _await_processed(
         if not left:
             return
         assert time.monotonic() < deadline, f"{group} does not get to the end of {left}: {known}"
-        for actor in stage.cast.acting("chain", "member"):
+        for actor in stage.cast.acting(*CHAINS):
             if actor.process.poll() is not None:
                 stage.cast.renew()
         time.sleep(0.2)
