@@ -39,6 +39,9 @@ LEFT = -1
 AWAY = -2  # a static member that is coming back
 NO_TARGET = -1
 
+# A member whose end could not be stored is tried again after that long.
+RETRY_MS = 1_000
+
 
 class GroupPhase(Enum):
     """Where a group stands; the values are what Kafka tools print."""
@@ -218,6 +221,11 @@ class ConsumerGroup:
     def used_patterns(self) -> Iterable[str]:
         """Every expression some member subscribes to."""
         return self._users.keys()
+
+    def postpone(self, now_ms: int) -> None:
+        """What is due could not be stored: let it be due a little later."""
+        for timers in self.timers.values():
+            timers.postpone(now_ms, now_ms + RETRY_MS)
 
     def replay(self, fact: ConsumerFact) -> None:
         """Take a stored fact in."""

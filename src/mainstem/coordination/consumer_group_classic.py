@@ -107,13 +107,17 @@ class ClassicMembers:
         reply = SyncAnswer(CONSUMER_PROTOCOL, name, assignment)
         return Decision(group_id=group.id, reply=reply, heard=member.id, synced=member.id)
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
+    def heartbeat(self, draft: Draft, request: HeartbeatRequest) -> Decision:
         """A classic member lives; it is asked to join again when it can take another step."""
+        group = draft.group
         member, _ = _classic(group, request.member_id, request.instance_id)
         _check_generation(group, member, request.generation)
+        if group.is_stale:
+            # Perhaps nobody in the group speaks the other protocol: somebody has to look.
+            draft.refresh(moves_epoch=False)
         target = group.target_of(member.id, member.instance_id)
         can_go_on = (
-            member.epoch < group.epoch
+            member.epoch < draft.epoch
             or member.state is MemberState.UNREVOKED
             or (
                 member.state is MemberState.UNRELEASED
@@ -121,7 +125,11 @@ class ClassicMembers:
             )
         )
         return Decision(
-            group_id=group.id, heard=member.id, rejoins=member.id if can_go_on else None
+            group_id=group.id,
+            facts=draft.facts,
+            heard=member.id,
+            refreshed=draft.refreshed,
+            rejoins=member.id if can_go_on else None,
         )
 
     def leavers(

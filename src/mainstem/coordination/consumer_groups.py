@@ -42,12 +42,9 @@ from mainstem.coordination.consumer_group_requests import ConsumerAnswer, Consum
 from mainstem.coordination.consumer_group_topics import GroupTopics
 from mainstem.coordination.group import Group
 from mainstem.coordination.records import GroupRemoved
-from mainstem.coordination.requests import JoinRequest, Leaver
+from mainstem.coordination.requests import HeartbeatRequest, JoinRequest, Leaver
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
-
-# A member whose end could not be stored is tried again after that long.
-RETRY_MS = 1_000
 
 
 class ConsumerGroupTable:
@@ -118,6 +115,10 @@ class ConsumerGroupTable:
             change=Downgraded(_protocols(members.values()), rebalances=not arrived),
         )
 
+    def live_on(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> Decision:
+        """A classic member shows that it lives."""
+        return self.classic.heartbeat(Draft(group, self._topics, now), request)
+
     def leave(self, group: ConsumerGroup, leavers: Sequence[Leaver], now: Instant) -> Decision:
         """Classic members go, or an administrator removes them."""
         outcomes, gone = self.classic.leavers(group, leavers)
@@ -142,13 +143,6 @@ class ConsumerGroupTable:
             if (at_ms := timers.earliest()) is not None and at_ms <= now.monotonic_ms
         ]
         return self._remove(group, due, now, None) if due else None
-
-    def postpone(self, group_id: str, now: Instant) -> int:
-        """What was due could not be stored: try again a little later."""
-        again_ms = now.monotonic_ms + RETRY_MS
-        for timers in self._groups[group_id].timers.values():
-            timers.postpone(now.monotonic_ms, again_ms)
-        return again_ms
 
     def settle(self, decision: Decision, now: Instant) -> int | None:
         """The facts of a decision hold: move deadlines; when to come back."""

@@ -77,7 +77,8 @@ class ConsumerGroupsRuntime:
 
     def live_on(self, live: LiveGroups, group: ConsumerGroup, request: HeartbeatRequest) -> None:
         """A classic member lives; raises if it has to join again."""
-        self._settle_classic(live, live.shard.consumers.classic.heartbeat(group, request))
+        decision = live.shard.consumers.live_on(group, request, self._desk.now())
+        self._settle_classic(live, decision)
 
     async def leave(
         self, live: LiveGroups, group: ConsumerGroup, leavers: Sequence[Leaver]

@@ -146,5 +146,7 @@ class Desk:
                 self.settle(live, decision)
             except MainstemError as error:
                 _log.warning("members of group %s cannot be removed now: %s", group_id, error)
-                consumers.postpone(group_id, now)
+                group = consumers.get(group_id)
+                assert group is not None, "a decision that is not stored ends no group"
+                group.postpone(now.monotonic_ms)
         self._wake(group_id, consumers.next_ms(group_id))

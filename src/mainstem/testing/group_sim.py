@@ -90,7 +90,7 @@ class GroupSim:
         """A sign of life."""
         consumers = self.shard.consumers.get(request.group_id)
         if consumers is not None:
-            decision = self.shard.consumers.classic.heartbeat(consumers, request)
+            decision = self.shard.consumers.live_on(consumers, request, self.now())
             self._settle(decision)
             if decision.rejoins is not None:
                 raise rejoin_refusal(request.group_id)
@@ -184,7 +184,9 @@ class GroupSim:
             try:
                 self._settle(decision)
             except MainstemError:
-                self.shard.consumers.postpone(group_id, self.now())
+                group = self.shard.consumers.get(group_id)
+                assert group is not None, "a decision that is not stored ends no group"
+                group.postpone(self.now_ms)
         self._wake(group_id, self.shard.consumers.next_ms(group_id))
 
     def _wake(self, group_id: str, at_ms: int | None) -> None:

@@ -280,6 +280,22 @@ def test_a_policy_may_forbid_the_downgrade(policy: str) -> None:
     assert [member.member_id for member in group.members] == [member_id]
 
 
+def test_classic_members_left_alone_in_a_consumer_group_follow_their_topics() -> None:
+    sim = world(consumer_migration_policy="upgrade")
+    beat(sim, "a")
+    member_id = joined(sim, classic(sim)).member_id
+    beat(sim, "a", -1)
+    again = joined(sim, classic(sim, member_id))
+    live = HeartbeatRequest(group_id="g", generation=again.generation, member_id=member_id)
+    sim.heartbeat(live)
+    sim.topics.counts["t"] = 6
+    sim.shard.consumers.topic_changed("t")
+    assert refusal(sim.heartbeat, live) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert joined(sim, classic(sim, member_id)).generation == again.generation + 1
+    [member] = sim.shard.describe_consumers("g").members
+    assert sum(map(len, member.assigned.values())) == 6
+
+
 def test_a_group_of_another_kind_of_members_is_not_upgraded() -> None:
     sim = world()
     classic(sim, protocol_type="connect")
