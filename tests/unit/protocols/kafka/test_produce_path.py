@@ -11,6 +11,7 @@ from mainstem.model.batch import HEADER, stamp
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NO_TOPIC_ID, Offset, PartitionIndex, StreamId
 from mainstem.model.record import Record, build_batch
+from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.handlers.produce import ProducePath
 from mainstem.protocols.kafka.replies import Replies
@@ -287,3 +288,17 @@ def test_acks_all_is_refused_where_copies_are_missing() -> None:
     wire.take(frame(2, [0], version=9, acks=-1), frame(3, [0], version=9, acks=1))
 
     assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 19, -1)]), (3, [(0, 0, 1)])]
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+@pytest.mark.parametrize("version", [9, 13])
+def test_topics_that_only_the_node_writes_are_refused(version: int, topic: str) -> None:
+    streams = MemoryStreams(commit_at_once=True)
+    for door in streams.doors:
+        door.topic = topic
+    wire = Wire(streams)
+
+    wire.take(frame(1, [0], version=version, acks=1), frame(2, [0], version=version, acks=1))
+
+    assert offsets(wire.answers(version)) == [(1, [(0, 17, -1)]), (2, [(0, 17, -1)])]
+    assert not streams.doors[0].stored

@@ -21,6 +21,7 @@ from mainstem.model.errors import (
     Unavailable,
 )
 from mainstem.model.ids import Offset, TopicId
+from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.produce_shape import (
@@ -222,7 +223,8 @@ class ProducePath:
                     door = self._door(wide.version, topic.topic_id, topic.name, part.index)
                 except MainstemError:
                     continue  # refused when it is staged
-                if not self._peer.rights.may(Operation.WRITE, ResourceType.TOPIC, door.topic):
+                may = self._peer.rights.may(Operation.WRITE, ResourceType.TOPIC, door.topic)
+                if not may or door.topic in INTERNAL_TOPICS:
                     continue
                 if part.records is None or len(part.records) < HEADER_BYTES:
                     continue
@@ -273,6 +275,12 @@ class ProducePath:
         door = self._door(version, topic.topic_id, topic.name, partition)
         if version >= TOPIC_IDS_SINCE:
             need(Operation.WRITE, ResourceType.TOPIC, door.topic)
+        if door.topic in INTERNAL_TOPICS:
+            raise InvalidRequest(
+                ErrorCode.INVALID_TOPIC_NAME,
+                "only the node itself writes this topic",
+                subject=door.topic,
+            )
         return door
 
     def _check_transaction(self, request: ProduceRequest, records: memoryview) -> None:
