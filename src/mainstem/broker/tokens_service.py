@@ -4,6 +4,7 @@ Everybody may make tokens for himself, unless he came with a token: what a token
 with it. Whoever may alter the cluster may make and end API tokens of others.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import Final
@@ -28,6 +29,7 @@ from mainstem.security.audit import Audit
 from mainstem.security.principals import ANONYMOUS, USER, parse_principal
 
 SECRET_BYTES: Final = 64
+SWEEP_INTERVAL_S: Final = 600.0
 ID_BYTES: Final = 16
 LIFETIME_MS_MAX: Final = 10 * 365 * tokens.DAY_MS
 
@@ -149,7 +151,9 @@ class TokenDesk:
     def delegation_tokens(
         self, caller: Caller, owners: Sequence[str] | None
     ) -> Sequence[IssuedToken]:
-        """The tokens of these owners that the caller may see."""
+        """The tokens of these owners that the caller may see, with what their users show."""
+        if caller.identity.by_token or caller.identity.method == "token":
+            raise _no_deals()
         secret = self._table.token_secret()
         if secret is None:
             return []
@@ -161,6 +165,12 @@ class TokenDesk:
             and now_ms < token.max_ms
             and self._may_see(caller, token)
         ]
+
+    async def sweep(self, every_s: float = SWEEP_INTERVAL_S) -> None:
+        """Drop tokens whose time is over, for as long as the node runs."""
+        while True:
+            await asyncio.sleep(every_s)
+            await self.forget_expired()
 
     async def forget_expired(self) -> None:
         """Drop tokens whose time is over."""
@@ -207,12 +217,16 @@ class TokenDesk:
     def _may_make(self, caller: Caller, owner: str) -> None:
         identity = caller.identity
         if identity.by_token or identity.method == "token":
-            raise InvalidRequest(
-                ErrorCode.TOKEN_REQUEST_REFUSED, "who came with a token cannot deal in tokens"
-            )
+            raise _no_deals()
         if owner == str(ANONYMOUS):
             raise InvalidRequest(
                 ErrorCode.TOKEN_REQUEST_REFUSED,
                 "a token stands for somebody who has logged in",
                 remedy="log in, or name the owner",
             )
+
+
+def _no_deals() -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.TOKEN_REQUEST_REFUSED, "who came with a token cannot deal in tokens"
+    )

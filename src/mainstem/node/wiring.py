@@ -284,6 +284,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     )
     rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
     rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
+    rooms.tend(security.sweep(), on_fatal)
     if config.log.cleaner_enabled:
         rooms.tend(compaction.run(config.log.cleaner_interval_ms), on_fatal)
     merging = MergeDriver(streams, placement.service, store)

@@ -55,6 +55,7 @@ class LocalNode:
         self.python = python
         self.kafka = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
+        self.announced: dict[str, object] = {}  # what the node printed when it was ready
         self.ready_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -99,9 +100,10 @@ class LocalNode:
                 env=os.environ | self.environment,
                 start_new_session=True,
             )
-        addresses = self._await_ready(seen, started + timeout_s)
+        self.announced = self._await_ready(seen, started + timeout_s)
         self.ready_s = time.monotonic() - started
-        self.kafka, self.http = addresses["kafka"], addresses.get("http", self.http)
+        self.kafka = str(self.announced["kafka"])
+        self.http = str(self.announced.get("http", self.http))
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Ask the node to stop as an operator would; its exit status is returned."""
@@ -165,7 +167,7 @@ class LocalNode:
             raise NodeFailed(f"the node is not running\n{self.log_tail()}")
         return self._process
 
-    def _await_ready(self, seen: int, deadline: float) -> dict[str, str]:
+    def _await_ready(self, seen: int, deadline: float) -> dict[str, object]:
         assert self._process is not None
         while time.monotonic() < deadline:
             with self.log_path.open("rb") as log:
@@ -173,7 +175,7 @@ class LocalNode:
                 for line in log:
                     text = line.decode(errors="replace")
                     if text.startswith(READY_MARK) and text.endswith("\n"):
-                        addresses: dict[str, str] = json.loads(text.removeprefix(READY_MARK))
+                        addresses: dict[str, object] = json.loads(text.removeprefix(READY_MARK))
                         return addresses
             if (status := self._process.poll()) is not None:
                 raise NodeFailed(f"the node ended with status {status}\n{self.log_tail()}")

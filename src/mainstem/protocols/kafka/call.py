@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainstem.broker.api import Broker
 from mainstem.broker.security_api import Caller, Rights
 from mainstem.protocols.kafka.login_service import Login
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.security.authoriser import AllRights
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.security.quotas import Meter, Quotas
@@ -76,13 +76,37 @@ class Call(Struct):
     peer: Peer
     broker: Broker
 
-    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do that."""
-        return self.peer.rights.may(operation, kind, name)
+    def may_topic(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do that to a topic."""
+        return self.peer.rights.may(operation, ResourceType.TOPIC, name)
 
-    def need(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        """Refuse unless the client may do that."""
-        self.peer.rights.need(operation, kind, name)
+    def may_group(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do that to a group."""
+        return self.peer.rights.may(operation, ResourceType.GROUP, name)
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Whether the client may do that to the cluster."""
+        return self.peer.rights.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def need_topic(self, operation: Operation, name: str) -> None:
+        """Refuse unless the client may do that to a topic."""
+        self.peer.rights.need(operation, ResourceType.TOPIC, name)
+
+    def need_group(self, operation: Operation, name: str) -> None:
+        """Refuse unless the client may do that to a group."""
+        self.peer.rights.need(operation, ResourceType.GROUP, name)
+
+    def need_cluster(self, operation: Operation) -> None:
+        """Refuse unless the client may do that to the cluster."""
+        self.peer.rights.need(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def need_transaction(self, operation: Operation, name: str) -> None:
+        """Refuse unless the client may do that with a transactional id."""
+        self.peer.rights.need(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """Every operation that the client may do, as bits by number."""
+        return self.peer.rights.operations(kind, name)
 
     @property
     def caller(self) -> Caller:

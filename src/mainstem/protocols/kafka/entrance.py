@@ -17,7 +17,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     """One listener's rules.
 
     Without ``mechanisms`` nobody logs in by SASL. ``names`` turns client certificates into users;
-    ``trusted`` marks a listener that belongs to the operator.
+    ``trusted`` lets whoever shows none do everything: the listener belongs to the operator.
     """
 
     security: Security
@@ -53,4 +53,5 @@ class Entrance(Struct, frozen=True, kw_only=True):
             )
             return
         known = identity or NOBODY
-        peer.is_now(known, self.security.rights(known, peer.address, trusted=self.trusted))
+        trusted = self.trusted and identity is None
+        peer.is_now(known, self.security.rights(known, peer.address, trusted=trusted))

@@ -4,10 +4,13 @@ from typing import NoReturn
 
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers import (
+    acls,
+    client_quotas,
     cluster,
     configs,
     consumer_groups,
     coordinators,
+    delegation_tokens,
     fetch,
     group_offsets,
     groups,
@@ -15,6 +18,7 @@ from mainstem.protocols.kafka.handlers import (
     produce_shape,
     producers,
     sasl,
+    scram_credentials,
     topics,
     transaction_admin,
     transactions,
@@ -33,15 +37,19 @@ def served_apis() -> dict[int, Served]:
         fetch.API_KEY: Served(_has_its_own_path, 4, 17),
     }
     for module in (
+        acls,
+        client_quotas,
         cluster,
         configs,
         consumer_groups,
         coordinators,
+        delegation_tokens,
         group_offsets,
         groups,
         offsets,
         producers,
         sasl,
+        scram_credentials,
         topics,
         transaction_admin,
         transactions,

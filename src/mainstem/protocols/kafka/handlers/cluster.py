@@ -3,13 +3,13 @@
 from asyncio import gather
 from collections.abc import Awaitable, Sequence
 
-from mainstem.broker.topics_api import Topics
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.protocols.kafka.addresses import reached_at
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -38,7 +38,7 @@ from mainstem.wire.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 
-# Bits by number of the operation, as a cluster without access rules answers: everything is allowed.
+# What can be done at all, as bits by number of the operation; clients are told what they may do.
 # Topic: read, write, create, delete, alter, describe, describe and alter configs.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 # Cluster: create, alter, describe, act as node, describe and alter configs, idempotent write.
@@ -63,36 +63,44 @@ def metadata(
     """Nodes, and the topics asked for; topics that are not there may come into being."""
     topics = call.broker.topics
     everything = request.topics is None or (call.version == 0 and not request.topics)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = request.include_topic_authorized_operations
     response = _cluster_metadata(call, request)
     if everything:
-        response.topics = [_topic_metadata(topic, operations) for topic in topics.all()]
+        response.topics = [
+            _topic_metadata(call, topic, operations=operations)
+            for topic in topics.all()
+            if call.may_topic(Operation.DESCRIBE, topic.name)
+        ]
         return response
     # Once each: a name that is repeated a million times is still one topic to describe.
     asked = list({(topic.topic_id, topic.name): topic for topic in request.topics or []}.values())
-    if request.allow_auto_topic_creation and any(_is_missing(topics, topic) for topic in asked):
-        return _metadata_creating(call, asked, operations, response)
-    response.topics = [_answer(call, topic, operations) for topic in asked]
+    if request.allow_auto_topic_creation and any(_is_missing(call, topic) for topic in asked):
+        return _metadata_creating(call, asked, response, operations=operations)
+    response.topics = [_answer(call, topic, operations=operations) for topic in asked]
     return response
 
 
 async def _metadata_creating(
     call: Call,
     asked: Sequence[MetadataRequestTopic],
-    operations: int,
     response: MetadataResponse,
+    *,
+    operations: bool,
 ) -> MetadataResponse:
-    topics = call.broker.topics
-    missing = {topic.name for topic in asked if topic.name and _is_missing(topics, topic)}
+    missing = {topic.name for topic in asked if topic.name and _is_missing(call, topic)}
     # All at once, so that the new topics share one sync.
-    refused = dict(zip(missing, await gather(*(_ensure(topics, n) for n in missing)), strict=True))
-    response.topics = [_answer(call, t, operations, refused.get(t.name or "")) for t in asked]
+    refused = dict(zip(missing, await gather(*(_ensure(call, n) for n in missing)), strict=True))
+    response.topics = [
+        _answer(call, t, refused.get(t.name or ""), operations=operations) for t in asked
+    ]
     return response
 
 
-async def _ensure(topics: Topics, name: str) -> MainstemError | None:
+async def _ensure(call: Call, name: str) -> MainstemError | None:
     try:
-        await topics.ensure(name)
+        if not call.may_cluster(Operation.CREATE):
+            call.need_topic(Operation.CREATE, name)
+        await call.broker.topics.ensure(name)
     except MainstemError as error:
         return error
     return None
@@ -103,42 +111,62 @@ def _cluster_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     for node in call.broker.topics.nodes():
         host, port = reached_at(call, node)
         brokers.append(MetadataResponseBroker(node.id, host, port, node.rack))
-    asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=brokers,
         cluster_id=call.broker.topics.cluster_id(),
         controller_id=call.broker.node.id,
         topics=[],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=_of_cluster(
+            call, asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
-def _is_missing(topics: Topics, asked: MetadataRequestTopic) -> bool:
-    """Whether a topic is asked for by a name that no topic has."""
+def _of_cluster(call: Call, *, asked: bool) -> int:
+    if not asked:
+        return NOT_ASKED
+    return call.operations(ResourceType.CLUSTER, CLUSTER_NAME) & CLUSTER_OPERATIONS
+
+
+def _of_topic(call: Call, name: str, *, asked: bool) -> int:
+    if not asked:
+        return NOT_ASKED
+    return call.operations(ResourceType.TOPIC, name) & TOPIC_OPERATIONS
+
+
+def _is_missing(call: Call, asked: MetadataRequestTopic) -> bool:
+    """Whether a topic is asked for, by somebody who may see it, by a name that no topic has."""
     by_name = asked.topic_id == NO_TOPIC_ID and asked.name is not None
-    return by_name and topics.by_name(asked.name or "") is None
+    name = asked.name or ""
+    missing = by_name and call.broker.topics.by_name(name) is None
+    return missing and call.may_topic(Operation.DESCRIBE, name)
 
 
 def _answer(
     call: Call,
     asked: MetadataRequestTopic,
-    operations: int,
     refusal: MainstemError | None = None,
+    *,
+    operations: bool,
 ) -> MetadataResponseTopic:
     topics = call.broker.topics
     if asked.topic_id != NO_TOPIC_ID:
         topic = topics.by_id(TopicId(asked.topic_id))
-        if topic is None:
+        if topic is None or not call.may_topic(Operation.DESCRIBE, topic.name):
             name = None if call.version >= _FIRST_WITH_NULLABLE_NAME else ""
             return _no_topic(name, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic_metadata(topic, operations)
+        return _topic_metadata(call, topic, operations=operations)
     if asked.name is None:
         return _no_topic(None, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST)
+    try:
+        call.need_topic(Operation.DESCRIBE, asked.name)
+    except MainstemError as error:
+        return _no_topic(asked.name, NO_TOPIC_ID, error.code)
     topic = topics.by_name(asked.name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC if refusal is None else refusal.code
         return _no_topic(asked.name, NO_TOPIC_ID, code)
-    return _topic_metadata(topic, operations)
+    return _topic_metadata(call, topic, operations=operations)
 
 
 def _no_topic(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
@@ -147,13 +175,13 @@ def _no_topic(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataRes
     )
 
 
-def _topic_metadata(topic: Topic, operations: int) -> MetadataResponseTopic:
+def _topic_metadata(call: Call, topic: Topic, *, operations: bool) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[_partition_metadata(stream) for stream in topic.streams],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_of_topic(call, topic.name, asked=operations),
     )
 
 
@@ -187,13 +215,14 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     for node in topics.nodes():
         host, port = reached_at(call, node)
         brokers.append(DescribeClusterBroker(node.id, host, port, node.rack))
-    asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=ENDPOINT_BROKERS,
         cluster_id=topics.cluster_id(),
         controller_id=call.broker.node.id,
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=_of_cluster(
+            call, asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -205,7 +234,9 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Partitions in the order of names, a page at a time; a cursor says where the next begins."""
     topics = call.broker.topics
-    names = {topic.name for topic in request.topics} or {topic.name for topic in topics.all()}
+    names = {topic.name for topic in request.topics}
+    if not names:
+        names = {t.name for t in topics.all() if call.may_topic(Operation.DESCRIBE, t.name)}
     from_name, from_partition = "", 0
     if request.cursor is not None:
         from_name, from_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -219,13 +250,16 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = ResponseCursor(name, first)
             break
+        if not call.may_topic(Operation.DESCRIBE, name):
+            response.topics.append(_no_partitions(name, ErrorCode.NOT_AUTHORIZED))
+            continue
         topic = topics.by_name(name)
         if topic is None:
             response.topics.append(_no_partitions(name, ErrorCode.UNKNOWN_TOPIC))
             continue
         shown = topic.streams[first : first + left]
         left -= len(shown)
-        response.topics.append(_topic_partitions(topic, shown))
+        response.topics.append(_topic_partitions(call, topic, shown))
         if first + len(shown) < len(topic.streams):
             response.next_cursor = ResponseCursor(name, first + len(shown))
             break
@@ -239,14 +273,14 @@ def _no_partitions(name: str, code: ErrorCode) -> DescribeTopicPartitionsRespons
 
 
 def _topic_partitions(
-    topic: Topic, streams: Sequence[Stream]
+    call: Call, topic: Topic, streams: Sequence[Stream]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[_described_partition(stream) for stream in streams],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=_of_topic(call, topic.name, asked=True),
     )
 
 
@@ -269,6 +303,10 @@ def _described_partition(stream: Stream) -> DescribeTopicPartitionsResponseParti
 
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """How much each partition takes on this node's disk."""
+    try:
+        call.need_cluster(Operation.DESCRIBE)
+    except MainstemError as error:
+        return DescribeLogDirsResponse(error_code=kafka_code(error), results=[])
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, part) for topic in request.topics for part in topic.partitions}

@@ -9,6 +9,7 @@ from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import check_topic_name
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages import alter_configs as replacing
 from mainstem.wire.kafka.messages import incremental_alter_configs as altering
 from mainstem.wire.kafka.messages.describe_configs import (
@@ -39,6 +40,8 @@ TYPES = {
     "class": 8,
     "password": 9,
 }
+Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
+
 NODE_DIGITS_MAX = 10
 OPERATIONS = ("set", "delete", "append", "subtract")
 
@@ -59,6 +62,7 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeCon
             configs=[],
         )
         try:
+            _need(call, Operation.DESCRIBE_CONFIGS, resource)
             configs = _described(call, resource)
         except MainstemError as error:
             result.error_code = kafka_code(error)
@@ -150,6 +154,7 @@ async def incremental_alter_configs(
 async def _replace(
     call: Call, resource: replacing.AlterConfigsResource, *, validate_only: bool
 ) -> None:
+    _need(call, Operation.ALTER_CONFIGS, resource)
     topics, name = call.broker.topics, resource.resource_name
     configs = {config.name: config.value for config in resource.configs}
     if len(configs) != len(resource.configs):
@@ -166,6 +171,7 @@ async def _replace(
 async def _alter(
     call: Call, resource: altering.AlterConfigsResource, *, validate_only: bool
 ) -> None:
+    _need(call, Operation.ALTER_CONFIGS, resource)
     topics, name = call.broker.topics, resource.resource_name
     changes = [_change(config) for config in resource.configs]
     if resource.resource_type == TOPIC:
@@ -177,6 +183,14 @@ async def _alter(
         raise _unsupported(resource.resource_type)
 
 
+def _need(call: Call, operation: Operation, resource: Resource | DescribeConfigsResource) -> None:
+    """Refuse unless the client may do that to the settings of a topic, or of nodes."""
+    if resource.resource_type == TOPIC:
+        call.need_topic(operation, resource.resource_name)
+    else:
+        call.need_cluster(operation)
+
+
 def _change(config: altering.AlterableConfig) -> ConfigChange:
     if not 0 <= config.config_operation < len(OPERATIONS):
         raise InvalidRequest(
@@ -185,9 +199,6 @@ def _change(config: altering.AlterableConfig) -> ConfigChange:
             remedy="0 set, 1 delete, 2 append, 3 subtract",
         )
     return ConfigChange(config.name, OPERATIONS[config.config_operation], config.value)
-
-
-Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
 
 
 def _times(resources: Sequence[Resource]) -> Counter[tuple[int, str]]:
@@ -223,6 +234,9 @@ def list_config_resources(
         wanted = {TOPIC, BROKER}
     topics = call.broker.topics
     found = []
+    if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
+        code = kafka_code(ErrorCode.CLUSTER_NOT_AUTHORIZED)
+        return ListConfigResourcesResponse(error_code=code, config_resources=[])
     if TOPIC in wanted:
         found += [ConfigResource(topic.name, TOPIC) for topic in topics.all()]
     if BROKER in wanted:

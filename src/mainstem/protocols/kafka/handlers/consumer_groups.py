@@ -6,6 +6,7 @@ from mainstem.model.errors import MainstemError
 from mainstem.model.ids import TopicId
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages import consumer_group_describe as describing
 from mainstem.wire.kafka.messages import consumer_group_heartbeat as beating
 
@@ -22,6 +23,9 @@ async def consumer_group_heartbeat(
 ) -> beating.ConsumerGroupHeartbeatResponse:
     """A member joins, lives or leaves."""
     try:
+        call.need_group(Operation.READ, request.group_id)
+        for name in request.subscribed_topic_names or ():
+            call.need_topic(Operation.DESCRIBE, name)
         answer = await call.broker.groups.consumers.heartbeat(_heartbeat(call, request))
     except MainstemError as error:
         return beating.ConsumerGroupHeartbeatResponse(
@@ -84,6 +88,7 @@ def consumer_group_describe(
         answer = describing.DescribedGroup(group_id=group_id)
         response.groups.append(answer)
         try:
+            call.need_group(Operation.DESCRIBE, group_id)
             group = call.broker.groups.consumers.describe(group_id)
         except MainstemError as error:
             answer.error_code, answer.error_message = kafka_code(error), str(error)
@@ -94,7 +99,8 @@ def consumer_group_describe(
         answer.assignor_name = group.assignor
         answer.members = [_member(call.broker.topics, member) for member in group.members]
         if request.include_authorized_operations:
-            answer.authorized_operations = _ALL_OPERATIONS
+            allowed = call.operations(ResourceType.GROUP, group_id)
+            answer.authorized_operations = allowed & _ALL_OPERATIONS
     return response
 
 

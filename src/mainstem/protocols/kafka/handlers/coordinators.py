@@ -1,9 +1,10 @@
 """FindCoordinator: which node looks after a group or a transactional id."""
 
-from mainstem.model.errors import ErrorCode
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.addresses import reached_at
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -40,6 +41,19 @@ def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
             port=-1,
             error_code=kafka_code(ErrorCode.INVALID_REQUEST),
             error_message=f"This cluster does not serve coordinators of type {key_type}.",
+        )
+    try:
+        if key_type == _GROUP:
+            call.need_group(Operation.DESCRIBE, key)
+        else:
+            call.need_transaction(Operation.DESCRIBE, key)
+    except MainstemError as error:
+        return Coordinator(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=kafka_code(error),
+            error_message=str(error),
         )
     node = call.broker.node
     host, port = reached_at(call, node)

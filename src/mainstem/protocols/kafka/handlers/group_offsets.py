@@ -1,14 +1,22 @@
 """Committed positions of groups: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from mainstem.broker.groups_api import CommitRequest, FetchedOffset, OffsetToCommit, Reader
+from mainstem.broker.groups_api import (
+    NO_OFFSET,
+    CommitRequest,
+    CommittedOffset,
+    FetchedOffset,
+    OffsetToCommit,
+    Reader,
+)
 from mainstem.broker.topics_api import Topics
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.model.metadata import Topic
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -44,8 +52,9 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     """Keep the positions in partitions that exist."""
     response = OffsetCommitResponse(topics=[])
     wanted: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
+    refusal = _refusal(call, Operation.READ, request.group_id)
     for asked in request.topics:
-        topic, unknown = _resolve(call, asked)
+        topic, unknown = (None, refusal) if refusal else _resolve(call, asked)
         answer = OffsetCommitResponseTopic(topic_id=asked.topic_id, name=asked.name, partitions=[])
         response.topics.append(answer)
         for part in asked.partitions:
@@ -82,12 +91,27 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     return response
 
 
+def _refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode | None:
+    """Why the client may not do that to a group, if it may not."""
+    try:
+        call.need_group(operation, group_id)
+    except MainstemError as error:
+        return error.code
+    return None
+
+
 def _resolve(call: Call, asked: OffsetCommitRequestTopic) -> tuple[Topic | None, ErrorCode]:
-    """The topic that is meant, and the refusal for what does not exist."""
+    """The topic that is meant, and the refusal for what does not exist or is not to be read."""
     if call.version >= _FIRST_COMMIT_WITH_TOPIC_IDS:
         topic = call.broker.topics.by_id(TopicId(asked.topic_id))
-        return topic, ErrorCode.UNKNOWN_TOPIC if topic else ErrorCode.UNKNOWN_TOPIC_ID
-    return call.broker.topics.by_name(asked.name), ErrorCode.UNKNOWN_TOPIC
+        if topic is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        name = topic.name
+    else:
+        name, topic = asked.name, call.broker.topics.by_name(asked.name)
+    if not call.may_topic(Operation.READ, name):
+        return None, ErrorCode.NOT_AUTHORIZED
+    return topic, ErrorCode.UNKNOWN_TOPIC
 
 
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -99,6 +123,7 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
         answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=[])
         response.groups.append(answer)
         try:
+            call.need_group(Operation.DESCRIBE, group.group_id)
             answer.topics = await _fetch_group(call, group, stable=request.require_stable)
         except MainstemError as error:
             answer.error_code = kafka_code(error)
@@ -110,9 +135,11 @@ async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResp
     if request.topics is not None:
         partitions = [(t.name, p) for t in request.topics for p in t.partition_indexes]
     try:
+        call.need_group(Operation.DESCRIBE, request.group_id)
         fetched = await call.broker.groups.fetch_offsets(
             request.group_id, partitions, stable=request.require_stable
         )
+        fetched = _shown(call, fetched, named=partitions is not None)
     except MainstemError as error:
         code = kafka_code(error)
         # Version 1 has no place for an error but the partitions.
@@ -160,6 +187,7 @@ async def _fetch_group(
         fetched = await call.broker.groups.fetch_offsets(
             group.group_id, None, stable=stable, reader=reader
         )
+        fetched = _shown(call, fetched, named=False)
         topics = call.broker.topics
         return [
             _topic_answer(name, _id_of(topics, name) if by_id else NO_TOPIC_ID, of_topic)
@@ -180,8 +208,29 @@ async def _fetch_group(
         fetched = await call.broker.groups.fetch_offsets(
             group.group_id, wanted, stable=stable, reader=reader
         )
+        fetched = _shown(call, fetched, named=True)
         answers.append(_topic_answer(name, TopicId(asked.topic_id), fetched))
     return answers
+
+
+def _shown(call: Call, fetched: Sequence[FetchedOffset], *, named: bool) -> Sequence[FetchedOffset]:
+    """Positions in topics that the client may see; others are refused if it ``named`` them."""
+    hidden = {
+        topic
+        for topic in {each.topic for each in fetched}
+        if not call.may_topic(Operation.DESCRIBE, topic)
+    }
+    if not hidden:
+        return fetched
+    return [
+        FetchedOffset(
+            each.topic, each.partition, CommittedOffset(NO_OFFSET), ErrorCode.NOT_AUTHORIZED
+        )
+        if each.topic in hidden
+        else each
+        for each in fetched
+        if named or each.topic not in hidden
+    ]
 
 
 def _id_of(topics: Topics, name: str) -> TopicId:
@@ -232,15 +281,21 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
     """Forget positions; those of partitions that do not exist are refused one by one."""
     response = OffsetDeleteResponse(topics=[])
     wanted: list[tuple[tuple[str, int], OffsetDeleteResponsePartition]] = []
+    refusal = _refusal(call, Operation.DELETE, request.group_id)
+    if refusal is not None:
+        return OffsetDeleteResponse(error_code=kafka_code(refusal), topics=[])
     for asked in request.topics:
         topic = call.broker.topics.by_name(asked.name)
         count = len(topic.streams) if topic else 0
+        readable = call.may_topic(Operation.READ, asked.name)
         answer = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
         response.topics.append(answer)
         for part in asked.partitions:
             result = OffsetDeleteResponsePartition(partition_index=part.partition_index)
             answer.partitions.append(result)
-            if 0 <= part.partition_index < count:
+            if not readable:
+                result.error_code = kafka_code(ErrorCode.NOT_AUTHORIZED)
+            elif 0 <= part.partition_index < count:
                 wanted.append(((asked.name, part.partition_index), result))
             else:
                 result.error_code = kafka_code(ErrorCode.UNKNOWN_TOPIC)

@@ -14,6 +14,7 @@ from mainstem.broker.groups_api import (
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -56,6 +57,7 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
     """Answered when the next generation begins."""
     try:
+        call.need_group(Operation.READ, request.group_id)
         answer = await call.broker.groups.join(_join_request(call, request))
     except MainstemError as error:
         member_id = request.member_id
@@ -111,6 +113,7 @@ def _no_protocol(call: Call) -> str | None:
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     """Answered when the leader has brought the assignments."""
     try:
+        call.need_group(Operation.READ, request.group_id)
         answer = await call.broker.groups.sync(
             SyncRequest(
                 group_id=request.group_id,
@@ -134,6 +137,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
 def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     """The member is alive."""
     try:
+        call.need_group(Operation.READ, request.group_id)
         call.broker.groups.heartbeat(
             Heartbeat(
                 group_id=request.group_id,
@@ -156,6 +160,7 @@ async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupRespo
         else [Leaver(m.member_id, m.group_instance_id) for m in request.members]
     )
     try:
+        call.need_group(Operation.READ, request.group_id)
         outcomes = await call.broker.groups.leave(request.group_id, leavers)
     except MainstemError as error:
         return LeaveGroupResponse(error_code=kafka_code(error))
@@ -179,6 +184,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
         lines = call.broker.groups.list(request.states_filter, request.types_filter)
     except MainstemError as error:
         return ListGroupsResponse(error_code=kafka_code(error))
+    every = call.may_cluster(Operation.DESCRIBE)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -188,6 +194,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
                 group_type=line.type,
             )
             for line in lines
+            if every or call.may_group(Operation.DESCRIBE, line.group_id)
         ]
     )
 
@@ -197,9 +204,11 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroup
     response = DescribeGroupsResponse(groups=[])
     for group_id in request.groups:
         try:
+            call.need_group(Operation.DESCRIBE, group_id)
             described = _described(call.broker.groups.describe(group_id))
             if request.include_authorized_operations:
-                described.authorized_operations = _ALL_OPERATIONS
+                allowed = call.operations(ResourceType.GROUP, group_id)
+                described.authorized_operations = allowed & _ALL_OPERATIONS
         except MainstemError as error:
             described = _refused(call, group_id, error)
         response.groups.append(described)
@@ -243,6 +252,7 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         try:
+            call.need_group(Operation.DELETE, group_id)
             await call.broker.groups.delete(group_id)
         except MainstemError as error:
             result.error_code = kafka_code(error)

@@ -4,6 +4,7 @@ from mainstem.broker.api import StreamDoor
 from mainstem.model.errors import ErrorCode, Fenced, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -40,6 +41,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
             reply = ListOffsetsPartitionResponse(partition_index=part.partition_index)
             answer.partitions.append(reply)
             try:
+                call.need_topic(Operation.DESCRIBE, topic.name)
                 door = call.broker.streams.door(topic.name, part.partition_index)
                 check_epoch(door, part.current_leader_epoch)
                 found = _offset_at(door, part, committed_only=committed_only)
@@ -62,6 +64,7 @@ def offset_for_leader_epoch(
             reply = EpochEndOffset(partition=part.partition, leader_epoch=-1, end_offset=-1)
             answer.partitions.append(reply)
             try:
+                call.need_topic(Operation.DESCRIBE, topic.topic)
                 door = call.broker.streams.door(topic.topic, part.partition)
                 check_epoch(door, part.current_leader_epoch)
                 reply.leader_epoch, reply.end_offset = door.end_of_epoch(part.leader_epoch)

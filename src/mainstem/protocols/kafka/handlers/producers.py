@@ -4,6 +4,7 @@ from mainstem.broker.transactions_api import NOBODY, InitAnswer, InitRequest, Pr
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers.transaction_errors import transaction_code
+from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -34,8 +35,14 @@ async def _identity(call: Call, request: InitProducerIdRequest) -> InitAnswer:
             ErrorCode.INVALID_REQUEST, "a producer id and its epoch belong together"
         )
     if request.transactional_id is None:
+        # Whoever may write anywhere may do so idempotently (KIP-679).
+        if not call.peer.rights.may_somewhere(Operation.WRITE, ResourceType.TOPIC):
+            call.need_cluster(Operation.IDEMPOTENT_WRITE)
         fresh, epoch = await call.broker.producers.new_producer_id()
         return InitAnswer(ProducerIdentity(fresh, epoch))
+    call.need_transaction(Operation.WRITE, request.transactional_id)
+    if request.enable2_pc:
+        call.need_transaction(Operation.TWO_PHASE_COMMIT, request.transactional_id)
     return await call.broker.transactions.init(
         InitRequest(
             transactional_id=request.transactional_id,

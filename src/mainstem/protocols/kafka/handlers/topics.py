@@ -13,6 +13,7 @@ from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.configs import SOURCES
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -70,6 +71,8 @@ async def _create(
 ) -> CreatableTopicResult:
     topics = call.broker.topics
     try:
+        if not call.may_cluster(Operation.CREATE):
+            call.need_topic(Operation.CREATE, asked.name)
         topic = await topics.create(
             asked.name,
             partitions=_count(asked.num_partitions, ErrorCode.INVALID_PARTITIONS),
@@ -82,14 +85,20 @@ async def _create(
         )
     except MainstemError as error:
         return _not_created(asked.name, error)
-    return CreatableTopicResult(
+    created = CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
         error_message=None,
         num_partitions=len(topic.streams),
         replication_factor=len(topic.streams[0].last.replicas),
-        configs=[_created_config(config) for config in topics.configs_of(topic)],
+        configs=[],
     )
+    if call.may_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+        created.configs = [_created_config(config) for config in topics.configs_of(topic)]
+    else:
+        created.topic_config_error_code = kafka_code(ErrorCode.NOT_AUTHORIZED)
+        created.num_partitions = created.replication_factor = -1
+    return created
 
 
 def _count(number: int, refusal: ErrorCode) -> int:
@@ -153,6 +162,7 @@ async def _delete(
         if named_twice:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
         result.name = _name_of(call, name, topic_id)
+        _need_delete(call, result, by_id=name is None)
         topic = call.broker.topics.by_name(result.name)
         if topic is not None:
             result.topic_id = topic.id
@@ -161,6 +171,15 @@ async def _delete(
         result.error_code = kafka_code(error)
         result.error_message = kafka_message(error)
     return result
+
+
+def _need_delete(call: Call, result: DeletableTopicResult, *, by_id: bool) -> None:
+    """Refuse who may not delete; the name behind an id is told to those who may see it."""
+    assert result.name is not None, "it was just looked up"
+    if by_id and not call.may_topic(Operation.DESCRIBE, result.name):
+        result.name = None
+        raise InvalidRequest(ErrorCode.NOT_AUTHORIZED, "the topic may not be deleted")
+    call.need_topic(Operation.DELETE, result.name)
 
 
 def _name_of(call: Call, name: str | None, topic_id: bytes) -> str:
@@ -203,6 +222,7 @@ async def _grow(
     try:
         if named_twice:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
+        call.need_topic(Operation.ALTER, asked.name)
         await call.broker.topics.add_partitions(
             asked.name, total=asked.count, assignments=assignments, validate_only=validate_only
         )
@@ -228,6 +248,7 @@ async def _delete_before(
 ) -> DeleteRecordsPartitionResult:
     broker = call.broker
     try:
+        call.need_topic(Operation.DELETE, name)
         topic = broker.topics.by_name(name)
         # Readers of a compacted topic rely on finding the last record of every key.
         if topic is not None and not broker.topics.settings_of(topic).delete:

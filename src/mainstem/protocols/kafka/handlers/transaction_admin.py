@@ -9,6 +9,7 @@ from mainstem.broker.transactions_api import STATE_LABELS, ProducerIdentity, Tra
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import NONE, kafka_code
+from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -48,6 +49,7 @@ def describe_transactions(
 
 def _described(call: Call, transactional_id: str) -> TransactionState:
     try:
+        call.need_transaction(Operation.DESCRIBE, transactional_id)
         found = call.broker.transactions.describe(transactional_id)
     except MainstemError as error:
         return TransactionState(
@@ -55,6 +57,8 @@ def _described(call: Call, transactional_id: str) -> TransactionState:
         )
     topics: dict[str, list[int]] = {}
     for topic, partition in found.partitions:
+        if not call.may_topic(Operation.DESCRIBE, topic):
+            continue
         topics.setdefault(topic, []).append(partition)
     return TransactionState(
         transactional_id=transactional_id,
@@ -90,6 +94,9 @@ def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTrans
                 transaction_state=line.state,
             )
             for line in found
+            if call.peer.rights.may(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, line.transactional_id
+            )
         ],
     )
 
@@ -109,6 +116,7 @@ def describe_producers(call: Call, request: DescribeProducersRequest) -> Describ
 
 def _producers(call: Call, topic: str, partition: int) -> PartitionResponse:
     try:
+        call.need_topic(Operation.READ, topic)
         found = call.broker.streams.door(topic, partition).state.described()
     except MainstemError as error:
         return PartitionResponse(
@@ -152,6 +160,8 @@ async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> Writ
 
 async def _abort(call: Call, marker: WritableTxnMarker, place: tuple[str, int]) -> int:
     try:
+        if not call.may_cluster(Operation.ALTER):
+            call.need_cluster(Operation.CLUSTER_ACTION)
         if marker.transaction_result:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST, "only its coordinator may commit a transaction"

@@ -14,6 +14,7 @@ from mainstem.protocols.kafka.handlers.transaction_errors import (
     OPERATION_NOT_ATTEMPTED,
     transaction_code,
 )
+from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -45,8 +46,11 @@ async def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     """Take partitions into the transaction of a client that adds before it writes."""
     asked = [(t.name, p) for t in request.v3_and_below_topics for p in t.partitions]
-    codes = {place: _unknown(call, *place) for place in asked}
-    if any(codes.values()):
+    codes = {place: _unknown(call, *place, Operation.WRITE) for place in asked}
+    refusal = _refusal(call, request.v3_and_below_transactional_id)
+    if refusal:
+        codes = dict.fromkeys(asked, refusal)
+    elif any(codes.values()):
         # All or nothing: the transaction is as it was.
         codes = {place: code or OPERATION_NOT_ATTEMPTED for place, code in codes.items()}
     else:
@@ -84,6 +88,8 @@ async def add_offsets_to_txn(
     """Let a group's positions be part of the transaction of a client that adds first."""
     code = NONE
     try:
+        call.need_transaction(Operation.WRITE, request.transactional_id)
+        call.need_group(Operation.READ, request.group_id)
         await call.broker.transactions.add_offsets(
             request.transactional_id,
             request.producer_id,
@@ -105,7 +111,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         for part in asked.partitions:
             result = TxnOffsetCommitResponsePartition(partition_index=part.partition_index)
             answer.partitions.append(result)
-            result.error_code = _unknown(call, asked.name, part.partition_index)
+            result.error_code = _unknown(call, asked.name, part.partition_index, Operation.READ)
             if not result.error_code:
                 offset = OffsetToCommit(
                     asked.name,
@@ -133,6 +139,8 @@ async def _commit(
         instance_id=request.group_instance_id,
     )
     try:
+        call.need_transaction(Operation.WRITE, request.transactional_id)
+        call.need_group(Operation.READ, request.group_id)
         outcomes = await call.broker.transactions.commit_offsets(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
@@ -149,6 +157,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """Commit or abort; since version 5 the producer goes on under the epoch in the answer."""
     bumps = call.version >= _FIRST_END_WITH_BUMP
     try:
+        call.need_transaction(Operation.WRITE, request.transactional_id)
         producer = await call.broker.transactions.end(
             EndRequest(
                 transactional_id=request.transactional_id,
@@ -163,7 +172,19 @@ async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
-def _unknown(call: Call, name: str, partition: int) -> int:
+def _refusal(call: Call, transactional_id: str) -> int:
+    """Why the client may not use a transactional id, if it may not."""
+    try:
+        call.need_transaction(Operation.WRITE, transactional_id)
+    except MainstemError as error:
+        return kafka_code(error)
+    return NONE
+
+
+def _unknown(call: Call, name: str, partition: int, operation: Operation) -> int:
+    """Why a partition cannot be part of the transaction: not allowed, or not there."""
+    if not call.may_topic(operation, name):
+        return kafka_code(ErrorCode.NOT_AUTHORIZED)
     topic = call.broker.topics.by_name(name)
     known = topic is not None and 0 <= partition < len(topic.streams)
     return NONE if known else kafka_code(ErrorCode.UNKNOWN_TOPIC)
