@@ -6,8 +6,8 @@
 
 Pure: time is passed in and nothing is sent from here. Promises: batches leave in the order in which
 they were filled; a batch keeps its sequence numbers through every retry; after a failure nothing
-new is sent before everything in flight has come back, and then one at a time until one succeeds, so
-that a broker sees the sequences in order.
+new is sent before everything in flight has come back, and then one at a time until every batch that
+came back is settled, so that a broker sees the sequences in order and forgets none of them.
 """
 
 from collections import deque
@@ -34,6 +34,7 @@ class Batch:
         "error",
         "is_done",
         "is_observed",
+        "is_retry",
         "log_append_time_ms",
         "parent",
         "partition",
@@ -61,6 +62,7 @@ class Batch:
         self.error: MainstemError | None = None
         self.is_done = False
         self.is_observed = False
+        self.is_retry = False  # the broker may have it already
         self._listeners: list[Callable[[], None]] = []
 
     def on_done(self, listener: Callable[[], None]) -> None:
@@ -229,12 +231,22 @@ class Outbox:
             self.close_open()
         if self._returned and not self.in_flight:
             self._take_back()
-        limit = 1 if self.is_recovering else self._in_flight_max
-        if self._returned or self.needs_identity or len(self.in_flight) >= limit:
+        if self._returned or self.needs_identity or len(self.in_flight) >= self._limit():
             return None
         if now < self.not_before:
             return None
         return self._ready[0] if self._ready else None
+
+    def _limit(self) -> int:
+        """How many batches may be in flight now.
+
+        A batch whose answer got lost travels alone: were newer ones stored meanwhile, the broker
+        would forget it and take the next try for a gap in the sequence.
+        """
+        is_retry = any(batch.is_retry for batch in self.in_flight)
+        if self.is_recovering or is_retry or (self._ready and self._ready[0].is_retry):
+            return 1
+        return self._in_flight_max
 
     def send_next(self) -> Batch:
         """Takes out the batch that ``next_batch`` showed; it is in flight from now on."""
@@ -257,6 +269,7 @@ class Outbox:
         """A batch has to be sent again, after those before it."""
         self.in_flight.remove(batch)
         self._returned.append(batch)
+        batch.is_retry = True
         self.is_recovering = True
         self.not_before = max(self.not_before, not_before)
 

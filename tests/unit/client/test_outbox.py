@@ -64,9 +64,24 @@ def test_after_a_failure_everything_comes_back_before_anything_goes_out() -> Non
     outbox.came_back(second, not_before=2.0)
     assert send(outbox, now=1.9) is None, "the pause is not over"
     assert send(outbox, now=2.0) is first
-    assert send(outbox, now=2.0) is None, "one at a time until one succeeds"
+    assert send(outbox, now=2.0) is None, "one at a time"
     outbox.succeeded(first)
-    assert [send(outbox, now=2.0), outbox.next_batch(2.0, 0) is not None] == [second, True]
+    assert send(outbox, now=2.0) is second
+    assert send(outbox, now=2.0) is None, "also the second may have arrived before"
+    outbox.succeeded(second)
+    assert [send(outbox, now=2.0), outbox.next_batch(2.0, 0)] != [None, None]
+
+
+def test_what_succeeds_meanwhile_does_not_clear_the_way_for_a_batch_that_came_back() -> None:
+    outbox = outbox_with(4)
+    first, second = send(outbox), send(outbox)
+    assert first is not None
+    assert second is not None
+    outbox.came_back(first, not_before=0)
+    outbox.succeeded(second)
+
+    assert send(outbox) is first
+    assert send(outbox) is None, "newer batches would push it out of the broker's memory"
 
 
 def test_a_batch_keeps_its_sequence_through_retries() -> None:
