@@ -140,6 +140,12 @@ class CatalogueMachine(RuleBasedStateMachine):
         now = catalogue.cluster_configs() if node is None else catalogue.node_configs(node)
         self.do(records.SetNodeConfigs(node, dict(now), {"log.retention.ms": value}))
 
+    @rule(group=st.sampled_from(["g", "h", ""]), value=st.sampled_from([None, "1", "x"]))
+    def configure_group(self, group: str, value: str | None) -> None:
+        now = self.catalogue.group_configs().get(group, {})
+        after = {} if value is None else {"consumer.session.timeout.ms": value}
+        self.do(records.SetGroupConfigs(group, dict(now), after))
+
     @rule(node=st.sampled_from(NODES), count=st.integers(-1, 5))
     def allocate(self, node: NodeId, count: int) -> None:
         block = self.do(records.AllocateProducerIds(node, self.catalogue.incarnation(node), count))

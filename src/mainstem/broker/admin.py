@@ -79,6 +79,10 @@ class TopicsAdmin(ConfigAdmin):
         """Every topic."""
         return self._catalogue.topics()
 
+    def group_texts(self, group: str) -> Mapping[str, str]:
+        """What is set on a consumer group."""
+        return self.of_groups.texts(group)
+
     def nodes(self) -> Sequence[Node]:
         """Every node, this one with the address it is reached at now."""
         others = [known.node for known in self._catalogue.nodes() if known.node.id != self.node.id]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from mainstem.broker.config_changes import changed, without_nulls
+from mainstem.broker.group_config_service import GroupConfigAdmin
 from mainstem.broker.topics_api import ConfigChange, ConfigValue
 from mainstem.model.config_key import ConfigKey
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
@@ -53,6 +54,7 @@ class ConfigAdmin:
         self._catalogue = placement.catalogue
         self._settings = SettingsView(placement.catalogue, node.id, defaults.static)
         placement.subscribe(self._settings.on_fact)
+        self.of_groups = GroupConfigAdmin(placement, defaults.static)
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """Every setting of a topic, parsed."""

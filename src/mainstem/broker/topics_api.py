@@ -13,8 +13,8 @@ from mainstem.model.topic_config import TopicSettings
 class ConfigValue(Struct, frozen=True):
     """One setting as a describe call shows it.
 
-    ``source`` is "topic", "dynamic" (this node, at run time), "dynamic_default" (all nodes, at run
-    time), "static" (the node's configuration) or "default".
+    ``source`` is "topic", "group", "dynamic" (this node, at run time), "dynamic_default" (all
+    nodes, at run time), "static" (the node's configuration) or "default".
     """
 
     name: str
@@ -43,8 +43,37 @@ class LogDirectory(Struct, frozen=True):
     usable_bytes: int
 
 
+class GroupConfigs(Protocol):
+    """Settings of consumer groups."""
+
+    def names(self) -> Sequence[str]:
+        """Every group that has settings of its own."""
+        ...
+
+    def describe(self, group: str) -> Sequence[ConfigValue]:
+        """Every setting of a group and where it comes from."""
+        ...
+
+    async def alter(
+        self, group: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some of what is set on a group."""
+        ...
+
+    async def replace(
+        self, group: str, configs: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Let ``configs`` be all that is set on a group."""
+        ...
+
+
 class Topics(Protocol):
     """Topics and settings. Mutating verbs return once the change is durable."""
+
+    @property
+    def of_groups(self) -> GroupConfigs:
+        """Settings of consumer groups."""
+        ...
 
     def by_name(self, name: str) -> Topic | None:
         """The topic with that name."""

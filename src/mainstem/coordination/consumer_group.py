@@ -222,6 +222,11 @@ class ConsumerGroup:
         """Every expression some member subscribes to."""
         return self._users.keys()
 
+    def next_ms(self) -> int | None:
+        """When the next deadline comes."""
+        every = (timers.earliest() for timers in self.timers.values())
+        return min((at_ms for at_ms in every if at_ms is not None), default=None)
+
     def postpone(self, now_ms: int) -> None:
         """What is due could not be stored: let it be due a little later."""
         for timers in self.timers.values():

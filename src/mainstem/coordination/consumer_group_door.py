@@ -76,7 +76,9 @@ class ConsumerDoor:
         if request.pattern:
             matcher(request.pattern)
 
-    def heartbeat(self, draft: Draft, request: ConsumerHeartbeat) -> Decision:
+    def heartbeat(
+        self, draft: Draft, request: ConsumerHeartbeat, heartbeat_interval_ms: int
+    ) -> Decision:
         """A member joins, or says that it lives."""
         group = draft.group
         before = self._admit(draft, request)
@@ -94,7 +96,7 @@ class ConsumerDoor:
             reply=ConsumerAnswer(
                 after.id,
                 after.epoch,
-                self._settings.consumer_heartbeat_interval_ms,
+                heartbeat_interval_ms,
                 after.assigned if tells or after.assigned != before.assigned else None,
             ),
             heard=after.id,

@@ -4,7 +4,7 @@ A group remembers what its topics looked like as one number. When the number cha
 went, grew or is another one of the same name - the group has to share its partitions anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct as Layout
@@ -35,12 +35,21 @@ class TopicSource(Protocol):
         """Every topic."""
         ...
 
+    def group_texts(self, group: str) -> Mapping[str, str]:
+        """What is set on a group, by Kafka's names."""
+        ...
+
 
 class GroupTopics:
     """Questions of groups, answered from the topics as they are now."""
 
     def __init__(self, source: TopicSource) -> None:
         self._source = source
+
+    def set_on(self, group: str, name: str) -> int | None:
+        """The number that a group has for one of its settings, if one is set."""
+        text = self._source.group_texts(group).get(name)
+        return None if text is None else int(text)
 
     def ids(self, names: Iterable[str]) -> dict[TopicId, int]:
         """How many partitions each of these topics has; those that do not exist are left out."""

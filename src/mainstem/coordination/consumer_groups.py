@@ -39,6 +39,7 @@ from mainstem.coordination.consumer_group_records import (
     MemberState,
 )
 from mainstem.coordination.consumer_group_requests import ConsumerAnswer, ConsumerHeartbeat
+from mainstem.coordination.consumer_group_times import GroupTimes
 from mainstem.coordination.consumer_group_topics import GroupTopics
 from mainstem.coordination.group import Group
 from mainstem.coordination.records import GroupRemoved
@@ -62,6 +63,7 @@ class ConsumerGroupTable:
         self._settings = settings
         self._topics = topics
         self._policy = MigrationPolicy(settings.consumer_migration_policy)
+        self.times = GroupTimes(settings, topics)
         self._groups: dict[str, ConsumerGroup] = {}
         self._index = GroupsByTopic()
         self._door = ConsumerDoor(settings, new_id)
@@ -86,13 +88,11 @@ class ConsumerGroupTable:
         if is_departure(request):
             return self._depart(_known(group, request.group_id), request, now)
         if request.epoch != JOINING:
-            return self._door.heartbeat(
-                Draft(_known(group, request.group_id), self._topics, now), request
-            )
+            return self._beat(_known(group, request.group_id), request, now)
         if group is None and classic is not None and classic.members:
             return self._upgrade(classic, request, now)
         group = group or ConsumerGroup(request.group_id)
-        decided = self._door.heartbeat(Draft(group, self._topics, now), request)
+        decided = self._beat(group, request, now)
         if classic is None or not classic.is_saved:
             return decided
         return replace(decided, facts=[GroupRemoved(classic.id), *decided.facts])
@@ -154,7 +154,7 @@ class ConsumerGroupTable:
         if isinstance(decision.change, Upgraded):
             for member in group.members.values():
                 self._expect(group, member, now)
-            return self.next_ms(group.id)
+            return group.next_ms()
         told = group.members.get(decision.heard or decision.rejoins or "")
         if told is None:
             return None
@@ -170,18 +170,12 @@ class ConsumerGroupTable:
             timers.asked_to_join(until_ms)
         return timers.earliest()
 
-    def next_ms(self, group_id: str) -> int | None:
-        """When the next deadline of a group comes."""
-        group = self._groups.get(group_id)
-        every = () if group is None else (timers.earliest() for timers in group.timers.values())
-        return min((at_ms for at_ms in every if at_ms is not None), default=None)
-
     def loaded(self, now: Instant) -> dict[str, int | None]:
         """All facts are replayed: expect every member; when to come back to each group."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._expect(group, member, now)
-        return {group_id: self.next_ms(group_id) for group_id in self._groups}
+        return {group.id: group.next_ms() for group in self._groups.values()}
 
     def replay(self, fact: ConsumerFact) -> None:
         """Take a stored fact in."""
@@ -207,10 +201,14 @@ class ConsumerGroupTable:
         for group_id in self._index.concerned(name, self._groups):
             self._groups[group_id].is_stale = True
 
+    def _beat(self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Instant) -> Decision:
+        interval_ms = self.times.heartbeat_interval_ms(group.id)
+        return self._door.heartbeat(Draft(group, self._topics, now), request, interval_ms)
+
     def _upgrade(self, classic: Group, request: ConsumerHeartbeat, now: Instant) -> Decision:
         check_upgrade(classic, self._policy, self._settings.consumer_members_max)
         facts, group = upgrade(classic, self._topics)
-        decided = self._door.heartbeat(Draft(group, self._topics, now), request)
+        decided = self._beat(group, request, now)
         waiting = (
             ticket
             for member in classic.members.values()
@@ -247,7 +245,7 @@ class ConsumerGroupTable:
 
     def _expect(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
         timers = group.timers.setdefault(member.id, Timers())
-        session_ms = self._settings.consumer_session_timeout_ms
+        session_ms = self.times.session_timeout_ms(group.id)
         if member.classic is not None:
             session_ms = member.classic.session_timeout_ms
         else:

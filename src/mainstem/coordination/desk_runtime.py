@@ -149,4 +149,5 @@ class Desk:
                 group = consumers.get(group_id)
                 assert group is not None, "a decision that is not stored ends no group"
                 group.postpone(now.monotonic_ms)
-        self._wake(group_id, consumers.next_ms(group_id))
+        group = consumers.get(group_id)
+        self._wake(group_id, None if group is None else group.next_ms())

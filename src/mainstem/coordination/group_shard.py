@@ -41,7 +41,6 @@ class GroupShard:
         self, settings: GroupSettings, topics: TopicSource, new_id: Callable[[], str]
     ) -> None:
         self.groups = GroupTable(settings, new_id)
-        self._consumer_session_timeout_ms = settings.consumer_session_timeout_ms
         self.consumers = ConsumerGroupTable(settings, GroupTopics(topics), new_id)
         self.offsets = OffsetTable(
             metadata_bytes_max=settings.offset_metadata_bytes_max,
@@ -193,7 +192,9 @@ class GroupShard:
         if group is None:
             self._known(group_id)
             raise not_a_consumer_group(group_id, "it is a classic group")
-        return consumer_group_view.described(group, self._consumer_session_timeout_ms)
+        return consumer_group_view.described(
+            group, self.consumers.times.session_timeout_ms(group_id)
+        )
 
     def _replay_consumers(self, fact: ConsumerFact) -> None:
         if not isinstance(fact, Forgotten):

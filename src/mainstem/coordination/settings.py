@@ -25,6 +25,9 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
             coordinator counts as dead; members of such groups do not choose it themselves.
         consumer_heartbeat_interval_ms: how often those members are told to show that they live;
             lower it to hand partitions over sooner, raise it for very large groups.
+        consumer_session_timeout_min_ms, consumer_session_timeout_max_ms: what a group may set for
+            itself; also what was set before these were changed is kept within them.
+        consumer_heartbeat_interval_min_ms, consumer_heartbeat_interval_max_ms: the same.
         consumer_members_max: members of one such group.
         consumer_migration_policy: which ways a group with members may change its protocol:
             bidirectional, upgrade (to the coordinator's assignment), downgrade, disabled.
@@ -41,5 +44,9 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
     offsets_partitions: int = 50
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_session_timeout_min_ms: int = 45_000
+    consumer_session_timeout_max_ms: int = 60_000
+    consumer_heartbeat_interval_min_ms: int = 5_000
+    consumer_heartbeat_interval_max_ms: int = 15_000
     consumer_members_max: int = limits.GROUP_MEMBERS_MAX
     consumer_migration_policy: str = "bidirectional"

@@ -258,6 +258,18 @@ class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "over sooner, raise it for very large groups.",
         ),
     ] = 5 * SECOND_MS
+    consumer_session_timeout_min_ms: Annotated[
+        int, Meta(ge=1, description="Smallest session time-out that such a group may set.")
+    ] = 45 * SECOND_MS
+    consumer_session_timeout_max_ms: Annotated[
+        int, Meta(ge=1, description="Largest session time-out that such a group may set.")
+    ] = 60 * SECOND_MS
+    consumer_heartbeat_interval_min_ms: Annotated[
+        int, Meta(ge=1, description="Smallest heartbeat interval that such a group may set.")
+    ] = 5 * SECOND_MS
+    consumer_heartbeat_interval_max_ms: Annotated[
+        int, Meta(ge=1, description="Largest heartbeat interval that such a group may set.")
+    ] = 15 * SECOND_MS
     consumer_members_max: Annotated[
         int, Meta(ge=1, description="Members of one such group; more are refused.")
     ] = limits.GROUP_MEMBERS_MAX
@@ -375,6 +387,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "broker.id": str(node.id),
             "connections.max.idle.ms": str(self.kafka.connection_idle_ms),
             "group.consumer.heartbeat.interval.ms": str(groups.consumer_heartbeat_interval_ms),
+            "group.consumer.max.heartbeat.interval.ms": str(
+                groups.consumer_heartbeat_interval_max_ms
+            ),
+            "group.consumer.max.session.timeout.ms": str(groups.consumer_session_timeout_max_ms),
+            "group.consumer.min.heartbeat.interval.ms": str(
+                groups.consumer_heartbeat_interval_min_ms
+            ),
+            "group.consumer.min.session.timeout.ms": str(groups.consumer_session_timeout_min_ms),
             "group.consumer.max.size": str(groups.consumer_members_max),
             "group.consumer.migration.policy": groups.consumer_migration_policy,
             "group.consumer.session.timeout.ms": str(groups.consumer_session_timeout_ms),

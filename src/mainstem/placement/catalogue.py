@@ -7,7 +7,7 @@ on every node and after every restart. Topics, streams and ranges are immutable 
 caller was given stays as it was.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from mainstem.placement.security_table import SECURITY_FACTS
 from mainstem.placement.tables import Tables
 
 ReplyT = TypeVar("ReplyT")
+KeyT = TypeVar("KeyT")
 
 
 class Catalogue(Tables):
@@ -72,10 +73,8 @@ class Catalogue(Tables):
     def _node_configs_set(self, fact: records.NodeConfigsSet) -> None:
         if fact.node is None:
             self._cluster_configs = dict(fact.configs)
-        elif fact.configs:
-            self._node_configs[fact.node] = dict(fact.configs)
         else:
-            self._node_configs.pop(fact.node, None)
+            _put_or_drop(self._node_configs, fact.node, fact.configs)
 
     def _producer_ids_allocated(self, fact: records.ProducerIdsAllocated) -> None:
         self._next_producer_id = fact.until
@@ -105,9 +104,6 @@ class Catalogue(Tables):
     def _ranges_merged(self, fact: records.RangesMerged) -> None:
         self._put_stream(chain.merged(self._held(fact.stream), fact))
 
-    def _of_security(self, fact: SecurityFact) -> None:
-        self.security.replay(fact)
-
     def _held(self, stream: StreamId) -> Stream:
         return self._topics[stream.topic].streams[stream.partition]
 
@@ -122,6 +118,18 @@ class Catalogue(Tables):
         self._collisions.setdefault(collision_key(topic.name), topic.name)
 
 
+def _of_security(catalogue: Catalogue, fact: SecurityFact) -> None:
+    catalogue.security.replay(fact)
+
+
+def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[str, str]) -> None:
+    """Keep what is set; nothing set is nothing to keep."""
+    if configs:
+        every[key] = dict(configs)
+    else:
+        every.pop(key, None)
+
+
 _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.ClusterFormed: Catalogue._cluster_formed,
     records.NodeRegistered: Catalogue._node_registered,
@@ -131,11 +139,14 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.PartitionsAdded: Catalogue._partitions_added,
     records.TopicConfigsSet: Catalogue._topic_configs_set,
     records.NodeConfigsSet: Catalogue._node_configs_set,
+    records.GroupConfigsSet: lambda catalogue, fact: _put_or_drop(
+        catalogue._group_configs, fact.group, fact.configs
+    ),
     records.ProducerIdsAllocated: Catalogue._producer_ids_allocated,
     records.StreamsRestarted: Catalogue._streams_restarted,
     records.RangeSealed: Catalogue._range_sealed,
     records.StreamTrimmed: Catalogue._stream_trimmed,
     records.GenerationSwapped: Catalogue._generation_swapped,
     records.RangesMerged: Catalogue._ranges_merged,
-    **dict.fromkeys(SECURITY_FACTS, Catalogue._of_security),
+    **dict.fromkeys(SECURITY_FACTS, _of_security),
 }

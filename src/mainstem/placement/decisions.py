@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.group_config import check_group_configs
 from mainstem.model.ids import NodeId, ProducerId, StreamId
-from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
+from mainstem.model.limits import GROUP_NAME_LENGTH_MAX, PARTITIONS_PER_NODE_MAX
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.node_config import check_node_configs
 from mainstem.model.topic_config import check_topic_configs
@@ -24,6 +25,7 @@ ReplyT = TypeVar("ReplyT")
 
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 PRODUCER_ID_MAX = 2**63 - 1
+GROUPS_CONFIGURED_MAX = 10_000
 RANGES_PER_STREAM_MAX = 32
 """Entries of one stream above which the node that holds them joins the older ones."""
 
@@ -81,6 +83,26 @@ def _set_node_configs(
     _same_configs(command.expected, dict(current), f"node {command.node}")
     check_node_configs(command.configs, dynamic=True)
     return Decision((records.NodeConfigsSet(command.node, command.configs),), None)
+
+
+def _set_group_configs(
+    tables: Tables, command: records.SetGroupConfigs, now_ms: int
+) -> Decision[None]:
+    del now_ms
+    configured = tables.group_configs()
+    _same_configs(
+        command.expected, dict(configured.get(command.group, {})), f"group {command.group}"
+    )
+    check_group_configs(command.configs)
+    if not 0 < len(command.group) <= GROUP_NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no group can have that name")
+    if command.group not in configured and len(configured) >= GROUPS_CONFIGURED_MAX:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(configured)} groups have settings of their own, no more are taken",
+            subject=command.group,
+        )
+    return Decision((records.GroupConfigsSet(command.group, command.configs),), None)
 
 
 def _allocate_producer_ids(
@@ -368,6 +390,7 @@ _DECIDERS: dict[type, Callable[..., Decision[Any]]] = {
     records.AddPartitions: _add_partitions,
     records.SetTopicConfigs: _set_topic_configs,
     records.SetNodeConfigs: _set_node_configs,
+    records.SetGroupConfigs: _set_group_configs,
     records.AllocateProducerIds: _allocate_producer_ids,
     records.RestartStreams: _restart_streams,
     records.SealAndCreate: _seal_and_create,

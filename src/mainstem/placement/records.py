@@ -91,6 +91,14 @@ class SetNodeConfigs(Command[None], frozen=True):
     configs: dict[str, str]
 
 
+class SetGroupConfigs(Command[None], frozen=True):
+    """Replace what is set on a consumer group, if that is still ``expected``."""
+
+    group: str
+    expected: dict[str, str]
+    configs: dict[str, str]
+
+
 class AllocateProducerIds(Command[tuple[ProducerId, ProducerId]], frozen=True):
     """A block of producer ids for one node: [start, until)."""
 
@@ -225,6 +233,13 @@ class NodeConfigsSet(Fact, frozen=True):
     configs: dict[str, str]
 
 
+class GroupConfigsSet(Fact, frozen=True):
+    """All that is set on a consumer group."""
+
+    group: str
+    configs: dict[str, str]
+
+
 class ProducerIdsAllocated(Fact, frozen=True):
     """Producer ids below ``until`` are taken."""
 
@@ -287,6 +302,7 @@ AnyFact = (
     | PartitionsAdded
     | TopicConfigsSet
     | NodeConfigsSet
+    | GroupConfigsSet
     | ProducerIdsAllocated
     | StreamsRestarted
     | RangeSealed
@@ -313,6 +329,7 @@ class CatalogueState(Struct, frozen=True, kw_only=True):
     topics: tuple[Topic, ...] = ()
     cluster_configs: dict[str, str] = {}
     node_configs: tuple[tuple[NodeId, dict[str, str]], ...] = ()
+    group_configs: tuple[tuple[str, dict[str, str]], ...] = ()
     next_producer_id: ProducerId = ProducerId(0)
     seals: tuple[tuple[StreamId, str], ...] = ()
     security: SecurityState = SecurityState()

@@ -18,6 +18,7 @@ class Tables:
         "_cluster_configs",
         "_cluster_id",
         "_collisions",
+        "_group_configs",
         "_next_producer_id",
         "_node_configs",
         "_nodes",
@@ -36,6 +37,7 @@ class Tables:
         self._collisions: dict[str, str] = {collision_key(name): name for name in self._by_name}
         self._cluster_configs: dict[str, str] = dict(state.cluster_configs)
         self._node_configs: dict[NodeId, dict[str, str]] = dict(state.node_configs)
+        self._group_configs: dict[str, dict[str, str]] = dict(state.group_configs)
         self._next_producer_id = state.next_producer_id
         self._seals: dict[StreamId, str] = dict(state.seals)
         self.security = SecurityTable(state.security)
@@ -49,6 +51,7 @@ class Tables:
             topics=tuple(self._topics.values()),
             cluster_configs=dict(self._cluster_configs),
             node_configs=tuple((node, dict(c)) for node, c in self._node_configs.items()),
+            group_configs=tuple((group, dict(c)) for group, c in self._group_configs.items()),
             next_producer_id=self._next_producer_id,
             seals=tuple(self._seals.items()),
             security=self.security.state(),
@@ -116,6 +119,10 @@ class Tables:
     def node_configs(self, node: NodeId) -> Mapping[str, str]:
         """Settings made at run time for one node."""
         return self._node_configs.get(node, {})
+
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What is set on consumer groups, by group."""
+        return self._group_configs
 
     def last_seal(self, stream: StreamId) -> str | None:
         """The request that opened the last range, if it was a ``SealAndCreate``."""

@@ -187,7 +187,8 @@ class GroupSim:
                 group = self.shard.consumers.get(group_id)
                 assert group is not None, "a decision that is not stored ends no group"
                 group.postpone(self.now_ms)
-        self._wake(group_id, self.shard.consumers.next_ms(group_id))
+        group = self.shard.consumers.get(group_id)
+        self._wake(group_id, None if group is None else group.next_ms())
 
     def _wake(self, group_id: str, at_ms: int | None) -> None:
         if at_ms is not None:

@@ -13,6 +13,7 @@ class TopicList:
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.counts = dict(counts or {})
         self.incarnations: dict[str, int] = {}
+        self.of_groups: dict[str, dict[str, str]] = {}
 
     def id_of(self, name: str) -> TopicId:
         """The id a topic has, or would have; a re-created topic has another."""
@@ -38,6 +39,10 @@ class TopicList:
     def all(self) -> Iterable[Topic]:
         """Every topic."""
         return [topic for name in self.counts if (topic := self.by_name(name)) is not None]
+
+    def group_texts(self, group: str) -> Mapping[str, str]:
+        """What is set on a group; change ``of_groups`` at will."""
+        return self.of_groups.get(group, {})
 
     def recreate(self, name: str, count: int) -> None:
         """Delete a topic and make another of the same name."""

@@ -125,6 +125,23 @@ def test_answers_carry_partitions_only_where_they_changed_or_all_was_said() -> N
     assert beat(sim, "a", 1).heartbeat_interval_ms == 5_000
 
 
+def test_a_group_may_have_times_of_its_own_within_bounds() -> None:
+    sim = world()
+    own = sim.topics.of_groups.setdefault("g", {})
+    own |= {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
+    assert beat(sim, "a").heartbeat_interval_ms == 7_000
+    assert sim.shard.describe_consumers("g").members[0].session_timeout_ms == 50_000
+    sim.advance(49_999)
+    assert sim.shard.describe_consumers("g").members
+    # What was set under other bounds is kept within those of today.
+    own |= {"consumer.session.timeout.ms": "1", "consumer.heartbeat.interval.ms": "99999"}
+    assert beat(sim, "a", 1).heartbeat_interval_ms == 15_000
+    sim.advance(44_999)
+    assert sim.shard.describe_consumers("g").members
+    sim.advance(1)
+    assert not sim.shard.describe_consumers("g").members
+
+
 def test_a_group_takes_only_so_many_members_and_bytes() -> None:
     sim = world(consumer_members_max=1)
     beat(sim, "a", instance_id="i")

@@ -7,7 +7,7 @@ import pytest
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
-from mainstem.placement import records
+from mainstem.placement import decisions, records
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
 from mainstem.placement.records import RangeEnd
@@ -188,6 +188,35 @@ def test_settings_of_one_node_and_of_all_are_kept_apart() -> None:
     assert refusal(catalogue, bad).code is ErrorCode.INVALID_CONFIG
     do(catalogue, records.SetNodeConfigs(NODE, {"log.retention.ms": "2"}, {}))
     assert catalogue.node_configs(NODE) == {}
+
+
+def test_settings_of_groups_are_kept_until_nothing_is_set() -> None:
+    catalogue = catalogue_of(1)
+    chosen = {"consumer.session.timeout.ms": "50000"}
+    do(catalogue, records.SetGroupConfigs("g", {}, chosen))
+    assert catalogue.group_configs() == {"g": chosen}
+    assert catalogue.fork().group_configs() == {"g": chosen}
+    assert isinstance(refusal(catalogue, records.SetGroupConfigs("g", {}, {})), Fenced)
+    for bad in (
+        records.SetGroupConfigs("g", chosen, {"retention.ms": "1"}),
+        records.SetGroupConfigs("g", chosen, {"consumer.session.timeout.ms": "0"}),
+    ):
+        assert refusal(catalogue, bad).code is ErrorCode.INVALID_CONFIG
+    unnamed = records.SetGroupConfigs("", {}, chosen)
+    assert refusal(catalogue, unnamed).code is ErrorCode.INVALID_REQUEST
+    do(catalogue, records.SetGroupConfigs("g", chosen, {}))
+    assert catalogue.group_configs() == {}
+
+
+def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "GROUPS_CONFIGURED_MAX", 1)
+    catalogue = catalogue_of(1)
+    chosen = {"consumer.session.timeout.ms": "50000"}
+    do(catalogue, records.SetGroupConfigs("g", {}, chosen))
+    more = records.SetGroupConfigs("h", {}, chosen)
+    assert refusal(catalogue, more).code is ErrorCode.POLICY_VIOLATION
+    do(catalogue, records.SetGroupConfigs("g", chosen, {}))
+    do(catalogue, more)
 
 
 # Nodes and producers

@@ -14,7 +14,7 @@ from mainstem.wire.kafka.messages.describe_configs import (
 from mainstem.wire.kafka.messages.list_config_resources import ListConfigResourcesRequest
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -255,5 +255,44 @@ def test_what_has_settings_is_listed() -> None:
         assert await listed(1) == [("t", TOPIC), ("1", BROKER)]
         assert await listed(1, BROKER) == [("1", BROKER)]
         assert await listed(0) == [], "version 0 asks for client metrics, of which there are none"
+
+    tell(story)
+
+
+def test_a_group_has_settings_of_its_own_within_bounds() -> None:
+    async def story(client: Client) -> None:
+        session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+        result = await described(client, GROUP, "g", include_synonyms=True)
+        assert {c.name: (c.value, c.config_source) for c in result.configs} == {
+            interval: ("5000", 5),
+            session: ("45000", 5),
+        }
+        assert (await altered(client, GROUP, "g", (session, SET, "50000"))).error_code == 0
+        result = await described(client, GROUP, "g", session, include_synonyms=True)
+        [shown] = result.configs
+        assert (shown.value, shown.config_source, shown.config_type) == ("50000", 8, 3)
+        assert [(s.name, s.value, s.source) for s in shown.synonyms] == [
+            (session, "50000", 8),
+            (f"group.{session}", "45000", 5),
+        ]
+        for change in ((session, SET, "1000"), (interval, SET, "60000"), ("x", SET, "1")):
+            assert (await altered(client, GROUP, "g", change)).error_code == 40
+        listed = await client.ask(LIST, 1, ListConfigResourcesRequest([GROUP]))
+        assert [(r.resource_name, r.resource_type) for r in listed.config_resources] == [
+            ("g", GROUP)
+        ]
+        replaced = replacing.AlterConfigsResource(
+            GROUP, "g", [replacing.AlterableConfig(interval, "6000")]
+        )
+        request = replacing.AlterConfigsRequest(resources=[replaced], validate_only=True)
+        [answer] = (await client.ask(ALTER, 2, request)).responses
+        assert answer.error_code == 0
+        assert client.counter.topics.group_texts("g") == {session: "50000"}
+        request.validate_only = False
+        await client.ask(ALTER, 2, request)
+        assert client.counter.topics.group_texts("g") == {interval: "6000"}
+        await altered(client, GROUP, "g", (interval, DELETE, None))
+        listed = await client.ask(LIST, 1, ListConfigResourcesRequest([GROUP]))
+        assert listed.config_resources == []
 
     tell(story)

@@ -26,9 +26,16 @@ from mainstem.wire.kafka.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
-SOURCES = {"topic": 1, "dynamic": 2, "dynamic_default": 3, "static": 4, "default": 5}
+SOURCES = {
+    "topic": 1,
+    "dynamic": 2,
+    "dynamic_default": 3,
+    "static": 4,
+    "default": 5,
+    "group": 8,
+}
 TYPES = {
     "boolean": 1,
     "string": 2,
@@ -85,6 +92,8 @@ def _described(call: Call, resource: DescribeConfigsResource) -> Sequence[Config
         return topics.topic_configs(resource.resource_name)
     if resource.resource_type == BROKER:
         return topics.node_configs(_node(resource.resource_name))
+    if resource.resource_type == GROUP:
+        return topics.of_groups.describe(resource.resource_name)
     raise _unsupported(resource.resource_type)
 
 
@@ -164,6 +173,8 @@ async def _replace(
         await topics.replace_topic_configs(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         await topics.replace_node_configs(_node(name), configs, validate_only=validate_only)
+    elif resource.resource_type == GROUP:
+        await topics.of_groups.replace(name, configs, validate_only=validate_only)
     else:
         raise _unsupported(resource.resource_type)
 
@@ -179,14 +190,18 @@ async def _alter(
         await topics.alter_topic_configs(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         await topics.alter_node_configs(_node(name), changes, validate_only=validate_only)
+    elif resource.resource_type == GROUP:
+        await topics.of_groups.alter(name, changes, validate_only=validate_only)
     else:
         raise _unsupported(resource.resource_type)
 
 
 def _need(call: Call, operation: Operation, resource: Resource | DescribeConfigsResource) -> None:
-    """Refuse unless the client may do that to the settings of a topic, or of nodes."""
+    """Refuse unless the client may do that to the settings of a topic, a group or of nodes."""
     if resource.resource_type == TOPIC:
         call.need_topic(operation, resource.resource_name)
+    elif resource.resource_type == GROUP:
+        call.need_group(operation, resource.resource_name)
     else:
         call.need_cluster(operation)
 
@@ -226,12 +241,12 @@ async def _outcome(change: Awaitable[None]) -> MainstemError | None:
 def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """What has settings: topics and nodes. Version 0 asks for client metrics alone: none."""
+    """What has settings. Version 0 asks for client metrics alone: none."""
     wanted = set(request.resource_types)
     if call.version == 0:
         wanted = {CLIENT_METRICS}
     elif not wanted:
-        wanted = {TOPIC, BROKER}
+        wanted = {TOPIC, BROKER, GROUP}
     topics = call.broker.topics
     found = []
     if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
@@ -241,6 +256,8 @@ def list_config_resources(
         found += [ConfigResource(topic.name, TOPIC) for topic in topics.all()]
     if BROKER in wanted:
         found += [ConfigResource(str(node.id), BROKER) for node in topics.nodes()]
+    if GROUP in wanted:
+        found += [ConfigResource(name, GROUP) for name in topics.of_groups.names()]
     return ListConfigResourcesResponse(config_resources=found)
 
 
@@ -259,7 +276,7 @@ def _unsupported(resource_type: int) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.INVALID_REQUEST,
         f"resources of type {resource_type} have no settings here",
-        remedy=f"topics ({TOPIC}) and nodes ({BROKER}) have",
+        remedy=f"topics ({TOPIC}), nodes ({BROKER}) and groups ({GROUP}) have",
     )
 
 
