@@ -2,7 +2,7 @@
 
 from tests.unit.security.kit import StillClock
 
-from mainstem.security.lockout import PAIRS_REMEMBERED_MAX, Lockout, LockoutSettings
+from mainstem.security.lockout import REMEMBERED_MAX, Lockout, LockoutSettings
 
 
 def locked_after(lockout: Lockout, failures: int, user: str = "alice", address: str = "h") -> int:
@@ -62,6 +62,26 @@ def test_old_failures_are_forgotten() -> None:
 def test_the_memory_of_failures_is_bounded() -> None:
     lockout = Lockout(LockoutSettings(), StillClock())
     locked_after(lockout, 5)
-    for number in range(PAIRS_REMEMBERED_MAX):
+    for number in range(REMEMBERED_MAX):
         lockout.failed(f"user-{number}", f"address-{number}")
-    assert len(lockout._counts) <= PAIRS_REMEMBERED_MAX
+    assert len(lockout._pairs) <= REMEMBERED_MAX
+    assert len(lockout._addresses) <= REMEMBERED_MAX
+
+
+def test_one_stubborn_client_does_not_lock_out_its_neighbours() -> None:
+    lockout = Lockout(LockoutSettings(), StillClock())
+    assert locked_after(lockout, 500, user="stubborn", address="shared") > 0
+    assert lockout.locked_ms("neighbour", "shared") == 0
+
+
+def test_tokens_that_name_nobody_lock_nobody() -> None:
+    lockout = Lockout(LockoutSettings(), StillClock())
+    assert locked_after(lockout, 500, user="") == 0
+
+
+def test_an_address_that_tries_a_million_names_is_locked_longer_and_costs_no_memory() -> None:
+    lockout = Lockout(LockoutSettings(), StillClock())
+    for number in range(1_000):
+        lockout.failed(f"user-{number}", "h")
+    assert lockout.locked_ms("somebody-new", "h") == 300_000
+    assert len(lockout._addresses["h"].names) < 100
