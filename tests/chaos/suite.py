@@ -1,59 +1,137 @@
-"""The long chaos suite: rounds of kill -9 and of power loss, each judged by the history checker."""
+"""The long chaos suite: kill -9, transactions under all faults, loss of power, each one judged.
+
+Parts that passed are remembered in a state file until all have, so that an interrupted run goes on
+where it stopped; ``--fresh`` begins again. ``--target kafka`` lets Apache Kafka be killed instead.
+"""
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
+from bench.peers.maven import ROOT
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
+from tests.chaos.transactions import run_transactions
 
 from mainstem.testing.local_node import LocalNode
+
+STATE = ROOT / ".cache" / "chaos"
+TRANSACTIONS_PER_PART = 2_000
+
+# Whether it passed, and what there is to say about it.
+Verdict = tuple[bool, str]
+Part = Callable[[], Verdict]
 
 
 def main() -> int:
     options = _options()
     # Servers and mounts must be cleaned up when the suite is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    state_path = STATE / f"{options.target}.json"
+    passed = {} if options.fresh else _load(state_path)
     failures = 0
-    with LocalNode() if options.target == "mainstem" else ApacheKafka() as server:
-        # Apache Kafka takes no smaller segments than these.
-        segment_bytes = SEGMENT_BYTES if options.target == "mainstem" else 1 << 20
-        history, anomalies = kill_rounds(
-            server, options.rounds, seed=options.seed, segment_bytes=segment_bytes
+    for name, part in parts(options).items():
+        if name in passed:
+            _say(f"{name}: done before: {passed[name]}")
+            continue
+        is_sound, words = part()
+        _say(f"{name}: {words}")
+        if is_sound:
+            passed[name] = words
+            _save(state_path, passed)
+        else:
+            failures += 1
+    if not failures:
+        # A run that is complete is over; the next one begins again.
+        state_path.unlink(missing_ok=True)
+    return 1 if failures else 0
+
+
+def parts(options: argparse.Namespace) -> dict[str, Part]:
+    """What the suite consists of, in order."""
+    made: dict[str, Part] = {}
+    if options.rounds:
+        made[f"kill -9, {options.rounds} rounds, seed {options.seed}"] = partial(
+            _kill, options.target, options.rounds, options.seed
         )
-    failures += bool(anomalies)
-    _say(f"kill -9, {options.rounds} rounds: {summary(history, anomalies)}")
+    for number in range(-(-options.transactions // TRANSACTIONS_PER_PART)):
+        seed = options.seed + number
+        count = min(TRANSACTIONS_PER_PART, options.transactions - number * TRANSACTIONS_PER_PART)
+        made[f"{count} transactions, seed {seed}"] = partial(
+            _transactions, options.target, count, seed
+        )
     rounds = options.power_rounds if options.target == "mainstem" else 0
     for number in range(rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            loss = lose_power_under_load(Path(folder))
-        bad = bool(loss.anomalies or loss.refused or not loss.status)
-        failures += bad
-        _say(
-            f"power loss {number + 1}: node ended with {loss.status}, {loss.refused} "
-            f"{summary(loss.history, loss.anomalies)}"
-        )
+        made[f"loss of power {number + 1}"] = _lose_power
     if rounds:
-        with tempfile.TemporaryDirectory() as folder:
-            shim = compile_lying_disk(Path(folder))
-            loss = lose_power_under_load(Path(folder), preload=shim)
-        survived = not (loss.anomalies or loss.refused)
-        failures += survived
-        verdict = "NOT NOTICED" if survived else f"{len(loss.anomalies)} anomalies, as it must"
-        _say(f"a disk that skips syncs: {verdict}")
-    return 1 if failures else 0
+        made["a disk that skips syncs"] = _lie
+    return made
+
+
+def _server(target: str) -> LocalNode | ApacheKafka:
+    return LocalNode() if target == "mainstem" else ApacheKafka()
+
+
+def _kill(target: str, rounds: int, seed: int) -> Verdict:
+    # Apache Kafka takes no smaller segments than these.
+    segment_bytes = SEGMENT_BYTES if target == "mainstem" else 1 << 20
+    with _server(target) as server:
+        history, anomalies = kill_rounds(server, rounds, seed=seed, segment_bytes=segment_bytes)
+    return not anomalies, summary(history, anomalies)
+
+
+def _transactions(target: str, count: int, seed: int) -> Verdict:
+    with _server(target) as server:
+        run = run_transactions(server, count, seed=seed)
+    return not run.anomalies, run.summary
+
+
+def _lose_power() -> Verdict:
+    with tempfile.TemporaryDirectory() as folder:
+        loss = lose_power_under_load(Path(folder))
+    is_sound = bool(loss.status) and not (loss.anomalies or loss.refused)
+    figures = summary(loss.history, loss.anomalies)
+    return is_sound, f"node ended with {loss.status}, {loss.refused} {figures}"
+
+
+def _lie() -> Verdict:
+    """Without syncs something must get lost, or the other parts prove nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        shim = compile_lying_disk(Path(folder))
+        loss = lose_power_under_load(Path(folder), preload=shim)
+    is_noticed = bool(loss.anomalies or loss.refused)
+    return is_noticed, f"{len(loss.anomalies)} anomalies, as it must" if is_noticed else "MISSED"
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="how often to kill the node")
+    parser.add_argument("--rounds", type=int, default=20, help="how often to kill under load")
+    parser.add_argument("--transactions", type=int, default=10_000, help="under all faults")
     parser.add_argument("--power-rounds", type=int, default=5, help="how often to cut the power")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=("mainstem", "kafka"), default="mainstem")
+    parser.add_argument("--fresh", action="store_true", help="forget what has passed before")
     return parser.parse_args()
+
+
+def _load(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    loaded: dict[str, str] = json.loads(path.read_text())
+    return loaded
+
+
+def _save(path: Path, passed: dict[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_suffix(".partial")
+    partial_path.write_text(json.dumps(passed, indent=1))
+    partial_path.replace(path)
 
 
 def _say(line: str) -> None:

@@ -4,6 +4,7 @@ Promises: every process is gone when the block is left; a process that ends in a
 is reported with what it printed; how many transactions have ended is known while they run.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Self
 from tests.chaos.transaction_process import FENCED_STATUS
 
 ENDED = b'["ended",'
+WISH = b'"wish",'
 STOP_TIMEOUT_S = 60.0
 
 
@@ -60,6 +62,13 @@ class Actor:
         """End it at once."""
         self.process.kill()
         self.process.wait()
+
+    def is_ending(self) -> bool:
+        """Whether it has just asked for its transaction to end and got no answer yet."""
+        with self.journal.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 200))
+            return WISH in file.read().rpartition(b"\n[")[2]
 
     def count(self) -> int:
         """How many of its transactions have ended so far."""

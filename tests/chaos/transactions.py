@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.chaos.history import Anomaly, Stream
@@ -32,9 +33,11 @@ from tests.chaos.transaction_journal import Fold, lines_of
 from tests.chaos.transaction_ops import Fate, Observed, TransactionHistory
 from tests.chaos.transaction_process import FENCED_STATUS
 
-from mainstem.testing.local_node import LocalNode
-
 TICK_S = 0.05
+AIM_S = 0.0005
+AIM_TIMEOUT_S = 3.0
+# About as long as a commit takes, from the wish to the last marker.
+COMMIT_S = 0.012
 PAUSE_S = 0.05
 FAULT_EVERY_S = (0.8, 2.5)
 SETTLE_TIMEOUT_S = 60.0
@@ -51,7 +54,18 @@ FLOWS = {
     "modern": ("input", "modern-output"),
     "group": ("input", "group-output"),
 }
-ARGUMENTS = ("--set", "groups.initial_rebalance_delay_ms=100")
+
+
+class Server(Protocol):
+    """What is killed and stopped: a node or Apache Kafka."""
+
+    kafka: str
+
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None: ...
+    def kill9(self) -> None: ...
+    def log_tail(self) -> str: ...
 
 
 @dataclass
@@ -85,7 +99,7 @@ class Run:
 class Stage:
     """Node, clients, and everything that was done to them."""
 
-    node: LocalNode
+    node: Server
     cast: Cast
     random: Random
     faults: Counter[str] = field(default_factory=Counter)
@@ -115,6 +129,15 @@ class Stage:
         time.sleep(self.random.uniform(0, 0.3))
         self.node.start()
         self.outages.append((began, time.monotonic()))
+
+    def kill_in_commit(self) -> None:
+        """The node dies a moment after somebody asked for a commit, before or after it answers."""
+        actor = self.random.choice(self.cast.acting(*PRODUCERS))
+        deadline = time.monotonic() + AIM_TIMEOUT_S
+        while not actor.is_ending() and time.monotonic() < deadline:
+            time.sleep(AIM_S)
+        time.sleep(self.random.uniform(0, COMMIT_S))
+        self.kill_node()
 
     def pause_node(self) -> None:
         """The node stands still for a while."""
@@ -167,7 +190,8 @@ class Stage:
 
 
 KINDS = {
-    "kill_node": 2,
+    "kill_node": 1,
+    "kill_in_commit": 2,
     "pause_node": 2,
     "kill_client": 3,
     "pause_client": 2,
@@ -176,12 +200,11 @@ KINDS = {
 }
 
 
-def run_transactions(wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) -> Run:
+def run_transactions(node: Server, wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) -> Run:
     """Run until so many transactions have ended under faults; the history and its anomalies."""
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="mainstem-transactions-") as folder,
-        LocalNode(arguments=ARGUMENTS) as node,
         Cast(Path(folder)) as cast,
     ):
         create_topics(node.kafka, {name: {} for name in TOPICS})
