@@ -226,6 +226,6 @@ class TransactionMachine(RuleBasedStateMachine):
 
 
 TransactionMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, derandomize=True
+    max_examples=200, stateful_step_count=50, deadline=None
 )
 TestTransactions = TransactionMachine.TestCase

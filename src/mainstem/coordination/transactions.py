@@ -143,6 +143,9 @@ class TransactionShard:
         rules.check_producer(known, producer)
         if known.state.is_prepared:
             raise rules.concurrent(known)
+        if known.is_kept:
+            # A record of the new incarnation would fence the marker, which has the older epoch.
+            raise rules.wrong_state(known, "take records: it is prepared")
         return [
             None if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions

@@ -368,6 +368,20 @@ def test_a_kept_transaction_takes_no_more_partitions(sim: TransactionSim) -> Non
         sim.add(T, found.producer, [B])
 
 
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_kept_transaction_takes_no_more_records(sim: TransactionSim, *, adds: bool) -> None:
+    first = begin(sim)
+    sim.write(T, first, A, adds=True)
+    found = keep(sim)
+
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        sim.write(T, found.producer, A, adds=adds)
+
+    end(sim, found.producer, version=OLD)
+    sim.settle()
+    assert [record.is_committed for record in sim.partitions[A].records] == [True]
+
+
 def test_without_a_transaction_there_is_nothing_to_keep(sim: TransactionSim) -> None:
     begin(sim)
 
