@@ -6,9 +6,6 @@ The old generation is dropped last, so a crash at any point leaves one complete 
 catalogue names.
 """
 
-import asyncio
-from concurrent.futures.process import BrokenProcessPool
-
 from mainstem.log.compaction import (
     AbortedTransaction,
     CompactedRange,
@@ -20,20 +17,20 @@ from mainstem.log.compaction_plan import CompactionPlan, CompactionSettings, pla
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.errors import Corrupt
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import SwapGeneration
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import range_log
 from mainstem.streams.service import StreamService
-from mainstem.streams.worker_driver import FileWorker
+from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
 
 log = logs.logger("streams")
 
 
-class CompactionDriver:
+class CompactionDriver(StreamRounds):
     """Compacts the streams of compacted topics, one at a time."""
 
     def __init__(
@@ -44,37 +41,14 @@ class CompactionDriver:
         clock: Clock,
         keys_bytes_max: int,
     ) -> None:
-        self._streams = streams
+        super().__init__(streams, "is not compacted")
         self._placement = placement
         self._store = store
         self._clock = clock
         self._keys_bytes_max = keys_bytes_max
-        self._worker = FileWorker()
 
-    async def run(self, interval_ms: int) -> None:
-        """Look for work now and then, for ever."""
-        try:
-            while True:
-                await asyncio.sleep(interval_ms / 1000)
-                await self.run_once()
-        finally:
-            self._worker.dismiss()
-
-    async def run_once(self) -> int:
-        """Compact every stream that is due; how many were."""
-        count = 0
-        for stream in self._streams.all():
-            if stream.settings.compact and stream.closed is None and len(stream.ranges) > 1:
-                try:
-                    count += await self._tend(stream)
-                except (MainstemError, BrokenProcessPool) as error:
-                    # The records stay as they are; the next pass tries again.
-                    log.warning(
-                        "%s-%d is not compacted: %s", stream.topic, stream.id.partition, error
-                    )
-                    self._worker.dismiss()
-        self._worker.dismiss()
-        return count
+    def _is_due(self, stream: StreamWriter) -> bool:
+        return stream.settings.compact and len(stream.ranges) > 1
 
     async def _tend(self, stream: StreamWriter) -> bool:
         settings = stream.settings

@@ -4,69 +4,35 @@ Every restart and every compacted segment adds a range. When a stream has more t
 likes, the run of sealed neighbours with the least bytes is joined, in a process of its own.
 """
 
-import asyncio
-from concurrent.futures.process import BrokenProcessPool
-
 from mainstem.log.merging import MergedRange, MergeJob, merge, smallest_run
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
-from mainstem.model.errors import MainstemError
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import MergeRanges
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import range_log
 from mainstem.streams.service import StreamService
-from mainstem.streams.worker_driver import FileWorker
+from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
-from mainstem.telemetry import logs
 
 RANGES_MAX = 32
 RANGES_AFTER = 24
 
-log = logs.logger("streams")
 
-
-class MergeDriver:
+class MergeDriver(StreamRounds):
     """Joins ranges of the streams that have too many."""
 
     def __init__(
         self, streams: StreamService, placement: PlacementService, store: LogStore
     ) -> None:
-        self._streams = streams
+        super().__init__(streams, "keeps its many ranges")
         self._placement = placement
         self._store = store
-        self._worker = FileWorker()
 
-    async def run(self, interval_ms: int) -> None:
-        """Look for work now and then, for ever."""
-        try:
-            while True:
-                await asyncio.sleep(interval_ms / 1000)
-                await self.run_once()
-        finally:
-            self._worker.dismiss()
+    def _is_due(self, stream: StreamWriter) -> bool:
+        return len(stream.ranges) > RANGES_MAX
 
-    async def run_once(self) -> int:
-        """Join ranges of every stream that has too many; how many streams that were."""
-        count = 0
-        for stream in self._streams.all():
-            if stream.closed is None and len(stream.ranges) > RANGES_MAX:
-                try:
-                    await self._tend(stream)
-                    count += 1
-                except (MainstemError, BrokenProcessPool) as error:
-                    # The ranges stay as they are; the next pass tries again.
-                    log.warning(
-                        "%s-%d: ranges are not joined: %s",
-                        stream.topic,
-                        stream.id.partition,
-                        error,
-                    )
-                    self._worker.dismiss()
-        self._worker.dismiss()
-        return count
-
-    async def _tend(self, stream: StreamWriter) -> None:
+    async def _tend(self, stream: StreamWriter) -> bool:
         sealed = stream.ranges[:-1]
         count = len(stream.ranges) - RANGES_AFTER + 1
         at = smallest_run([held.size_bytes for held in sealed], count)
@@ -78,6 +44,7 @@ class MergeDriver:
         merged = await self._worker.run(merge, job)
         if stream.closed is None and all(held in stream.ranges for held in joined):
             await self._swap(stream, joined, merged, generation)
+        return True
 
     async def _swap(
         self, stream: StreamWriter, joined: list[RangeLog], merged: MergedRange, generation: int
