@@ -6,6 +6,7 @@ it would be late too; when the connection ends, every outstanding call fails wit
 """
 
 import asyncio
+import secrets
 import ssl
 from struct import Struct as Layout
 from typing import Any, Final, Self, cast
@@ -14,9 +15,12 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.client import errors
+from mainstem.client.sasl import SaslSettings, exchange_for
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mainstem.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from mainstem.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -34,6 +38,7 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 30_000
     in_flight_max: int = 64
     tls: ssl.SSLContext | None = None
+    sasl: SaslSettings | None = None
 
 
 class _Call:
@@ -70,7 +75,8 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises:
             Unavailable: nobody answers, or not in time.
-            InvalidRequest: the peer does not speak a version of the protocol that we know.
+            InvalidRequest: the peer does not speak a version of the protocol that we know, or does
+                not let us in.
         """
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -85,11 +91,16 @@ class Connection(asyncio.BufferedProtocol):
                     server_hostname=host if settings.tls is not None else None,
                 )
                 await connection._negotiate()
+                if settings.sasl is not None:
+                    await connection._log_in(settings.sasl)
         except TimeoutError:
             connection.close()
             raise errors.unreachable(
                 address, f"no answer in {settings.connect_timeout_ms} ms"
             ) from None
+        except ssl.SSLError as error:
+            connection.close()
+            raise errors.untrusted(address, error) from error
         except OSError as error:
             connection.close()
             raise errors.unreachable(address, error.strerror or str(error)) from error
@@ -170,6 +181,22 @@ class Connection(asyncio.BufferedProtocol):
             api.api_key: (api.min_version, api.max_version) for api in response.api_keys
         }
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
+
+    async def _log_in(self, settings: SaslSettings) -> None:
+        """Show who we are, before anything else is asked."""
+        exchange = exchange_for(settings, secrets.token_urlsafe(18))
+        handshake = await self._exchange(
+            codec.KEYS["SaslHandshake"], 1, SaslHandshakeRequest(settings.mechanism)
+        )
+        offered = ", ".join(handshake.mechanisms)
+        errors.check(handshake.error_code, f"the node serves {offered}", subject=self.address)
+        version = self.version_of("SaslAuthenticate")
+        message: bytes | None = exchange.first()
+        while message is not None:
+            request = SaslAuthenticateRequest(message)
+            answer = await self._exchange(codec.KEYS["SaslAuthenticate"], version, request)
+            errors.check(answer.error_code, answer.error_message, subject=self.address)
+            message = exchange.answer(bytes(answer.auth_bytes))
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(

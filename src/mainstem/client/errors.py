@@ -1,5 +1,6 @@
 """Kafka's error numbers as house errors, so that callers see one kind of error from any broker."""
 
+import ssl
 from typing import Final
 
 from mainstem.model.errors import (
@@ -195,3 +196,14 @@ def unreachable(address: str, why: str) -> Unavailable:
         subject=address,
         remedy="check the address, and that the node runs",
     )
+
+
+def untrusted(address: str, error: ssl.SSLError) -> InvalidRequest:
+    """TLS did not come about; trying again would not change that."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        cause = f"the node's certificate is not trusted: {error.verify_message}"
+        remedy = "name the authority that signed it, and dial a name that it has"
+    else:
+        cause = f"TLS failed: {error.reason or error}"
+        remedy = "check that the listener speaks TLS, and whether it asks for a certificate"
+    return InvalidRequest(ErrorCode.AUTHENTICATION_FAILED, cause, subject=address, remedy=remedy)

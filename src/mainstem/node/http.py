@@ -7,6 +7,7 @@ import mainstem
 from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.node.config import Config
+from mainstem.node.security import access
 from mainstem.protocols.rest.figures import Figures
 from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts, Site, Telemetry
@@ -54,6 +55,7 @@ def rest_service(
             clock=clock,
             telemetry=telemetry,
             facts=facts,
+            access=access(config, broker.security),
             body_bytes_max=config.http.body_bytes_max,
         )
     )

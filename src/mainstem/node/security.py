@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from mainstem.broker.security_api import Caller
+from mainstem.broker.security_api import Caller, Security
 from mainstem.broker.security_service import SecurityService
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.node.config import Config
-from mainstem.node.listener_spec import ListenerSpec, kafka_listeners
+from mainstem.node.listener_spec import ListenerSpec, is_loopback, kafka_listeners
 from mainstem.placement.service import PlacementService
 from mainstem.protocols.kafka.entrance import Entrance
+from mainstem.protocols.rest.access import Access
 from mainstem.security.audit import Audit
 from mainstem.security.audit_storage import AuditFile
 from mainstem.security.authoriser import AllRights
@@ -112,6 +113,12 @@ def entrance(
         advertised=spec.advertised,
         connections_per_minute=None if spec.is_loopback or not per_minute else per_minute,
     )
+
+
+def access(config: Config, security: Security) -> Access:
+    """What the HTTP listener asks of those who send requests."""
+    own = is_loopback(config.http.host) and config.security.trust_loopback
+    return Access(security=security, login=config.http.login, trusted=own and not config.http.login)
 
 
 def tls_contexts(config: Config) -> TlsContexts | None:

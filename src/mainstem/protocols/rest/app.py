@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import MIB
+from mainstem.protocols.rest.access import need
 from mainstem.protocols.rest.answers import json_answer, problem_answer
 from mainstem.protocols.rest.errors import Problem, Refusal, problem_of
 from mainstem.protocols.rest.openapi import document
@@ -63,6 +64,8 @@ class RestApp:
         exchange = _Exchange(self._site, scope, receive, send)
         try:
             self._admit(scope)
+            if self._site.access is not None:
+                await self._site.access.receive(scope)
             await self._router(scope, exchange.receive, exchange.send)
         except (ClientDisconnect, asyncio.CancelledError):
             # Nobody waits for the answer: the peer is gone, or a stop that waited long enough cut
@@ -115,6 +118,8 @@ class _Resource:
                 headers=allowed,
             )
         request = Request(scope, receive)
+        if operation.right is not None:
+            need(request, operation.right)
         check_names(request, operation.parameters)
         response = await operation.handler(self._site, request)
         await response(scope, receive, send)

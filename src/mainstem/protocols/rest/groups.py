@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from mainstem.broker.groups_api import DescribedGroup, DescribedMember, FetchedOffset, Groups
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.rest.access import may
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
     GroupAnswer,
@@ -14,6 +15,7 @@ from mainstem.protocols.rest.bodies import (
     PositionAnswer,
 )
 from mainstem.protocols.rest.site import Site
+from mainstem.security.acl import Operation, ResourceType
 
 
 async def list_groups(site: Site, request: Request) -> Response:
@@ -28,6 +30,7 @@ async def list_groups(site: Site, request: Request) -> Response:
                 protocol_type=group.protocol_type,
             )
             for group in sorted(site.broker.groups.list(), key=lambda group: group.group_id)
+            if may(request, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     )
 
@@ -40,6 +43,7 @@ async def get_group(site: Site, request: Request) -> Response:
         _position(site, fetched)
         for fetched in await groups.fetch_offsets(group.group_id, None)
         if fetched.committed.offset >= 0
+        and may(request, Operation.DESCRIBE, ResourceType.TOPIC, fetched.topic)
     ]
     positions.sort(key=lambda position: (position.topic, position.partition))
     return json_answer(

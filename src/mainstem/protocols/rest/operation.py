@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.parameters import Parameter
 from mainstem.protocols.rest.site import Site
 
@@ -29,6 +30,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         body: the types that the request's body may have.
         parameters: of the query.
         refusals: the statuses a caller should expect beside 400, 500 and 503.
+        right: what the caller must be allowed; handlers look themselves where it depends on more.
     """
 
     handler: Handler
@@ -39,6 +41,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: tuple[Any, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     refusals: tuple[int, ...] = ()
+    right: Right | None = None
 
 
 class Address(Struct, frozen=True):

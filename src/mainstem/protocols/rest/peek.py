@@ -7,6 +7,7 @@ from mainstem.broker.api import StreamDoor
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
 from mainstem.model.metadata import Topic
+from mainstem.protocols.rest.access import charge
 from mainstem.protocols.rest.answers import PacedAnswer
 from mainstem.protocols.rest.convert import shown
 from mainstem.protocols.rest.errors import bad_request
@@ -19,6 +20,7 @@ from mainstem.protocols.rest.parameters import (
 from mainstem.protocols.rest.site import Site
 from mainstem.protocols.rest.topics import found
 from mainstem.protocols.rest.window import MESSAGES_MAX
+from mainstem.security.quotas import FETCH_BYTES
 
 LIMIT_DEFAULT = 100
 
@@ -68,7 +70,9 @@ async def peek(site: Site, request: Request) -> Response:
     if window.damage is not None:
         headers["mainstem-damaged-offset"] = str(window.next_offset)
     answer = [shown(record, partition, encoding) for record in window.records]
-    return PacedAnswer(site.held, answer, headers)
+    paced = PacedAnswer(site.held, answer, headers)
+    charge(request, FETCH_BYTES, len(paced.body))
+    return paced
 
 
 def existing(topic: Topic, partition: int) -> int:

@@ -1,6 +1,7 @@
 """The table of everything that is served over HTTP."""
 
-from mainstem.protocols.rest import groups, ops, peek, produce, topics
+from mainstem.protocols.rest import groups, ops, peek, produce, security, topics
+from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.bodies import (
     BrokerAnswer,
     GroupAnswer,
@@ -18,6 +19,18 @@ from mainstem.protocols.rest.bodies import (
     TopicRequest,
 )
 from mainstem.protocols.rest.operation import Address, Operation
+from mainstem.protocols.rest.security_bodies import (
+    Deleted,
+    NewTokenRequest,
+    PasswordRequest,
+    RoleAnswer,
+    RoleRequest,
+    TokenAnswer,
+    TokenCreated,
+    UserAnswer,
+)
+from mainstem.security.acl import Operation as Allowed
+from mainstem.security.acl import ResourceType
 
 _FIGURES = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
 _HEALTH = {
@@ -33,9 +46,21 @@ _HEALTH = {
     },
 }
 _TEXT = {"type": "string"}
+_SEE_CLUSTER = Right(Allowed.DESCRIBE)
+_ALTER_CLUSTER = Right(Allowed.ALTER)
+
+
+def _on_topic(operation: Allowed) -> Right:
+    return Right(operation, ResourceType.TOPIC, "name")
+
+
+def _on_group(operation: Allowed) -> Right:
+    return Right(operation, ResourceType.GROUP, "id")
+
 
 _READ_MESSAGES = Operation(
     handler=peek.peek,
+    right=_on_topic(Allowed.READ),
     summary="Look at messages of one partition.",
     answer=list[MessageAnswer],
     parameters=(peek.PARTITION, peek.OFFSET, peek.FROM_TIMESTAMP, peek.LIMIT, peek.ENCODING),
@@ -43,6 +68,7 @@ _READ_MESSAGES = Operation(
 )
 _STORE_MESSAGES = Operation(
     handler=produce.produce,
+    right=_on_topic(Allowed.WRITE),
     summary="Store messages; answered once they are as durable as the topic asks.",
     answer=MessagesStored,
     body=(MessagesRequest, MessageRequest, list[MessageRequest]),
@@ -64,7 +90,14 @@ ADDRESSES: tuple[Address, ...] = (
     ),
     Address(
         "/v1/broker",
-        {"GET": Operation(handler=ops.get_broker, summary="This node.", answer=BrokerAnswer)},
+        {
+            "GET": Operation(
+                handler=ops.get_broker,
+                right=_SEE_CLUSTER,
+                summary="This node.",
+                answer=BrokerAnswer,
+            )
+        },
     ),
     Address(
         "/v1/topics",
@@ -90,6 +123,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=topics.get_topic,
+                right=_on_topic(Allowed.DESCRIBE),
                 summary="One topic with its partitions.",
                 answer=TopicAnswer,
                 refusals=(404,),
@@ -103,6 +137,7 @@ ADDRESSES: tuple[Address, ...] = (
             ),
             "DELETE": Operation(
                 handler=topics.delete_topic,
+                right=_on_topic(Allowed.DELETE),
                 summary="Delete a topic and its messages.",
                 answer=TopicDeleted,
                 refusals=(403, 404),
@@ -123,16 +158,128 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=groups.get_group,
+                right=_on_group(Allowed.DESCRIBE),
                 summary="One group with its members and positions.",
                 answer=GroupAnswer,
                 refusals=(404,),
             ),
             "DELETE": Operation(
                 handler=groups.delete_group,
+                right=_on_group(Allowed.DELETE),
                 summary="Delete an empty group and its positions.",
                 answer=GroupDeleted,
                 refusals=(404, 409),
             ),
+        },
+    ),
+    Address(
+        "/v1/users",
+        {
+            "GET": Operation(
+                handler=security.list_users,
+                right=_SEE_CLUSTER,
+                summary="Everybody who can log in, or has roles.",
+                answer=list[UserAnswer],
+            )
+        },
+    ),
+    Address(
+        "/v1/users/{name}",
+        {
+            "PUT": Operation(
+                handler=security.put_user,
+                right=_ALTER_CLUSTER,
+                summary="Make a user, or give one a new password.",
+                answer=UserAnswer,
+                body=(PasswordRequest,),
+                refusals=(403, 408, 413, 415),
+            ),
+            "DELETE": Operation(
+                handler=security.delete_user,
+                right=_ALTER_CLUSTER,
+                summary="Forget a user's password, roles and tokens.",
+                answer=Deleted,
+                refusals=(403, 404),
+            ),
+        },
+    ),
+    Address(
+        "/v1/roles",
+        {
+            "GET": Operation(
+                handler=security.list_roles,
+                right=_SEE_CLUSTER,
+                summary="All roles and who has them.",
+                answer=list[RoleAnswer],
+            )
+        },
+    ),
+    Address(
+        "/v1/roles/{name}",
+        {
+            "PUT": Operation(
+                handler=security.put_role,
+                right=_ALTER_CLUSTER,
+                summary="Make a role, or replace its rules.",
+                answer=RoleAnswer,
+                body=(RoleRequest,),
+                refusals=(403, 408, 413, 415),
+            ),
+            "DELETE": Operation(
+                handler=security.delete_role,
+                right=_ALTER_CLUSTER,
+                summary="Forget a role.",
+                answer=Deleted,
+                refusals=(403, 404),
+            ),
+        },
+    ),
+    Address(
+        "/v1/roles/{name}/members/{principal:path}",
+        {
+            "PUT": Operation(
+                handler=security.bind_role,
+                right=_ALTER_CLUSTER,
+                summary="Give a role to a user or a group.",
+                answer=UserAnswer,
+                refusals=(403, 404),
+            ),
+            "DELETE": Operation(
+                handler=security.unbind_role,
+                right=_ALTER_CLUSTER,
+                summary="Take a role away.",
+                answer=Deleted,
+                refusals=(403, 404),
+            ),
+        },
+    ),
+    Address(
+        "/v1/tokens",
+        {
+            "GET": Operation(
+                handler=security.list_tokens,
+                summary="Your API tokens, or all of them for those who may see the cluster.",
+                answer=list[TokenAnswer],
+            ),
+            "POST": Operation(
+                handler=security.create_token,
+                summary="Make an API token; its text is told this once.",
+                answer=TokenCreated,
+                status=201,
+                body=(NewTokenRequest,),
+                refusals=(403, 404, 408, 413, 415),
+            ),
+        },
+    ),
+    Address(
+        "/v1/tokens/{id}",
+        {
+            "DELETE": Operation(
+                handler=security.delete_token,
+                summary="Let an API token be worth nothing.",
+                answer=Deleted,
+                refusals=(403, 404),
+            )
         },
     ),
     Address(
@@ -170,6 +317,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_metrics,
+                right=_SEE_CLUSTER,
                 summary="Every metric in Prometheus' text format.",
                 answer=_TEXT,
                 media_type="text/plain",
@@ -181,6 +329,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_metrics_json,
+                right=_SEE_CLUSTER,
                 summary="The figures a person looks for first.",
                 answer=_FIGURES,
             )

@@ -9,6 +9,7 @@ from mainstem.broker.api import Broker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.limits import HTTP_BODY_BYTES_MAX, MIB
+from mainstem.protocols.rest.access import Access
 from mainstem.protocols.rest.figures import Figures
 from mainstem.protocols.rest.window import Peeker
 from mainstem.telemetry.health import Health
@@ -69,6 +70,7 @@ class Site(Struct, frozen=True, kw_only=True):
     clock: Clock
     telemetry: Telemetry
     facts: Callable[[], NodeFacts]
+    access: Access | None = None  # None: nobody is asked anything
     body_bytes_max: int = HTTP_BODY_BYTES_MAX
     held: Held = field(default_factory=Held)
     peeker: Peeker = field(default_factory=Peeker)

@@ -8,6 +8,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import check_topic_name
+from mainstem.protocols.rest.access import may, need_create, need_topic
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
     NewTopicRequest,
@@ -20,6 +21,7 @@ from mainstem.protocols.rest.bodies import (
 from mainstem.protocols.rest.incoming import check_json, decode, read_body
 from mainstem.protocols.rest.parameters import ChoiceParameter
 from mainstem.protocols.rest.site import Site
+from mainstem.security.acl import Operation, ResourceType
 
 DEFAULT = -1
 
@@ -32,7 +34,14 @@ async def list_topics(site: Site, request: Request) -> Response:
     """GET /v1/topics."""
     internal = INTERNAL.of(request) == "true"
     topics = sorted(site.broker.topics.all(), key=lambda topic: topic.name)
-    return json_answer([_line(site, topic) for topic in topics if internal or not topic.internal])
+    return json_answer(
+        [
+            _line(site, topic)
+            for topic in topics
+            if (internal or not topic.internal)
+            and may(request, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+    )
 
 
 async def get_topic(site: Site, request: Request) -> Response:
@@ -44,6 +53,7 @@ async def create_topic(site: Site, request: Request) -> Response:
     """POST /v1/topics: create, never change."""
     check_json(request)
     wanted = decode(await read_body(site, request), NewTopicRequest)
+    need_create(request, wanted.name)
     topic = await _create(site, wanted.name, wanted)
     return json_answer(_described(site, topic), 201)
 
@@ -57,7 +67,13 @@ async def put_topic(site: Site, request: Request) -> Response:
     wanted = decode(body, TopicRequest) if body.strip() else TopicRequest()
     topic = site.broker.topics.by_name(name)
     if topic is None:
+        need_create(request, name)
         return json_answer(_described(site, await _create(site, name, wanted)), 201)
+    need_topic(request, Operation.DESCRIBE, name)
+    if wanted.configs:
+        need_topic(request, Operation.ALTER_CONFIGS, name)
+    if wanted.partitions not in (None, len(topic.streams)):
+        need_topic(request, Operation.ALTER, name)
     await _alter(site, topic, wanted)
     return json_answer(_described(site, found(site, name)))
 
