@@ -1,0 +1,32 @@
+"""Who a micro-batch is: what a ``foreachBatch`` sink keys its ledger by.
+
+Batch ids alone are not enough: a query with a fresh checkpoint counts from zero again, and a ledger
+that knew only the numbers would skip its batches. The query's id comes from the checkpoint, so it
+survives restarts and changes when the checkpoint does.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+class BatchIdentity(Struct, frozen=True):
+    """One micro-batch of one query; the same after a crash, in whatever process it is repeated."""
+
+    query_id: str
+    batch_id: int
+
+    def __str__(self) -> str:
+        return f"{self.query_id}-{self.batch_id}"
+
+
+def identity_of(batch: "DataFrame", batch_id: int) -> BatchIdentity:
+    """The identity of the batch that a ``foreachBatch`` function was given."""
+    query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    assert query_id, "only a batch of a streaming query has an identity"
+    return BatchIdentity(query_id, batch_id)

@@ -1,0 +1,103 @@
+"""Finds connectors by name: those of the house and those that other packages announce.
+
+A package announces a module under the entry point group ``mainstem.connectors``:
+
+    [project.entry-points."mainstem.connectors"]
+    acme-crm = "acme_mainstem.crm"
+
+The module offers ``SOURCE``, ``SINK`` or both, as the modules of ``pipelines.connectors`` do. Only
+the modules that are asked for are imported. A name of the house cannot be taken over by a package.
+"""
+
+import difflib
+import importlib
+import importlib.metadata
+import pkgutil
+from types import ModuleType
+from typing import Any, Literal
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines import connectors
+from mainstem.pipelines.connector.shapes import Sink, Source
+from mainstem.pipelines.connector.spec import Spec
+
+GROUP = "mainstem.connectors"
+
+Kind = Literal["source", "sink"]
+
+
+class Registry:
+    """The connectors that this installation knows; modules are given by their import names."""
+
+    def __init__(self, modules: dict[str, str] | None = None) -> None:
+        self._modules = _announced() if modules is None else dict(modules)
+
+    def names(self) -> list[str]:
+        """Every connector's name."""
+        return sorted(self._modules)
+
+    def source(self, name: str) -> Source[Any]:
+        """The source called ``name``.
+
+        Raises:
+            InvalidRequest: there is none; the remedy names the nearest.
+        """
+        found: Source[Any] = self._offered(name, "source")
+        return found
+
+    def sink(self, name: str) -> Sink[Any]:
+        """The sink called ``name``.
+
+        Raises:
+            InvalidRequest: there is none; the remedy names the nearest.
+        """
+        found: Sink[Any] = self._offered(name, "sink")
+        return found
+
+    def inventory(self) -> list[Spec]:
+        """Every source and sink, by category and name."""
+        specs = [
+            offered.spec()
+            for name in self.names()
+            for kind in ("SOURCE", "SINK")
+            if (offered := getattr(self._module(name), kind, None)) is not None
+        ]
+        return sorted(specs, key=lambda spec: (spec.category, spec.name, spec.kind))
+
+    def _offered(self, name: str, kind: Kind) -> Any:
+        if name not in self._modules:
+            raise InvalidRequest(
+                ErrorCode.INVALID_CONFIG,
+                f"there is no connector {name!r}",
+                subject=name,
+                remedy=nearest(name, self._modules) or f"known: {', '.join(self.names())}",
+            )
+        offered = getattr(self._module(name), kind.upper(), None)
+        if offered is None:
+            other = "sink" if kind == "source" else "source"
+            raise InvalidRequest(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} is a {other}, not a {kind}",
+                subject=name,
+                remedy=f"put it under {other}s",
+            )
+        return offered
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(self._modules[name])
+
+
+def nearest(word: str, known: "list[str] | dict[str, Any] | frozenset[str]") -> str:
+    """A question naming the known word that was probably meant; empty when none is near."""
+    [*found] = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def _announced() -> dict[str, str]:
+    others = importlib.metadata.entry_points(group=GROUP)
+    found = {point.name: point.value.removesuffix(":") for point in others}
+    for module in pkgutil.iter_modules(connectors.__path__):
+        if not module.name.startswith("_"):
+            name = module.name.replace("_", "-")
+            found[name] = f"{connectors.__name__}.{module.name}"
+    return found

@@ -1,0 +1,57 @@
+"""The wire frame: the one set of columns in which records travel between connectors and topics.
+
+    topic string, key binary, value binary, headers array<struct<key string, value binary>>,
+    partition int, timestamp timestamp
+
+All but ``value`` may be absent, all may be null. A null value is a tombstone; a null partition is
+chosen by key; a null timestamp is the moment of writing.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+WIRE_TYPES = {
+    "topic": "string",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "partition": "int",
+    "timestamp": "timestamp",
+}
+
+
+def is_wire(frame: "DataFrame") -> bool:
+    """Whether a frame is one of records rather than of a source's own columns."""
+    types = dict(frame.dtypes)
+    return types.get("value") in {"binary", "string"} and not set(types) - set(WIRE_TYPES)
+
+
+def as_wire(frame: "DataFrame", *, topic: str | None = None) -> "DataFrame":
+    """All wire columns of any frame, in order; rows without a topic get ``topic``.
+
+    A frame of other columns becomes one JSON object per row; nulls are kept as nulls.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    if not is_wire(frame):
+        whole = F.to_json(F.struct(*(F.col(_quoted(name)) for name in frame.columns)), _KEEP_NULLS)
+        frame = frame.select(whole.alias("value"))
+    present = set(frame.columns)
+
+    def column(name: str, kind: str) -> "Column":
+        value = F.col(name) if name in present else F.lit(None)
+        value = value.cast(kind)
+        if name == "topic" and topic is not None:
+            value = F.coalesce(value, F.lit(topic))
+        return value.alias(name)
+
+    return frame.select(*(column(name, kind) for name, kind in WIRE_TYPES.items()))
+
+
+_KEEP_NULLS = {"ignoreNullFields": "false"}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,131 @@
+"""The ``datagen`` source: records made up from nothing but a seed and their number.
+
+Row ``n`` is the same whenever and wherever it is made, so that a pipeline that was killed can be
+compared with one that was not. Values are computed column by column with NumPy; Spark turns them
+into JSON, so that no Python runs per row.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from mainstem.pipelines.connector.shapes import Column, Discovered, Finding, Place, failed, passed
+from mainstem.pipelines.connector.spec import Category, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KINDS = ("orders", "clicks", "sensors", "numbers")
+
+
+class DatagenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is made up, how much and how fast."""
+
+    kind: Annotated[
+        Literal["orders", "clicks", "sensors", "numbers"],
+        Meta(description="Which made-up business: its columns are listed by `discover`."),
+    ] = "orders"
+    count: Annotated[
+        int | None, Meta(description="Rows to make in total; endless when it is not given.")
+    ] = None
+    rows_per_second: Annotated[
+        int | None,
+        Meta(description="Pace; null makes rows as fast as they can be written."),
+    ] = 10
+    seed: Annotated[int, Meta(ge=0, description="Another seed gives other values.")] = 1
+    start: Annotated[
+        str, Meta(description="Moment of row 0, ISO 8601; later rows follow at the pace.")
+    ] = "2026-01-01T00:00:00Z"
+    key: Annotated[
+        str | None,
+        Meta(description="Column that becomes the record's key; unset: the first one."),
+    ] = None
+    tasks: Annotated[int, Meta(ge=1, le=256, description="Spark tasks per batch.")] = 1
+
+
+class DatagenSource:
+    """Makes up rows."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="datagen",
+            kind="source",
+            title="Made-up data",
+            category=Category.TESTING,
+            config=DatagenConfig,
+        )
+
+    def check(self, config: DatagenConfig) -> list[Finding]:
+        """Whether the settings fit together."""
+        from mainstem.pipelines.connectors._datagen_rows import COLUMNS, start_us  # noqa: PLC0415
+
+        findings = []
+        columns = [name for name, _ in COLUMNS[config.kind]]
+        if config.key is not None and config.key not in columns:
+            findings.append(
+                failed(
+                    f"{config.kind} has no column {config.key!r}",
+                    f"its columns are {', '.join(columns)}",
+                )
+            )
+        if (config.count is not None and config.count < 0) or (
+            config.rows_per_second is not None and config.rows_per_second < 1
+        ):
+            findings.append(failed("count and rows_per_second must be positive"))
+        try:
+            start_us(config.start)
+        except ValueError:
+            findings.append(failed(f"start {config.start!r} is no moment", "write ISO 8601"))
+        return findings or [passed("makes its rows itself")]
+
+    def discover(self, config: DatagenConfig) -> list[Discovered]:
+        """Every kind with its columns."""
+        from mainstem.pipelines.connectors._datagen_rows import COLUMNS  # noqa: PLC0415
+
+        del config
+        return [
+            Discovered(
+                name=kind,
+                columns=tuple(Column(name, type_, nullable=False) for name, type_ in columns),
+                key=(columns[0][0],),
+                config={"kind": kind},
+            )
+            for kind, columns in COLUMNS.items()
+        ]
+
+    def read(self, spark: "SparkSession", config: DatagenConfig, place: Place) -> "DataFrame":
+        """Rows as JSON, with a key and the moment of the row."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        from mainstem.pipelines.connectors._datagen_rows import (  # noqa: PLC0415
+            COLUMNS,
+            DatagenDataSource,
+        )
+
+        spark.dataSource.register(DatagenDataSource)
+        options: dict[str, Any] = {
+            "kind": config.kind,
+            "seed": config.seed,
+            "start": config.start,
+            "tasks": config.tasks,
+        }
+        optional = {
+            "count": config.count,
+            "rows_per_second": config.rows_per_second,
+            "rows_per_batch_max": place.rows_per_batch_max,
+        }
+        options |= {name: value for name, value in optional.items() if value is not None}
+        options["progress_dir"] = str(place.state_dir)
+        reader = spark.readStream if place.streaming else spark.read
+        frame = reader.format(DatagenDataSource.name()).options(**options).load()
+        key = config.key or COLUMNS[config.kind][0][0]
+        columns = [F.col(name) for name in frame.columns]
+        return frame.select(
+            F.col(key).cast("string").cast("binary").alias("key"),
+            F.to_json(F.struct(*columns)).cast("binary").alias("value"),
+            F.col("at").alias("timestamp"),
+        )
+
+
+SOURCE = DatagenSource()

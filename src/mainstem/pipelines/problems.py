@@ -1,0 +1,40 @@
+"""What is wrong with a pipeline file: every problem at once, each with its place and its remedy."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, MainstemError
+
+PROBLEMS_SHOWN_MAX = 100
+
+
+class Problem(Struct, frozen=True):
+    """One thing to mend.
+
+    ``path`` names the place in the file's own words (``sources.orders.transforms[2].field``);
+    ``line`` and ``column`` count from one and are absent where no file was read.
+    """
+
+    path: str
+    message: str
+    remedy: str = ""
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"{self.line}:{self.column}: "
+        text = f"{where}{self.path}: {self.message}" if self.path else f"{where}{self.message}"
+        return f"{text} ({self.remedy})" if self.remedy else text
+
+
+class Problems(MainstemError):
+    """A file, or a part of it, that cannot be run as it stands."""
+
+    def __init__(self, problems: Iterable[Problem], *, subject: str = "") -> None:
+        self.problems = tuple(problems)
+        assert self.problems, "nothing is wrong"
+        shown = [str(problem) for problem in self.problems[:PROBLEMS_SHOWN_MAX]]
+        if (more := len(self.problems) - len(shown)) > 0:
+            shown.append(f"and {more} more")
+        super().__init__(ErrorCode.INVALID_CONFIG, "\n".join(shown), subject=subject)
