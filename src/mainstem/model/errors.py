@@ -70,6 +70,12 @@ class ErrorCode(Enum):
     TOKEN_REQUEST_REFUSED = auto()
     TOKEN_EXPIRED = auto()
     INVALID_PRINCIPAL_TYPE = auto()
+    ELECTION_NOT_NEEDED = auto()
+    NO_REASSIGNMENT = auto()
+    INVALID_FEATURE_LEVEL = auto()
+    UNKNOWN_NODE = auto()
+    UNKNOWN_SUBSCRIPTION = auto()
+    TELEMETRY_TOO_LARGE = auto()
     # fenced
     FENCED_EPOCH = auto()
     UNKNOWN_EPOCH = auto()

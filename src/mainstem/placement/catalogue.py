@@ -122,6 +122,16 @@ def _of_security(catalogue: Catalogue, fact: SecurityFact) -> None:
     catalogue.security.replay(fact)
 
 
+def _features_set(catalogue: Catalogue, fact: records.FeaturesSet) -> None:
+    catalogue.features = dict(fact.levels)
+    catalogue.features_epoch = fact.epoch
+
+
+def _node_unregistered(catalogue: Catalogue, fact: records.NodeUnregistered) -> None:
+    del catalogue._nodes[fact.node]
+    catalogue._node_configs.pop(fact.node, None)
+
+
 def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[str, str]) -> None:
     """Keep what is set; nothing set is nothing to keep."""
     if configs:
@@ -142,6 +152,11 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.GroupConfigsSet: lambda catalogue, fact: _put_or_drop(
         catalogue._group_configs, fact.group, fact.configs
     ),
+    records.ClientMetricsSet: lambda catalogue, fact: _put_or_drop(
+        catalogue.client_metrics, fact.name, fact.configs
+    ),
+    records.FeaturesSet: _features_set,
+    records.NodeUnregistered: _node_unregistered,
     records.ProducerIdsAllocated: Catalogue._producer_ids_allocated,
     records.StreamsRestarted: Catalogue._streams_restarted,
     records.RangeSealed: Catalogue._range_sealed,

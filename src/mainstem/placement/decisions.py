@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
-from mainstem.model.group_config import check_group_configs
 from mainstem.model.ids import NodeId, ProducerId, StreamId
-from mainstem.model.limits import GROUP_NAME_LENGTH_MAX, PARTITIONS_PER_NODE_MAX
+from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
 from mainstem.model.metadata import Range, Stream, Topic
-from mainstem.model.node_config import check_node_configs
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import check_topic_name
 from mainstem.placement import chain, planner, records
+from mainstem.placement.cluster_decisions import CLUSTER_DECIDERS, same_configs
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact, RangeEnd
 from mainstem.placement.security_decisions import SECURITY_DECIDERS
@@ -25,7 +24,6 @@ ReplyT = TypeVar("ReplyT")
 
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 PRODUCER_ID_MAX = 2**63 - 1
-GROUPS_CONFIGURED_MAX = 10_000
 RANGES_PER_STREAM_MAX = 32
 """Entries of one stream above which the node that holds them joins the older ones."""
 
@@ -39,6 +37,9 @@ class Decision(NamedTuple, Generic[ReplyT]):
 
 def decide(tables: Tables, command: Command[ReplyT], now_ms: int) -> Decision[ReplyT]:
     """The decision on one command."""
+    of_cluster = CLUSTER_DECIDERS.get(type(command))
+    if of_cluster is not None:
+        return Decision(*of_cluster(tables, command))
     of_security = SECURITY_DECIDERS.get(type(command))
     if of_security is not None:
         return Decision(*of_security(tables.security, command))
@@ -70,39 +71,6 @@ def _register_node(tables: Tables, command: records.RegisterNode, now_ms: int) -
         )
     fact = records.NodeRegistered(command.node, command.incarnation, command.directory, now_ms)
     return Decision((fact,), None)
-
-
-def _set_node_configs(
-    tables: Tables, command: records.SetNodeConfigs, now_ms: int
-) -> Decision[None]:
-    del now_ms
-    if command.node is None:
-        current = tables.cluster_configs()
-    else:
-        current = tables.node_configs(command.node)
-    _same_configs(command.expected, dict(current), f"node {command.node}")
-    check_node_configs(command.configs, dynamic=True)
-    return Decision((records.NodeConfigsSet(command.node, command.configs),), None)
-
-
-def _set_group_configs(
-    tables: Tables, command: records.SetGroupConfigs, now_ms: int
-) -> Decision[None]:
-    del now_ms
-    configured = tables.group_configs()
-    _same_configs(
-        command.expected, dict(configured.get(command.group, {})), f"group {command.group}"
-    )
-    check_group_configs(command.configs)
-    if not 0 < len(command.group) <= GROUP_NAME_LENGTH_MAX:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no group can have that name")
-    if command.group not in configured and len(configured) >= GROUPS_CONFIGURED_MAX:
-        raise InvalidRequest(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(configured)} groups have settings of their own, no more are taken",
-            subject=command.group,
-        )
-    return Decision((records.GroupConfigsSet(command.group, command.configs),), None)
 
 
 def _allocate_producer_ids(
@@ -191,7 +159,7 @@ def _set_topic_configs(
 ) -> Decision[Topic]:
     del now_ms
     topic = tables.need_topic(command.id)
-    _same_configs(command.expected, topic.configs, topic.name)
+    same_configs(command.expected, topic.configs, topic.name)
     check_topic_configs(command.configs, tables.cluster_configs())
     fact = records.TopicConfigsSet(topic.id, command.configs)
     return Decision((fact,), chain.configured(topic, fact))
@@ -364,13 +332,6 @@ def _sealed_range(stream: Stream, index: int) -> Range:
     )
 
 
-def _same_configs(expected: dict[str, str], current: dict[str, str], subject: str) -> None:
-    if expected != current:
-        raise Fenced(
-            ErrorCode.FENCED_EPOCH, "the configuration was changed meanwhile", subject=subject
-        )
-
-
 def _room_for(tables: Tables, partitions: int, topic: str) -> None:
     most = PARTITIONS_PER_NODE_MAX * max(1, len(list(tables.nodes())))
     if tables.partition_count + partitions > most:
@@ -389,8 +350,6 @@ _DECIDERS: dict[type, Callable[..., Decision[Any]]] = {
     records.DeleteTopic: _delete_topic,
     records.AddPartitions: _add_partitions,
     records.SetTopicConfigs: _set_topic_configs,
-    records.SetNodeConfigs: _set_node_configs,
-    records.SetGroupConfigs: _set_group_configs,
     records.AllocateProducerIds: _allocate_producer_ids,
     records.RestartStreams: _restart_streams,
     records.SealAndCreate: _seal_and_create,

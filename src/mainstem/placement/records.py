@@ -99,6 +99,28 @@ class SetGroupConfigs(Command[None], frozen=True):
     configs: dict[str, str]
 
 
+class SetClientMetrics(Command[None], frozen=True):
+    """Replace what is set on a subscription to clients' metrics, if that is still ``expected``."""
+
+    name: str
+    expected: dict[str, str]
+    configs: dict[str, str]
+
+
+class SetFeatures(Command[None], frozen=True):
+    """Let features have these levels, if nothing has changed since ``expected_epoch``."""
+
+    expected_epoch: int
+    levels: dict[str, int]
+
+
+class UnregisterNode(Command[None], frozen=True):
+    """Forget a node that is gone for good; ``asked`` is the one that was asked, and runs."""
+
+    node: NodeId
+    asked: NodeId
+
+
 class AllocateProducerIds(Command[tuple[ProducerId, ProducerId]], frozen=True):
     """A block of producer ids for one node: [start, until)."""
 
@@ -240,6 +262,26 @@ class GroupConfigsSet(Fact, frozen=True):
     configs: dict[str, str]
 
 
+class ClientMetricsSet(Fact, frozen=True):
+    """All that is set on a subscription to clients' metrics; nothing: it is gone."""
+
+    name: str
+    configs: dict[str, str]
+
+
+class FeaturesSet(Fact, frozen=True):
+    """The levels that were ever set, and how often levels were set."""
+
+    epoch: int
+    levels: dict[str, int]
+
+
+class NodeUnregistered(Fact, frozen=True):
+    """A node is no longer part of the cluster."""
+
+    node: NodeId
+
+
 class ProducerIdsAllocated(Fact, frozen=True):
     """Producer ids below ``until`` are taken."""
 
@@ -303,6 +345,9 @@ AnyFact = (
     | TopicConfigsSet
     | NodeConfigsSet
     | GroupConfigsSet
+    | ClientMetricsSet
+    | FeaturesSet
+    | NodeUnregistered
     | ProducerIdsAllocated
     | StreamsRestarted
     | RangeSealed
@@ -330,6 +375,9 @@ class CatalogueState(Struct, frozen=True, kw_only=True):
     cluster_configs: dict[str, str] = {}
     node_configs: tuple[tuple[NodeId, dict[str, str]], ...] = ()
     group_configs: tuple[tuple[str, dict[str, str]], ...] = ()
+    client_metrics: tuple[tuple[str, dict[str, str]], ...] = ()
+    features: dict[str, int] = {}
+    features_epoch: int = 0
     next_producer_id: ProducerId = ProducerId(0)
     seals: tuple[tuple[StreamId, str], ...] = ()
     security: SecurityState = SecurityState()

@@ -48,6 +48,11 @@ class Journal(Protocol):
         """Whether a snapshot is worth its while."""
         ...
 
+    @property
+    def next_index(self) -> int:
+        """The number of the append that comes next; it only grows, over restarts too."""
+        ...
+
     async def append(self, entries: Sequence[bytes]) -> None:
         """Return once the entries are committed, all or none."""
         ...
@@ -88,6 +93,11 @@ class PlacementService:
         self._waiting: deque[Waiting] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
+
+    @property
+    def next_index(self) -> int:
+        """How many appends there ever were, and one more."""
+        return self._journal.next_index
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` with every fact once it is durable and replayed; how to stop that."""

@@ -94,6 +94,11 @@ class JournalStorage:
         """Whether replaying the journal has become more work than reading a snapshot."""
         return self._end > max(self._snapshot_after_bytes, 2 * self._snapshot_bytes)
 
+    @property
+    def next_index(self) -> int:
+        """The number of the frame that comes next."""
+        return self._next_index
+
     def open(self) -> Stored:
         """Read what is there, cut a torn end, and be ready to append. Blocking.
 

@@ -11,7 +11,11 @@ from mainstem.placement.security_table import SecurityTable
 
 
 class Tables:
-    """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest."""
+    """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest.
+
+    ``client_metrics`` is what is set on subscriptions to clients' metrics, by name. ``features``
+    are the levels that somebody has set, ``features_epoch`` how often that was done.
+    """
 
     __slots__ = (
         "_by_name",
@@ -25,6 +29,9 @@ class Tables:
         "_partition_count",
         "_seals",
         "_topics",
+        "client_metrics",
+        "features",
+        "features_epoch",
         "security",
     )
 
@@ -38,6 +45,9 @@ class Tables:
         self._cluster_configs: dict[str, str] = dict(state.cluster_configs)
         self._node_configs: dict[NodeId, dict[str, str]] = dict(state.node_configs)
         self._group_configs: dict[str, dict[str, str]] = dict(state.group_configs)
+        self.client_metrics: dict[str, dict[str, str]] = dict(state.client_metrics)
+        self.features: dict[str, int] = dict(state.features)
+        self.features_epoch = state.features_epoch
         self._next_producer_id = state.next_producer_id
         self._seals: dict[StreamId, str] = dict(state.seals)
         self.security = SecurityTable(state.security)
@@ -52,6 +62,9 @@ class Tables:
             cluster_configs=dict(self._cluster_configs),
             node_configs=tuple((node, dict(c)) for node, c in self._node_configs.items()),
             group_configs=tuple((group, dict(c)) for group, c in self._group_configs.items()),
+            client_metrics=tuple((name, dict(c)) for name, c in self.client_metrics.items()),
+            features=dict(self.features),
+            features_epoch=self.features_epoch,
             next_producer_id=self._next_producer_id,
             seals=tuple(self._seals.items()),
             security=self.security.state(),

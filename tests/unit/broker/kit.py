@@ -31,6 +31,10 @@ class ListJournal:
     def __init__(self) -> None:
         self.appends: list[list[bytes]] = []
 
+    @property
+    def next_index(self) -> int:
+        return len(self.appends) + 1
+
     async def append(self, entries: Sequence[bytes]) -> None:
         self.appends.append(list(entries))
 

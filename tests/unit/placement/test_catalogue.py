@@ -7,7 +7,7 @@ import pytest
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
-from mainstem.placement import decisions, records
+from mainstem.placement import cluster_decisions, records
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
 from mainstem.placement.records import RangeEnd
@@ -209,7 +209,7 @@ def test_settings_of_groups_are_kept_until_nothing_is_set() -> None:
 
 
 def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "GROUPS_CONFIGURED_MAX", 1)
+    monkeypatch.setattr(cluster_decisions, "GROUPS_CONFIGURED_MAX", 1)
     catalogue = catalogue_of(1)
     chosen = {"consumer.session.timeout.ms": "50000"}
     do(catalogue, records.SetGroupConfigs("g", {}, chosen))
@@ -219,7 +219,61 @@ def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.Monk
     do(catalogue, more)
 
 
+def test_subscriptions_to_metrics_are_kept_until_nothing_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_decisions, "SUBSCRIPTIONS_MAX", 1)
+    catalogue = catalogue_of(1)
+    chosen = {"metrics": "*", "interval.ms": "1000", "match": "client_id=app.*"}
+    do(catalogue, records.SetClientMetrics("s", {}, chosen))
+    assert catalogue.fork().client_metrics == {"s": chosen}
+    assert isinstance(refusal(catalogue, records.SetClientMetrics("s", {}, {})), Fenced)
+    for bad in (
+        {"interval.ms": "99"},
+        {"interval": "1000"},
+        {"match": "client_id"},
+        {"match": "client_id=a,client_id=b"},
+        {"match": "user=alice"},
+    ):
+        command = records.SetClientMetrics("s", chosen, bad)
+        assert refusal(catalogue, command).code is ErrorCode.INVALID_CONFIG
+    another = records.SetClientMetrics("t", {}, chosen)
+    assert refusal(catalogue, another).code is ErrorCode.POLICY_VIOLATION
+    do(catalogue, records.SetClientMetrics("s", chosen, {}))
+    do(catalogue, another)
+    assert catalogue.client_metrics == {"t": chosen}
+
+
+def test_levels_of_features_are_set_together_and_counted() -> None:
+    catalogue = catalogue_of(1)
+    levels = {"group.version": 0, "transaction.version": 1}
+    do(catalogue, records.SetFeatures(0, levels))
+    assert (catalogue.fork().features, catalogue.fork().features_epoch) == (levels, 1)
+    do(catalogue, records.SetFeatures(1, levels))
+    assert catalogue.features_epoch == 1, "nothing has changed"
+    assert isinstance(refusal(catalogue, records.SetFeatures(0, {})), Fenced)
+    for bad in ({"group.version": 2}, {"transaction.version": -1}, {"share.version": 1}):
+        command = records.SetFeatures(1, bad)
+        assert refusal(catalogue, command).code is ErrorCode.INVALID_FEATURE_LEVEL
+
+
 # Nodes and producers
+
+
+def test_a_node_is_forgotten_when_it_is_gone_and_writes_nothing() -> None:
+    catalogue = catalogue_of(1, 2)
+    topic = do(
+        catalogue,
+        records.CreateTopic(TopicId(b"t" * 16), "t", -1, -1, assignments=((NodeId(2),),)),
+    )
+    gone = records.UnregisterNode(NodeId(2), NODE)
+    assert refusal(catalogue, gone).code is ErrorCode.POLICY_VIOLATION
+    do(catalogue, records.DeleteTopic(topic.id))
+    do(catalogue, gone)
+    assert [known.node.id for known in catalogue.nodes()] == [NODE]
+    assert refusal(catalogue, gone).code is ErrorCode.UNKNOWN_NODE
+    itself = records.UnregisterNode(NODE, NODE)
+    assert refusal(catalogue, itself).code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_node_never_registers_under_an_incarnation_it_had() -> None:

@@ -38,6 +38,10 @@ class MemoryJournal:
         self.snapshots: list[bytes] = []
         self.snapshot_due = False
 
+    @property
+    def next_index(self) -> int:
+        return len(self.appends) + 1
+
     async def append(self, entries: Sequence[bytes]) -> None:
         await self.gate.wait()
         if self.failure is not None:

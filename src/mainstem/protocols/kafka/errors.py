@@ -64,6 +64,12 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.TOKEN_REQUEST_REFUSED: 64,
     ErrorCode.TOKEN_EXPIRED: 66,
     ErrorCode.INVALID_PRINCIPAL_TYPE: 67,
+    ErrorCode.ELECTION_NOT_NEEDED: 84,
+    ErrorCode.NO_REASSIGNMENT: 85,
+    ErrorCode.INVALID_FEATURE_LEVEL: 95,
+    ErrorCode.UNKNOWN_NODE: 102,
+    ErrorCode.UNKNOWN_SUBSCRIPTION: 117,
+    ErrorCode.TELEMETRY_TOO_LARGE: 118,
     ErrorCode.FENCED_EPOCH: 74,
     ErrorCode.UNKNOWN_EPOCH: 75,
     # Clients that speak the older Produce versions know only this number for a fenced producer.

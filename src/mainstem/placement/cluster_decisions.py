@@ -1,0 +1,114 @@
+"""Decisions on the cluster as a whole: settings made at run time, features, nodes that are gone.
+
+Each decider returns the facts that follow and the reply, or raises a refusal.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mainstem.model.client_metrics_config import check_client_metrics_configs
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.features import check_levels
+from mainstem.model.group_config import check_group_configs
+from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
+from mainstem.model.node_config import check_node_configs
+from mainstem.placement import records
+from mainstem.placement.records import AnyFact
+from mainstem.placement.tables import Tables
+
+Outcome = tuple[tuple[AnyFact, ...], Any]
+
+GROUPS_CONFIGURED_MAX = 10_000
+SUBSCRIPTIONS_MAX = 100
+"""Every client is compared with all of them."""
+SUBSCRIPTION_NAME_LENGTH_MAX = 249
+
+
+def _set_node_configs(tables: Tables, command: records.SetNodeConfigs) -> Outcome:
+    if command.node is None:
+        current = tables.cluster_configs()
+    else:
+        current = tables.node_configs(command.node)
+    same_configs(command.expected, current, f"node {command.node}")
+    check_node_configs(command.configs, dynamic=True)
+    return (records.NodeConfigsSet(command.node, command.configs),), None
+
+
+def _set_group_configs(tables: Tables, command: records.SetGroupConfigs) -> Outcome:
+    configured = tables.group_configs()
+    same_configs(command.expected, configured.get(command.group, {}), f"group {command.group}")
+    check_group_configs(command.configs)
+    if not 0 < len(command.group) <= GROUP_NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no group can have that name")
+    if command.group not in configured and len(configured) >= GROUPS_CONFIGURED_MAX:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(configured)} groups have settings of their own, no more are taken",
+            subject=command.group,
+        )
+    return (records.GroupConfigsSet(command.group, command.configs),), None
+
+
+def _set_client_metrics(tables: Tables, command: records.SetClientMetrics) -> Outcome:
+    known = tables.client_metrics
+    same_configs(command.expected, known.get(command.name, {}), f"client metrics {command.name}")
+    check_client_metrics_configs(command.configs)
+    if not 0 < len(command.name) <= SUBSCRIPTION_NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no subscription can have that name")
+    if command.configs and command.name not in known and len(known) >= SUBSCRIPTIONS_MAX:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"there are {len(known)} subscriptions, no more are taken",
+            subject=command.name,
+        )
+    return (records.ClientMetricsSet(command.name, command.configs),), None
+
+
+def _set_features(tables: Tables, command: records.SetFeatures) -> Outcome:
+    if command.expected_epoch != tables.features_epoch:
+        raise Fenced(ErrorCode.FENCED_EPOCH, "features were changed meanwhile")
+    check_levels(command.levels)
+    levels = {**tables.features, **command.levels}
+    if levels == tables.features:
+        return (), None
+    return (records.FeaturesSet(tables.features_epoch + 1, levels),), None
+
+
+def _unregister_node(tables: Tables, command: records.UnregisterNode) -> Outcome:
+    node = command.node
+    if not tables.incarnation(node):
+        raise InvalidRequest(
+            ErrorCode.UNKNOWN_NODE, "no such node is registered", subject=f"node {node}"
+        )
+    if node == command.asked:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            "the node runs, it is the one that was asked",
+            subject=f"node {node}",
+        )
+    held = sum(1 for _ in tables.streams_of(node))
+    if held:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"{held} partitions are written by it",
+            subject=f"node {node}",
+            remedy="move or delete them first",
+        )
+    return (records.NodeUnregistered(node),), None
+
+
+def same_configs(expected: Mapping[str, str], current: Mapping[str, str], subject: str) -> None:
+    """Refuse a change that was built on settings which are no longer the current ones."""
+    if expected != current:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH, "the configuration was changed meanwhile", subject=subject
+        )
+
+
+CLUSTER_DECIDERS: dict[type, Callable[[Tables, Any], Outcome]] = {
+    records.SetNodeConfigs: _set_node_configs,
+    records.SetGroupConfigs: _set_group_configs,
+    records.SetClientMetrics: _set_client_metrics,
+    records.SetFeatures: _set_features,
+    records.UnregisterNode: _unregister_node,
+}
