@@ -24,7 +24,7 @@ METHODS_MAX = 20
 # A module may touch the outside world if it lives in one of these places or carries one of
 # these words last in its name. Everything else is pure and is tested without mocks.
 IO_PLACES = (
-    "log/", "node/", "cli/", "client/", "testing/", "protocols/rest/",
+    "log/", "node/", "cli/", "client/", "pipelines/", "testing/", "protocols/rest/",
     # The counter answers with awaitables, and so do the handlers that call it.
     "broker/api.py", "broker/topics_api.py", "broker/groups_api.py",
     "broker/transactions_api.py", "broker/security_api.py", "broker/broker.py",

@@ -1,0 +1,1 @@
+"""Spark: the session with our settings, and topics as ``format("mainstem")``."""

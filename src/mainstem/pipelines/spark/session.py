@@ -1,0 +1,98 @@
+"""The Spark session that pipelines, notebooks and tests work in, with the settings that suit them.
+
+    spark = open_session()                       # embedded: local[*]
+
+Promises: Java is found or its absence explained; Python workers run on this interpreter; every
+setting can be overridden through ``settings.extra``. A process has one session: asking again
+returns it and sets only what may change while it runs.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from mainstem.pipelines.spark.java import find_java_home
+
+EMBEDDED: Final = "local[*]"
+_LOCAL: Final = "local"
+# Renames are atomic on a local disk, and the default manager forks a process for each of them.
+_LOCAL_CHECKPOINTS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to run Spark.
+
+    ``master`` is ``local[*]`` (inside this process), ``local[N]``, ``spark://host:port``, ``yarn``
+    or ``k8s://address``. ``extra`` is handed to Spark as it is and wins over everything else.
+    """
+
+    application: str = "mainstem"
+    master: str = EMBEDDED
+    driver_memory: str = "1g"
+    log_level: str = "ERROR"
+    web_interface: bool = False
+    extra: Mapping[str, str] = {}
+
+
+def open_session(settings: SparkSettings | None = None) -> SparkSession:
+    """Starts Spark, or returns the session that this process has.
+
+    Raises:
+        InvalidRequest: there is no Java to run it on.
+    """
+    wanted = settings or SparkSettings()
+    # Spark starts Java from the environment of this process and offers no other way.
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(wanted.application).master(wanted.master)
+    for name, value in (spark_options(wanted) | dict(wanted.extra)).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(wanted.log_level)
+    return session
+
+
+def spark_options(settings: SparkSettings) -> dict[str, str]:
+    """The Spark settings that ours stand for; the reasons are measured in ``docs/spark.md``."""
+    options = {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.enabled": str(settings.web_interface).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": settings.log_level,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.pyspark.python": sys.executable,
+        "spark.python.daemon.module": "mainstem.pipelines.spark.worker_daemon",
+        # Tasks talk to Python workers of their own machine: 45 ms less per task than TCP.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Micro-batches are small and cut by the source: waiting for a better place, or planning
+        # anew at run time, costs more than it brings.
+        "spark.locality.wait": "0s",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    if settings.master.startswith(_LOCAL):
+        cores = _cores(settings.master)
+        options |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(max(2, cores)),
+            "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
+        }
+    return options
+
+
+def _cores(master: str) -> int:
+    """How many tasks of a local master run at once."""
+    found = re.match(r"local\[(\d+)", master)
+    if found is not None:
+        return int(found[1])
+    return 1 if master == _LOCAL else os.cpu_count() or 1

@@ -1,0 +1,49 @@
+"""The session runs, on the machine's Java or on the one that pip installed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mainstem.pipelines.spark.java import find_java_home, java_version
+
+JOB = """
+import sys
+from mainstem.pipelines.spark.session import SparkSettings, open_session
+spark = open_session(SparkSettings(master="local[1]", driver_memory="512m"))
+print("rows", spark.range(5).count(), flush=True)
+"""
+
+
+def test_a_query_runs_with_python_workers_of_this_interpreter(spark: SparkSession) -> None:
+    found = spark.range(1, numPartitions=1).rdd.map(lambda _: sys.executable).collect()
+    assert found == [sys.executable]
+
+
+def test_spark_runs_on_the_java_that_pip_installed(tmp_path: Path) -> None:
+    bare = os.environ | {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path)}
+    bare.pop("JAVA_HOME", None)
+    # A folder of programs without any Java, as on a machine that has none.
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for folder in ("/bin", "/usr/bin"):
+        for program in Path(folder).iterdir():
+            link = programs / program.name
+            if program.name != "java" and not link.exists():
+                link.symlink_to(program)
+    bare["PATH"] = str(programs)
+    home = find_java_home(bare)
+    assert home.is_relative_to(tmp_path)
+    assert (java_version(home / "bin" / "java") or 0) >= 17
+    done = subprocess.run(
+        [sys.executable, "-c", JOB],
+        env=bare,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=110,
+        check=False,
+    )
+    assert "rows 5" in done.stdout, done.stderr[-2_000:]
