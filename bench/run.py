@@ -26,7 +26,7 @@ from bench.measure import load_average, settle
 from bench.peers.kafka.peer import ApacheKafka
 from bench.sides import SIDES, Side
 from bench.table import document, render
-from bench.workloads import FULL, GOALS, QUICK, WORKLOADS, Figure, Volume, at_rest
+from bench.workloads import FULL, GOALS, QUICK, WARM, WORKLOADS, Figure, Volume, at_rest
 
 from mainstem.testing.local_node import LocalNode
 
@@ -52,7 +52,7 @@ def main() -> int:
         if not options.quick:
             # A server on a virtual machine gets faster with use; nobody is measured cold.
             unused: Samples = defaultdict(lambda: defaultdict(list))
-            _measure_loads(unused, sides, wanted - {"rss_through"}, volume=QUICK, label="warm-up")
+            _measure_loads(unused, sides, wanted - {"rss_through"}, volume=WARM, label="warm-up")
         volume = QUICK if options.quick else FULL
         for number in range(rounds):
             # Nobody is always the first: what a load leaves in the page cache burdens the next one.

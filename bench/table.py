@@ -18,6 +18,7 @@ SHOWN = {
     "p99_us": "p99 {:,.0f} µs",
     "rss_mb": "{:,.0f} MB",
     "passed_gb": "{:,.1f} GB",
+    "as_found_ms": "as found {:.2f}",
 }
 
 Kept = dict[str, dict[str, list[dict[str, Any]]]]
@@ -32,7 +33,8 @@ def render(kept: Kept, goals: dict[str, Goal]) -> str:
         for title, figures in by_side.items():
             median = _median(figures)
             least = min(figure["value"] for figure in figures)
-            ratio = f"{kafka[0] / median:.1f}x" if kafka and median and "kafka" not in title else ""
+            related = goal.compared and kafka and median and "kafka" not in title
+            ratio = f"{kafka[0] / median:.1f}x" if related else ""
             rows.append(
                 [
                     goal.title,

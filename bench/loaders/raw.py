@@ -17,7 +17,9 @@ from bench import wire
 
 def produce(address: str, topic: str, count: int, size: int, depth: int, acks: int) -> None:
     """Send ``count`` requests of one record each and keep ``depth`` of them in flight."""
-    frame = wire.produce(topic, 0, wire.batch([b"x" * size]), acks=acks)
+    # A server may delete records by age at any moment, so they are as young as they can be.
+    records = wire.batch([b"x" * size], timestamp_ms=time.time_ns() // 1_000_000)
+    frame = wire.produce(topic, 0, records, acks=acks)
     with wire.connect(address) as connection:
         answer = wire.exchange(connection, frame)
         wire.produced_offset(answer)

@@ -1,10 +1,17 @@
 """The benchmark's own parts, on volumes that prove nothing about speed."""
 
+import time
+import uuid
+from pathlib import Path
+
 import pytest
+from bench.loaders import raw
 from bench.measure import costs, cpu_s, family, rss_bytes
+from bench.page_cache import make_present
 from bench.sides import SIDES
 from bench.table import render
 from bench.workloads import GOALS, Volume, at_rest, fsync_gain, large, single
+from confluent_kafka import Consumer, TopicPartition
 
 from mainstem.testing.local_node import LocalNode
 
@@ -17,6 +24,31 @@ def test_the_bare_loads_run_and_give_figures(key: str, shared_node: LocalNode) -
     figures = large(side, TINY) | single(side, TINY) | fsync_gain(side, TINY)
     assert set(figures) <= set(GOALS)
     assert all(figure.value > 0 for figure in figures.values())
+
+
+def test_the_loader_writes_records_that_no_retention_by_age_takes_away(
+    shared_node: LocalNode,
+) -> None:
+    side, topic = SIDES["written"](shared_node), f"young-{uuid.uuid4().hex[:8]}"
+    side.create(topic)
+    raw.produce(shared_node.kafka, topic, 1, 100, 1, 1)
+    consumer = Consumer({"bootstrap.servers": shared_node.kafka, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(10)
+    consumer.close()
+    assert message is not None
+    _, written_ms = message.timestamp()
+    assert abs(time.time() * 1e3 - written_ms) < 60_000
+
+
+def test_memory_made_present_is_calibrated_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pages = make_present(1_000_000)
+    assert pages.present_ms > 0
+    assert pages.as_found_ms > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_at_rest_is_measured(shared_node: LocalNode) -> None:
