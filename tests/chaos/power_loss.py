@@ -18,7 +18,8 @@ from confluent_kafka import KafkaException
 from tests.chaos.history import Anomaly, History, check
 from tests.chaos.load import GroupReader, Loader, create_topics, read_all, resume_all
 
-from mainstem.testing.local_node import LocalNode, NodeFailed
+from mainstem.testing.local_node import LocalNode
+from mainstem.testing.server_process import ServerFailed
 
 # _IOR('X', 125, __u32); 2 = neither flush the log nor anything else.
 GOING_DOWN = 0x8004587D
@@ -129,7 +130,7 @@ def _come_back(node: LocalNode, group: GroupReader, history: History, topics: li
         resume_all(node.kafka, group, history, topics[0])
         group.close()
         history.final = read_all(node.kafka, topics)
-    except (NodeFailed, KafkaException, AssertionError) as error:
+    except (ServerFailed, KafkaException, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
@@ -155,7 +156,7 @@ def _await_progress(loaders: list[Loader], group: GroupReader) -> None:
 def _end_by_itself(node: LocalNode) -> int | None:
     try:
         return node.wait(timeout_s=STOP_TIMEOUT_S)
-    except NodeFailed:
+    except ServerFailed:
         return None
 
 

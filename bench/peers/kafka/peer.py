@@ -1,25 +1,20 @@
 """Apache Kafka as a peer: one combined broker and controller in its own process.
 
 The configuration is the committed ``server.properties`` (what Apache ships), the JVM flags are
-those of Apache's start script. Promises: the whole process group is gone when the block is left;
-a restart serves the same data under the same address.
+those of Apache's start script. Promises: those of ``server_process``; a restart serves the same
+data under the same address.
 """
 
 import contextlib
-import os
-import shutil
-import signal
 import socket
 import subprocess
-import tempfile
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bench.peers.maven import classpath
+
+from mainstem.testing.server_process import ServerProcess
 
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
@@ -35,100 +30,30 @@ JVM = (
 )
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
+POLL_S = 0.05
 
 
-class ApacheKafka:
+class ApacheKafka(ServerProcess):
     """Apache Kafka under the same loads as a node."""
 
     def __init__(self, data_dir: Path | None = None) -> None:
-        self._scratch = Path(tempfile.mkdtemp(prefix="kafka-peer-"))
-        self.data_dir = data_dir if data_dir is not None else self._scratch / "data"
-        self.log_path = self._scratch / "server.log"
+        super().__init__("kafka-peer-", data_dir)
         self._broker_port, self._controller_port = _free_ports(2)
         self.kafka = f"127.0.0.1:{self._broker_port}"
-        self.ready_s = 0.0
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        """The process id of the running broker."""
-        assert self._process is not None, "not running"
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """How the last process ended; None while it runs."""
-        return self._process.poll() if self._process is not None else None
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Format the storage on the first start, then start the broker and wait for it."""
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             self._format(properties)
-        started = time.monotonic()
         log4j = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
         command = ["java", *HEAP, *JVM, log4j, "-cp", classpath(POM), "kafka.Kafka"]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        while not _answers(self._broker_port):
-            if self._process.poll() is not None or time.monotonic() - started > timeout_s:
-                self.kill9()
-                raise RuntimeError(f"Apache Kafka did not start\n{self.log_tail()}")
-            time.sleep(0.05)
-        self.ready_s = time.monotonic() - started
+        self._launch([*command, str(properties)], {})
+        self._await(lambda: _answers(self._broker_port) or None, timeout_s=timeout_s, poll_s=POLL_S)
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ask the broker to stop as an operator would."""
-        assert self._process is not None, "never started"
-        self._process.terminate()
-        return self._process.wait(timeout_s)
-
-    def kill9(self) -> None:
-        """End the whole process group at once."""
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def restart(self) -> None:
-        """Start again on the same data and the same address, stopping first if it runs."""
-        if self._process is not None and self._process.poll() is None:
-            self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Kill what still runs and remove the temporary folder."""
-        self.kill9()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def log_tail(self) -> str:
-        """The last lines the broker printed."""
-        if not self.log_path.exists():
-            return ""
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-40:])
+        """Ask the broker to stop as an operator would; a Java server takes its time."""
+        return super().stop(timeout_s=timeout_s)
 
     def _write_properties(self) -> Path:
         text = (HERE / "server.properties").read_text()

@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.testing.local_node import LocalNode, NodeFailed
+from mainstem.testing.local_node import LocalNode
+from mainstem.testing.server_process import ServerFailed
 
 WAIT_S = 20
 
@@ -94,7 +95,7 @@ def test_a_damaged_catalogue_stops_the_start_and_says_what_helps(fresh_node: Loc
     fresh_node.stop()
     journal = fresh_node.data_dir / "catalogue" / "journal"
     flip(journal, journal.stat().st_size // 2)
-    with pytest.raises(NodeFailed):
+    with pytest.raises(ServerFailed):
         fresh_node.start()
     assert "journal is damaged" in fresh_node.log_text()
     assert "--rebuild-catalogue" in fresh_node.log_text()
@@ -107,6 +108,6 @@ def test_a_damaged_catalogue_stops_the_start_and_says_what_helps(fresh_node: Loc
 def test_a_folder_of_another_node_is_refused(fresh_node: LocalNode) -> None:
     fresh_node.stop()
     fresh_node.arguments = (*fresh_node.arguments, "--node-id", "7")
-    with pytest.raises(NodeFailed):
+    with pytest.raises(ServerFailed):
         fresh_node.start()
     assert "belongs to node 1" in fresh_node.log_text()
