@@ -1,7 +1,6 @@
 """Real clients log in with every mechanism, over TLS and without, and by certificate."""
 
 import asyncio
-import gc
 import json
 import socket
 import ssl
@@ -11,24 +10,34 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiokafka
+import confluent_kafka
 import pytest
 from aiokafka.abc import AbstractTokenProvider
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 from tests.integration.security.kit import SecureNode, rule
 
+from mainstem.client.cluster import Cluster
+from mainstem.client.connection import ConnectionSettings
+from mainstem.client.consumer import Consumer
+from mainstem.client.producer import Producer
+from mainstem.client.sasl import SaslSettings
+from mainstem.client.values import TopicPartition
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.security.acl import Operation, ResourceType
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas the old way
     import kafka
     import kafka.errors
+    from kafka.net.compat import KafkaNetClient
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 KINDS = ["SASL_PLAINTEXT", "SASL_SSL"]
 USER, PASSWORD, TOPIC = "client", "battery staple", "clients"
+MISTAKEN = "mistaken"  # whose password is always wrong: he may get locked out
 ISSUER, AUDIENCE = "https://issuer.test", "mainstem"
 KEY = RSAKey.generate_key(2048, {"kid": "one"})
 
@@ -46,7 +55,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     }
     flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     with SecureNode(folder, *flags) as made:
-        for name in (USER, "by-certificate"):
+        for name in (USER, MISTAKEN, "by-certificate"):
             made.make_user(name)
             with made.client() as admin:
                 admin.allow(
@@ -74,11 +83,13 @@ def librdkafka(node: SecureNode, kind: str, **rest: object) -> dict[str, Any]:
 
 def produce_and_consume(conf: dict[str, Any], value: bytes) -> None:
     failed: list[object] = []
-    producer = Producer(conf | {"message.timeout.ms": 15_000})
+    producer = confluent_kafka.Producer(conf | {"message.timeout.ms": 15_000})
     producer.produce(TOPIC, value, callback=lambda error, _: failed.append(error))
     assert producer.flush(20) == 0
     assert failed == [None]
-    consumer = Consumer(conf | {"group.id": f"g-{value!r}", "auto.offset.reset": "earliest"})
+    consumer = confluent_kafka.Consumer(
+        conf | {"group.id": f"g-{value!r}", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([TOPIC])
     try:
         deadline = time.monotonic() + 30
@@ -120,7 +131,11 @@ def refused(conf: dict[str, Any]) -> None:
 def test_librdkafka_is_refused_with_a_wrong_password(node: SecureNode, mechanism: str) -> None:
     refused(
         librdkafka(
-            node, "SASL_SSL", sasl_mechanism=mechanism, sasl_username=USER, sasl_password="wrong"
+            node,
+            "SASL_SSL",
+            sasl_mechanism=mechanism,
+            sasl_username=MISTAKEN,
+            sasl_password="wrong",
         )
     )
 
@@ -164,7 +179,7 @@ def test_who_is_known_by_a_certificate_has_the_rights_of_that_name_only(node: Se
     conf = librdkafka(node, "SSL", message_timeout_ms=8_000)
     conf |= {"ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
     failed: list[Any] = []
-    producer = Producer(conf)
+    producer = confluent_kafka.Producer(conf)
     producer.produce(TOPIC, b"x", callback=lambda error, _: failed.append(error))
     producer.flush(15)
     assert [error.name() for error in failed] == ["TOPIC_AUTHORIZATION_FAILED"]
@@ -264,22 +279,100 @@ def test_kafka_python_logs_in(node: SecureNode, kind: str, mechanism: str) -> No
         producer.close(timeout=5)
 
 
-@pytest.mark.filterwarnings(
-    # It leaves two sockets of its own open when it cannot be made.
-    "ignore::ResourceWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-)
 def test_kafka_python_is_refused_with_a_wrong_password(node: SecureNode) -> None:
-    def attempt() -> None:
-        with pytest.raises(kafka.errors.KafkaError):
-            kafka.KafkaProducer(
-                bootstrap_servers=node.address("SASL_PLAINTEXT"),
-                security_protocol="SASL_PLAINTEXT",
-                sasl_mechanism="PLAIN",
-                sasl_plain_username=USER,
-                sasl_plain_password="wrong",
-                max_block_ms=3_000,
-            )
+    made: list[Any] = []
 
-    attempt()
-    gc.collect()
+    def client(**settings: Any) -> Any:
+        made.append(KafkaNetClient(**settings))
+        return made[0]
+
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaProducer(
+            bootstrap_servers=node.address("SASL_PLAINTEXT"),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username=MISTAKEN,
+            sasl_plain_password="wrong",
+            bootstrap_timeout_ms=1_000,
+            kafka_client=client,
+        )
+    made[0].close()  # it leaves that to somebody else when it cannot be made
+
+
+# Mainstem's own
+
+
+def connected(node: SecureNode, kind: str, **rest: Any) -> Cluster:
+    context = tls(node) if kind.endswith("SSL") else None
+    return Cluster(node.address(kind), ConnectionSettings(**{"tls": context} | rest))
+
+
+def own_sasl(mechanism: str) -> SaslSettings:
+    if mechanism == "OAUTHBEARER":
+        return SaslSettings(mechanism=mechanism, token=token())
+    return SaslSettings(mechanism=mechanism, username=USER, password=PASSWORD)
+
+
+async def own_round_trip(cluster: Cluster, value: bytes) -> None:
+    async with cluster:
+        async with Producer(cluster) as producer:
+            place = await producer.send_and_wait(TOPIC, value, partition=0)
+        async with Consumer(cluster) as consumer:
+            consumer.assign([TopicPartition(TOPIC, 0)])
+            consumer.seek(TopicPartition(TOPIC, 0), place.offset)
+            async with asyncio.timeout(20):
+                async for record in consumer:
+                    assert record.value == value
+                    break
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "OAUTHBEARER"])
+def test_mainstems_own_client_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
+    async def story() -> None:
+        cluster = connected(node, kind, sasl=own_sasl(mechanism))
+        await own_round_trip(cluster, f"own {kind} {mechanism}".encode())
+
+    asyncio.run(story())
+
+
+def test_mainstems_own_client_is_known_by_its_certificate(node: SecureNode) -> None:
+    async def story() -> None:
+        context = tls(node)
+        context.load_cert_chain(*node.certificates.issue("by-certificate"))
+        await own_round_trip(connected(node, "SSL", tls=context), b"own certificate")
+
+    asyncio.run(story())
+
+
+def own_failure(node: SecureNode, kind: str, **rest: Any) -> MainstemError:
+    async def story() -> None:
+        async with connected(node, kind, **rest) as cluster:
+            await cluster.refresh()
+
+    with pytest.raises(MainstemError) as caught:
+        asyncio.run(story())
+    return caught.value
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_mainstems_own_client_says_at_once_that_the_login_failed(
+    node: SecureNode, mechanism: str
+) -> None:
+    sasl = SaslSettings(mechanism=mechanism, username=MISTAKEN, password="wrong")
+    error = own_failure(node, "SASL_SSL", sasl=sasl)
+    assert error.code is ErrorCode.AUTHENTICATION_FAILED
+    assert "wrong" not in str(error)
+
+
+def test_mainstems_own_client_does_not_trust_just_any_certificate(node: SecureNode) -> None:
+    sasl = own_sasl("PLAIN")
+    error = own_failure(node, "SASL_SSL", sasl=sasl, tls=ssl.create_default_context())
+    assert error.code is ErrorCode.AUTHENTICATION_FAILED
+    assert "certificate is not trusted" in error.cause
+    assert not error.retriable
+
+
+def test_mainstems_own_client_says_when_a_listener_speaks_no_tls(node: SecureNode) -> None:
+    error = own_failure(node, "PLAINTEXT", tls=tls(node))
+    assert error.code in (ErrorCode.AUTHENTICATION_FAILED, ErrorCode.WRITER_UNAVAILABLE)
