@@ -38,6 +38,30 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
     minimum: str = "1.2"
 
 
+class _TellingHandshake(ssl.SSLObject):
+    """Tells a client why its handshake failed.
+
+    OpenSSL has the alert ready when it refuses a certificate, but event loops close the connection
+    without sending it; clients then see a node that hangs up, and try again for ever. So the first
+    failure looks like a wait, for which loops send what is there; whatever comes next is the end.
+    """
+
+    _failure: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        """One step of the handshake."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallError):
+            raise
+        except ssl.SSLError as error:
+            log.debug("a TLS handshake failed: %s", error.reason)
+            self._failure = error
+            raise ssl.SSLWantReadError from error
+
+
 class TlsContexts:
     """The context of listeners, and what is served from it today."""
 
@@ -47,6 +71,7 @@ class TlsContexts:
         self._newest = make_context(settings)
         self.context = make_context(settings)
         self.context.sni_callback = self._hand_over
+        self.context.sslobject_class = _TellingHandshake
 
     def look_again(self) -> bool:
         """Take new files up if there are any; whether that was done."""
