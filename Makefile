@@ -11,10 +11,10 @@ PYTEST_ARGS ?=
 help:  ## Say what can be made.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1|/' | column -t -s '|'
 
-.venv/.ready-run: pyproject.toml constraints.txt
+.venv/.ready-run: pyproject.toml constraints.txt src/mainstem/model/_native.c
 	@scripts/setup run
 
-.venv/.ready-test: pyproject.toml constraints.txt
+.venv/.ready-test: pyproject.toml constraints.txt src/mainstem/model/_native.c
 	@scripts/setup test
 
 run: .venv/.ready-run  ## Set up and start a node in the foreground.

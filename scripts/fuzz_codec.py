@@ -21,8 +21,10 @@ from typing import Any
 
 from crc32c import crc32c
 
+from mainstem.log.batch_cleaning import raw_records
 from mainstem.model import compression
 from mainstem.model.batch import check_produced
+from mainstem.model.columns import decode_columns, plain_batch
 from mainstem.model.errors import Corrupt, InvalidRequest, MainstemError
 from mainstem.model.record import Record, batches_of, build_batch, records_of
 from mainstem.wire.kafka import codec
@@ -34,6 +36,7 @@ CASE_SECONDS_MAX = 5.0
 MEMORY_GROWTH_BYTES_MAX = 512 << 20
 DECOMPRESSED_BYTES_MAX = 1 << 20
 FAILURES_SHOWN_MAX = 20
+OFFSET_MAX = (1 << 63) - 1
 
 NUMBERS = (
     b"\xff\xff\xff\xff\x7f",
@@ -128,7 +131,7 @@ class Fuzzer:
             struct.pack_into(">i", data, 8, len(data) - 12)
             struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
         refused = 0
-        for attempt in (_check_produced, _read_records):
+        for attempt in (_check_produced, _read_records, _read_columns):
             try:
                 attempt(data)
             except (Corrupt, InvalidRequest):
@@ -182,6 +185,25 @@ def _read_records(data: bytearray) -> None:
     for _, batch in batches_of(data):
         for _ in records_of(batch, limit_bytes=DECOMPRESSED_BYTES_MAX):
             pass
+
+
+def _read_columns(data: bytearray) -> None:
+    """The columns have the rows that the records are, or neither can be read."""
+    for header, batch in batches_of(data):
+        plain = plain_batch(header, batch, limit_bytes=DECOMPRESSED_BYTES_MAX)
+        raw_records(plain.body, header)
+        try:
+            records = list(records_of(batch, limit_bytes=DECOMPRESSED_BYTES_MAX))
+        except Corrupt:
+            records = None
+        try:
+            found = decode_columns([plain], 0, OFFSET_MAX, with_headers=True)
+        except Corrupt:
+            if records and header.base_offset >= 0:
+                raise Unclean("columns refuse what can be read as records") from None
+            raise
+        if records is None or found.row_count != len(records):
+            raise Unclean(f"{found.row_count} rows of columns, records say {records}")
 
 
 def join(chunks: list[Any]) -> bytes:

@@ -197,6 +197,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise Corrupt("a number has more than ten bytes")
+    if value >> 64:
+        raise Corrupt("a number has more than 64 bits")
     return (value >> 1) ^ -(value & 1), at
 
 
