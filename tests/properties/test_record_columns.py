@@ -4,7 +4,7 @@ from array import array
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.log.batch_cleaning import RawRecord, plain_raw_records
@@ -113,6 +113,7 @@ def given_records(records: list[Record], first: int) -> GivenRecords:
     )
 
 
+@settings(deadline=None)
 @given(
     batches=st.lists(
         st.tuples(RECORDS, st.integers(0, 1000), st.sampled_from([0, 1, 4]), st.booleans()),
@@ -150,6 +151,7 @@ def test_columns_hold_what_the_records_hold(
     assert native.decode(*arguments) == plain_columns.decode(*arguments)
 
 
+@settings(deadline=None)
 @given(records=RECORDS, data=st.data())
 def test_damaged_bodies_are_refused_by_both_or_read_alike(
     records: list[Record], data: st.DataObject
@@ -170,6 +172,7 @@ def test_damaged_bodies_are_refused_by_both_or_read_alike(
     assert outcome(native.decode, *arguments) == outcome(plain_columns.decode, *arguments)
 
 
+@settings(deadline=None)
 @given(body=st.binary(max_size=60), count=st.integers(-1, 70))
 def test_any_bytes_are_refused_by_both_or_read_alike(body: bytes, count: int) -> None:
     arguments = ([PlainBatch(body, max(count, 0), 0, 0, None, 40)], 0, 100, True)
@@ -182,6 +185,7 @@ def test_any_bytes_are_refused_by_both_or_read_alike(body: bytes, count: int) ->
     assert outcome(native.raw_records, RawRecord, body, count, 0) == plain
 
 
+@settings(deadline=None)
 @given(
     records=RECORDS,
     first=st.integers(0, 20),
@@ -217,6 +221,7 @@ def test_rows_come_back_from_the_batches_they_were_encoded_into(
     assert native.encode(*arguments) == plain_columns.encode(*arguments)
 
 
+@settings(deadline=None)
 @given(
     keys=st.lists(st.integers(-3, 9), max_size=20),
     values=st.integers(0, 5),
@@ -241,6 +246,7 @@ def test_columns_that_make_no_sense_are_refused_by_both(
         assert outcome(native.partitions, *keyed) == outcome(plain_columns.partitions, *keyed)
 
 
+@settings(deadline=None)
 @given(keys=st.lists(BLOBS, max_size=30), first=st.integers(0, 9), count=st.integers(1, 500))
 def test_keys_go_where_every_producer_sends_them(
     keys: list[bytes | None], first: int, count: int
