@@ -5,6 +5,8 @@
     broker.groups    consumer groups and their offsets (``groups_api``)
     broker.transactions  transactions over streams and offsets (``transactions_api``)
     broker.producers producer ids
+    broker.cluster   features, nodes and the catalogue as a whole (``cluster_api``)
+    broker.client_metrics  what clients measure of themselves (``client_metrics_api``)
     broker.security  logins, rights, quotas and their administration (``security_api``)
 
 Appending takes two steps, because one read burst of a connection brings many batches and the disk
@@ -15,6 +17,8 @@ since the last flush. What was staged is borrowed until that flush, no longer.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mainstem.broker.client_metrics_api import ClientMetrics
+from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
@@ -163,8 +167,8 @@ class Streams(Protocol):
         """Move the start of the stream to ``before`` (-1: to the end); the new start."""
         ...
 
-    def sizes(self) -> Sequence[tuple[str, int, int]]:
-        """(topic, partition, bytes on disk) of every stream held here."""
+    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
+        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
         ...
 
 
@@ -185,4 +189,6 @@ class Broker(Protocol):
     transactions: Transactions
     producers: Producers
     security: Security
+    cluster: Cluster
+    client_metrics: ClientMetrics
     node: Node

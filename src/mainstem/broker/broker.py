@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from mainstem.broker.api import Producers, Streams
+from mainstem.broker.client_metrics_api import ClientMetrics
+from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
@@ -21,3 +23,5 @@ class NodeBroker:
     transactions: Transactions
     producers: Producers
     security: Security
+    cluster: Cluster
+    client_metrics: ClientMetrics

@@ -7,6 +7,7 @@ meanwhile; then it is computed anew.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from mainstem.broker.client_metrics_config_service import ClientMetricsConfigAdmin
 from mainstem.broker.config_changes import changed, without_nulls
 from mainstem.broker.group_config_service import GroupConfigAdmin
 from mainstem.broker.topics_api import ConfigChange, ConfigValue
@@ -55,6 +56,7 @@ class ConfigAdmin:
         self._settings = SettingsView(placement.catalogue, node.id, defaults.static)
         placement.subscribe(self._settings.on_fact)
         self.of_groups = GroupConfigAdmin(placement, defaults.static)
+        self.of_client_metrics = ClientMetricsConfigAdmin(placement)
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """Every setting of a topic, parsed."""

@@ -13,8 +13,8 @@ from mainstem.model.topic_config import TopicSettings
 class ConfigValue(Struct, frozen=True):
     """One setting as a describe call shows it.
 
-    ``source`` is "topic", "group", "dynamic" (this node, at run time), "dynamic_default" (all
-    nodes, at run time), "static" (the node's configuration) or "default".
+    ``source`` is "topic", "group", "client_metrics", "dynamic" (this node, at run time),
+    "dynamic_default" (all nodes, at run time), "static" (the node's configuration) or "default".
     """
 
     name: str
@@ -43,27 +43,27 @@ class LogDirectory(Struct, frozen=True):
     usable_bytes: int
 
 
-class GroupConfigs(Protocol):
-    """Settings of consumer groups."""
+class NamedConfigs(Protocol):
+    """Settings of names that are nothing else to this node: groups, subscriptions to metrics."""
 
     def names(self) -> Sequence[str]:
-        """Every group that has settings of its own."""
+        """Every name that has settings of its own."""
         ...
 
-    def describe(self, group: str) -> Sequence[ConfigValue]:
-        """Every setting of a group and where it comes from."""
+    def describe(self, name: str, /) -> Sequence[ConfigValue]:
+        """Every setting under a name and where it comes from."""
         ...
 
     async def alter(
-        self, group: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        """Change some of what is set on a group."""
+        """Change some of what is set under a name."""
         ...
 
     async def replace(
-        self, group: str, configs: Mapping[str, str | None], *, validate_only: bool = False
+        self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Let ``configs`` be all that is set on a group."""
+        """Let ``configs`` be all that is set under a name."""
         ...
 
 
@@ -71,8 +71,13 @@ class Topics(Protocol):
     """Topics and settings. Mutating verbs return once the change is durable."""
 
     @property
-    def of_groups(self) -> GroupConfigs:
+    def of_groups(self) -> NamedConfigs:
         """Settings of consumer groups."""
+        ...
+
+    @property
+    def of_client_metrics(self) -> NamedConfigs:
+        """Settings of subscriptions to clients' metrics."""
         ...
 
     def by_name(self, name: str) -> Topic | None:

@@ -10,6 +10,8 @@ from msgspec.structs import asdict, replace
 
 from mainstem.broker.admin import NodeDefaults, TopicsAdmin
 from mainstem.broker.broker import NodeBroker
+from mainstem.broker.client_metrics_service import ClientMetricsDesk
+from mainstem.broker.cluster_service import ClusterAdmin
 from mainstem.broker.producers_service import ProducerIds
 from mainstem.broker.security_service import SecurityService
 from mainstem.coordination.markers_runtime import Markers
@@ -23,6 +25,7 @@ from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
 from mainstem.model.ids import NodeId
+from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
@@ -52,6 +55,9 @@ from mainstem.telemetry.metrics import Metrics
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
+CLIENT_METRICS_FILE = "client-metrics.jsonl"
+CLIENT_METRICS_FILE_BYTES_MAX = 16 * MIB
+CLIENT_METRICS_FILES_KEPT = 4
 
 
 @dataclass(kw_only=True)
@@ -72,6 +78,7 @@ class Rooms:
     clock: Clock
     security: SecurityService
     audit: AuditFile
+    measured: AuditFile
     kafka: KafkaListeners
     http: RestService | None = None
     http_port: int = 0
@@ -175,6 +182,7 @@ class Rooms:
         await self.placement.close()
         self.security.logins.close()
         self.audit.close()
+        self.measured.close()
 
     async def abandon(self) -> None:
         """Leave at once after a fatal error: nothing more is written or acknowledged."""
@@ -255,7 +263,22 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     )
     security, audit = build_security(config, placement.service, clock)
     await ensure_admin(config, security)
-    broker = NodeBroker(node, streams, topics, groups, transactions, producers, security)
+    measured = AuditFile(
+        data / CLIENT_METRICS_FILE,
+        file_bytes_max=CLIENT_METRICS_FILE_BYTES_MAX,
+        files_kept=CLIENT_METRICS_FILES_KEPT,
+    )
+    broker = NodeBroker(
+        node=node,
+        streams=streams,
+        topics=topics,
+        groups=groups,
+        transactions=transactions,
+        producers=producers,
+        security=security,
+        cluster=ClusterAdmin(placement.service, lambda: topics.node, clock),
+        client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
+    )
 
     placement.service.subscribe(topic_news(groups, topics))
     groups.start()
@@ -275,6 +298,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         clock=clock,
         security=security,
         audit=audit,
+        measured=measured,
         kafka=KafkaListeners(config),
     )
     await rooms.listen(on_fatal)

@@ -41,7 +41,7 @@ class AuditFile:
             os.write(self._fd, data)
             self._size += len(data)
         except OSError as error:
-            log.error("a line of the audit is lost: %s", error)  # noqa: TRY400 - the cause is known
+            log.error("a line of %s is lost: %s", self._path.name, error)  # noqa: TRY400
 
     def close(self) -> None:
         """Let go of the file."""

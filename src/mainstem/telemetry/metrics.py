@@ -24,6 +24,8 @@ class Metrics:
         "batches_refused",
         "bytes_in",
         "bytes_out",
+        "client_push_bytes",
+        "client_pushes",
         "connections_accepted",
         "connections_active",
         "connections_rejected",
@@ -49,6 +51,8 @@ class Metrics:
         self.requests = [0] * API_KEYS_MAX
         self.request_errors = [0] * API_KEYS_MAX
         self.malformed_frames = 0
+        self.client_pushes = 0
+        self.client_push_bytes = 0
         self.fetches_parked = 0
         self.connections_active = 0
         self.connections_accepted = 0
@@ -116,6 +120,10 @@ PLAIN: tuple[Declared, ...] = (
     Declared("bytes_out", "mainstem_broker_bytes_out", "Bytes of batches handed to readers."),
     Declared("malformed_frames", "mainstem_kafka_malformed_frames",
              "Frames that ended their connection because they could not be understood."),
+    Declared("client_pushes", "mainstem_client_metrics_pushes",
+             "Pushes of clients' own metrics that were kept."),
+    Declared("client_push_bytes", "mainstem_client_metrics_push_bytes",
+             "Their bytes, as they were sent."),
     Declared("fetches_parked", "mainstem_broker_fetches_parked",
              "Fetches waiting for new records.", "gauge"),
     Declared("connections_active", "mainstem_listener_connections_active",

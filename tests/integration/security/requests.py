@@ -20,6 +20,16 @@ from mainstem.wire.kafka.messages.alter_client_quotas import (
     RequestEntityData,
     RequestEntryData,
 )
+from mainstem.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from mainstem.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from mainstem.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -52,6 +62,11 @@ from mainstem.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     TopicRequest,
 )
+from mainstem.wire.kafka.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from mainstem.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
 )
@@ -60,6 +75,7 @@ from mainstem.wire.kafka.messages.describe_transactions import DescribeTransacti
 from mainstem.wire.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
+from mainstem.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from mainstem.wire.kafka.messages.end_txn import EndTxnRequest
 from mainstem.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -73,6 +89,9 @@ from mainstem.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from mainstem.wire.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
 )
 from mainstem.wire.kafka.messages.list_transactions import ListTransactionsRequest
 from mainstem.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -106,6 +125,11 @@ from mainstem.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+)
+from mainstem.wire.kafka.messages.unregister_broker import UnregisterBrokerRequest
+from mainstem.wire.kafka.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
 )
 from mainstem.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -293,6 +317,32 @@ def delete_topic(name: str) -> Asked:
     return DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=5_000), None
 
 
+def elect() -> Asked:
+    return ElectLeadersRequest(topic_partitions=[TopicPartitions(TOPIC, [0])]), None
+
+
+def reassign() -> Asked:
+    topic = ReassignableTopic(TOPIC, [ReassignablePartition(0, [1])])
+    return AlterPartitionReassignmentsRequest(topics=[topic]), None
+
+
+def quorum() -> Asked:
+    topic = RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])
+    return DescribeQuorumRequest(topics=[topic]), None
+
+
+def features() -> Asked:
+    update = FeatureUpdateKey("group.version", 1)
+    return UpdateFeaturesRequest(feature_updates=[update], validate_only=True), None
+
+
+def move() -> Asked:
+    topic = AlterReplicaLogDirTopic(TOPIC, [0])
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir("/elsewhere", [topic])]), None
+
+
+LIST_REASSIGNMENTS: Asked = (ListPartitionReassignmentsRequest(topics=None), None)
+UNREGISTER: Asked = (UnregisterBrokerRequest(broker_id=99), None)
 ALL_TOPICS: Asked = (MetadataRequest(topics=None), None)
 LIST_GROUPS: Asked = (ListGroupsRequest(), None)
 LIST_TRANSACTIONS: Asked = (ListTransactionsRequest(), None)

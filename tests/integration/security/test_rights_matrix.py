@@ -91,6 +91,17 @@ REFUSED: list[Row] = [
     ("abort a hanging transaction", requests.markers, [(O.ALTER, CLUSTER)]),
     ("describe producers", requests.DESCRIBE_PRODUCERS, [(O.READ, ON_TOPIC)]),
     ("describe transactions", requests.DESCRIBE_TRANSACTIONS, [(O.DESCRIBE, ON_TRANSACTION)]),
+    ("elect leaders", requests.elect, [(O.ALTER, CLUSTER)]),
+    ("reassign partitions", requests.reassign, [(O.ALTER, CLUSTER)]),
+    ("list reassignments", requests.LIST_REASSIGNMENTS, [(O.DESCRIBE, CLUSTER)]),
+    ("move to a folder", requests.move, [(O.ALTER, CLUSTER)]),
+    ("describe the quorum", requests.quorum, [(O.DESCRIBE, CLUSTER)]),
+    ("update features", requests.features, [(O.ALTER, CLUSTER)]),
+    ("unregister a node", requests.UNREGISTER, [(O.ALTER, CLUSTER)]),
+    ("describe client metrics", lambda: requests.describe_configs(16, "s"),
+     [(O.DESCRIBE_CONFIGS, CLUSTER)]),
+    ("replace client metrics", lambda: requests.replace_configs(16, "s"),
+     [(O.ALTER_CONFIGS, CLUSTER)]),
     ("describe rules", requests.DESCRIBE_ACLS, [(O.DESCRIBE, CLUSTER)]),
     ("create rules", requests.acl, [(O.ALTER, CLUSTER)]),
     ("delete rules", requests.delete_acls, [(O.ALTER, CLUSTER)]),
@@ -111,8 +122,9 @@ FILTERED: list[tuple[str, Asked, list[list[Need]], str]] = [
 ]  # fmt: skip
 
 # ApiVersions, the two of SASL, and DescribeCluster, which tells what Metadata tells anybody who may
-# connect; delegation tokens, whose rules depend on whose they are (test_tokens).
-FOR_EVERYBODY = {17, 18, 36, 60, 38, 39, 40, 41}
+# connect; delegation tokens, whose rules depend on whose they are (test_tokens); metrics, for which
+# an operator may ask any client that connects.
+FOR_EVERYBODY = {17, 18, 36, 60, 38, 39, 40, 41, 71, 72}
 
 numbers = itertools.count()
 

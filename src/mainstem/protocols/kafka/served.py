@@ -5,6 +5,7 @@ from typing import NoReturn
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.handlers import (
     acls,
+    client_metrics,
     client_quotas,
     cluster,
     configs,
@@ -17,6 +18,8 @@ from mainstem.protocols.kafka.handlers import (
     offsets,
     produce_shape,
     producers,
+    quorum,
+    replicas,
     sasl,
     scram_credentials,
     topics,
@@ -38,6 +41,7 @@ def served_apis() -> dict[int, Served]:
     }
     for module in (
         acls,
+        client_metrics,
         client_quotas,
         cluster,
         configs,
@@ -48,6 +52,8 @@ def served_apis() -> dict[int, Served]:
         groups,
         offsets,
         producers,
+        quorum,
+        replicas,
         sasl,
         scram_credentials,
         topics,

@@ -12,9 +12,9 @@ from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.model.features import FEATURES, Feature
 from mainstem.protocols.kafka.call import Call, Peer
 from mainstem.protocols.kafka.handlers import consumer_groups, group_offsets, groups
-from mainstem.protocols.kafka.handlers.versions import FEATURES
 from mainstem.testing.memory_stream import MemoryStream
 from mainstem.testing.topic_list import TopicList
 from mainstem.wire.kafka import codec
@@ -72,7 +72,9 @@ class Desk:
             SystemTime(),
         )
         self.groups.start()
-        self.broker: Any = SimpleNamespace(groups=self.groups, topics=self.topics)
+        self.levels = {"group.version": 1}
+        cluster = SimpleNamespace(level=lambda name: self.levels[name])
+        self.broker: Any = SimpleNamespace(groups=self.groups, topics=self.topics, cluster=cluster)
         self.peer = Peer("127.0.0.1", 5, "127.0.0.1", 9092)
 
     async def ask(self, api_key: int, version: int, request: Any) -> Any:
@@ -110,7 +112,19 @@ def test_what_is_served_is_advertised_with_its_feature() -> None:
         68: (0, 1),
         69: (0, 1),
     }
-    assert ("group.version", 0, 1, 1) in FEATURES
+    assert FEATURES["group.version"] == Feature(0, 1, 1)
+
+
+def test_groups_that_are_switched_off_are_refused() -> None:
+    async def story(desk: Desk) -> None:
+        desk.levels["group.version"] = 0
+        answer = await desk.beat()
+        assert answer.error_code == UNSUPPORTED_VERSION
+        assert "group.version" in answer.error_message
+        described = await desk.ask(DESCRIBE, 1, ConsumerGroupDescribeRequest(group_ids=["g"]))
+        assert [each.error_code for each in described.groups] == [UNSUPPORTED_VERSION]
+
+    play(story)
 
 
 @pytest.mark.parametrize("version", [0, 1])

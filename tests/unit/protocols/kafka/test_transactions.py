@@ -9,6 +9,7 @@ import pytest
 from tests.unit.coordination.transaction_house import House, T, play
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.features import FEATURES
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.protocols.kafka.call import Call, Peer, Served
@@ -330,7 +331,12 @@ def test_this_node_coordinates_every_transaction(version: int) -> None:
 @pytest.mark.parametrize("version", [3, 4])
 def test_transaction_version_two_is_in_force(version: int) -> None:
     handler: Any = versions.api_versions(SERVED)
-    call: Any = SimpleNamespace(version=version, peer=SimpleNamespace(software=""))
+    levels_now = SimpleNamespace(level=lambda name: FEATURES[name].default, features_epoch=int)
+    call: Any = SimpleNamespace(
+        version=version,
+        peer=SimpleNamespace(software=""),
+        broker=SimpleNamespace(cluster=levels_now),
+    )
 
     answer = handler(call, ApiVersionsRequest("client", "1"))
 

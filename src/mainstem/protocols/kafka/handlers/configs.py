@@ -1,14 +1,15 @@
 """Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from mainstem.broker.topics_api import ConfigChange, ConfigValue
+from mainstem.broker.topics_api import ConfigChange, ConfigValue, NamedConfigs
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import check_topic_name
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code, kafka_message
+from mainstem.protocols.kafka.errors import NONE, kafka_code, kafka_message
 from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages import alter_configs as replacing
 from mainstem.wire.kafka.messages import incremental_alter_configs as altering
@@ -34,6 +35,7 @@ SOURCES = {
     "dynamic_default": 3,
     "static": 4,
     "default": 5,
+    "client_metrics": 7,
     "group": 8,
 }
 TYPES = {
@@ -48,6 +50,8 @@ TYPES = {
     "password": 9,
 }
 Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
+ResourceT = TypeVar("ResourceT", replacing.AlterConfigsResource, altering.AlterConfigsResource)
+Outcome = tuple[int, str | None, int, str]  # error, message, type and name of the resource
 
 NODE_DIGITS_MAX = 10
 OPERATIONS = ("set", "delete", "append", "subtract")
@@ -92,9 +96,7 @@ def _described(call: Call, resource: DescribeConfigsResource) -> Sequence[Config
         return topics.topic_configs(resource.resource_name)
     if resource.resource_type == BROKER:
         return topics.node_configs(_node(resource.resource_name))
-    if resource.resource_type == GROUP:
-        return topics.of_groups.describe(resource.resource_name)
-    raise _unsupported(resource.resource_type)
+    return _named(call, resource.resource_type).describe(resource.resource_name)
 
 
 def _shown(config: ConfigValue, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -119,45 +121,29 @@ def _shown(config: ConfigValue, request: DescribeConfigsRequest) -> DescribeConf
 async def alter_configs(
     call: Call, request: replacing.AlterConfigsRequest
 ) -> replacing.AlterConfigsResponse:
-    """Replace all that is set on a topic or node."""
-    responses = []
-    times = _times(request.resources)
-    for resource in request.resources:
-        error = _repeated(times, resource)
-        if error is None:
-            change = _replace(call, resource, validate_only=request.validate_only)
-            error = await _outcome(change)
-        responses.append(
-            replacing.AlterConfigsResourceResponse(
-                kafka_code(error),
-                None if error is None else kafka_message(error),
-                resource.resource_type,
-                resource.resource_name,
-            )
-        )
-    return replacing.AlterConfigsResponse(responses=responses)
+    """Replace all that is set on each resource."""
+
+    def change(resource: replacing.AlterConfigsResource) -> Awaitable[None]:
+        return _replace(call, resource, validate_only=request.validate_only)
+
+    outcomes = await _outcomes(request.resources, change)
+    return replacing.AlterConfigsResponse(
+        responses=[replacing.AlterConfigsResourceResponse(*outcome) for outcome in outcomes]
+    )
 
 
 async def incremental_alter_configs(
     call: Call, request: altering.IncrementalAlterConfigsRequest
 ) -> altering.IncrementalAlterConfigsResponse:
-    """Change some of what is set on a topic or node."""
-    responses = []
-    times = _times(request.resources)
-    for resource in request.resources:
-        error = _repeated(times, resource)
-        if error is None:
-            change = _alter(call, resource, validate_only=request.validate_only)
-            error = await _outcome(change)
-        responses.append(
-            altering.AlterConfigsResourceResponse(
-                kafka_code(error),
-                None if error is None else kafka_message(error),
-                resource.resource_type,
-                resource.resource_name,
-            )
-        )
-    return altering.IncrementalAlterConfigsResponse(responses=responses)
+    """Change some of what is set on each resource."""
+
+    def change(resource: altering.AlterConfigsResource) -> Awaitable[None]:
+        return _alter(call, resource, validate_only=request.validate_only)
+
+    outcomes = await _outcomes(request.resources, change)
+    return altering.IncrementalAlterConfigsResponse(
+        responses=[altering.AlterConfigsResourceResponse(*outcome) for outcome in outcomes]
+    )
 
 
 async def _replace(
@@ -173,10 +159,9 @@ async def _replace(
         await topics.replace_topic_configs(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         await topics.replace_node_configs(_node(name), configs, validate_only=validate_only)
-    elif resource.resource_type == GROUP:
-        await topics.of_groups.replace(name, configs, validate_only=validate_only)
     else:
-        raise _unsupported(resource.resource_type)
+        named = _named(call, resource.resource_type)
+        await named.replace(name, configs, validate_only=validate_only)
 
 
 async def _alter(
@@ -190,14 +175,27 @@ async def _alter(
         await topics.alter_topic_configs(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         await topics.alter_node_configs(_node(name), changes, validate_only=validate_only)
-    elif resource.resource_type == GROUP:
-        await topics.of_groups.alter(name, changes, validate_only=validate_only)
     else:
-        raise _unsupported(resource.resource_type)
+        named = _named(call, resource.resource_type)
+        await named.alter(name, changes, validate_only=validate_only)
+
+
+def _named(call: Call, kind: int) -> NamedConfigs:
+    """The settings of a kind of resource that is nothing but a name."""
+    if kind == GROUP:
+        return call.broker.topics.of_groups
+    if kind == CLIENT_METRICS:
+        return call.broker.topics.of_client_metrics
+    raise InvalidRequest(
+        ErrorCode.INVALID_REQUEST,
+        f"resources of type {kind} have no settings here",
+        remedy=f"topics ({TOPIC}), nodes ({BROKER}), client metrics ({CLIENT_METRICS}) and groups "
+        f"({GROUP}) have",
+    )
 
 
 def _need(call: Call, operation: Operation, resource: Resource | DescribeConfigsResource) -> None:
-    """Refuse unless the client may do that to the settings of a topic, a group or of nodes."""
+    """Refuse unless the client may do that to the settings of a topic, a group or the cluster."""
     if resource.resource_type == TOPIC:
         call.need_topic(operation, resource.resource_name)
     elif resource.resource_type == GROUP:
@@ -216,23 +214,25 @@ def _change(config: altering.AlterableConfig) -> ConfigChange:
     return ConfigChange(config.name, OPERATIONS[config.config_operation], config.value)
 
 
-def _times(resources: Sequence[Resource]) -> Counter[tuple[int, str]]:
-    return Counter((resource.resource_type, resource.resource_name) for resource in resources)
-
-
-def _repeated(times: Counter[tuple[int, str]], resource: Resource) -> MainstemError | None:
-    """The refusal of a resource named twice in a request: no order of the two is meant."""
-    if times[resource.resource_type, resource.resource_name] == 1:
-        return None
-    return InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
-
-
-async def _outcome(change: Awaitable[None]) -> MainstemError | None:
-    try:
-        await change
-    except MainstemError as error:
-        return error
-    return None
+async def _outcomes(
+    resources: Sequence[ResourceT], change: Callable[[ResourceT], Awaitable[None]]
+) -> list[Outcome]:
+    """Change one after the other; a resource named twice is refused: no order is meant."""
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    outcomes: list[Outcome] = []
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            if times[kind, name] > 1:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_REQUEST, "the request names it more than once"
+                )
+            await change(resource)
+        except MainstemError as error:
+            outcomes.append((kafka_code(error), kafka_message(error), kind, name))
+        else:
+            outcomes.append((NONE, None, kind, name))
+    return outcomes
 
 
 # ListConfigResources
@@ -241,12 +241,12 @@ async def _outcome(change: Awaitable[None]) -> MainstemError | None:
 def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """What has settings. Version 0 asks for client metrics alone: none."""
+    """What has settings. Version 0 asks for client metrics alone."""
     wanted = set(request.resource_types)
     if call.version == 0:
         wanted = {CLIENT_METRICS}
     elif not wanted:
-        wanted = {TOPIC, BROKER, GROUP}
+        wanted = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
     topics = call.broker.topics
     found = []
     if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
@@ -256,6 +256,8 @@ def list_config_resources(
         found += [ConfigResource(topic.name, TOPIC) for topic in topics.all()]
     if BROKER in wanted:
         found += [ConfigResource(str(node.id), BROKER) for node in topics.nodes()]
+    if CLIENT_METRICS in wanted:
+        found += [ConfigResource(n, CLIENT_METRICS) for n in topics.of_client_metrics.names()]
     if GROUP in wanted:
         found += [ConfigResource(name, GROUP) for name in topics.of_groups.names()]
     return ListConfigResourcesResponse(config_resources=found)
@@ -270,14 +272,6 @@ def _node(name: str) -> NodeId | None:
             ErrorCode.INVALID_REQUEST, f"{name[:NODE_DIGITS_MAX]!r} is not the number of a node"
         )
     return NodeId(int(name))
-
-
-def _unsupported(resource_type: int) -> InvalidRequest:
-    return InvalidRequest(
-        ErrorCode.INVALID_REQUEST,
-        f"resources of type {resource_type} have no settings here",
-        remedy=f"topics ({TOPIC}), nodes ({BROKER}) and groups ({GROUP}) have",
-    )
 
 
 SERVED = {

@@ -2,10 +2,11 @@
 
 from mainstem.broker.groups_api import ConsumerAnswer, ConsumerHeartbeat, DescribedConsumer
 from mainstem.broker.topics_api import Topics
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.features import GROUP_VERSION
 from mainstem.model.ids import TopicId
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages import consumer_group_describe as describing
 from mainstem.wire.kafka.messages import consumer_group_heartbeat as beating
@@ -23,13 +24,14 @@ async def consumer_group_heartbeat(
 ) -> beating.ConsumerGroupHeartbeatResponse:
     """A member joins, lives or leaves."""
     try:
+        _need_on(call)
         call.need_group(Operation.READ, request.group_id)
         for name in request.subscribed_topic_names or ():
             call.need_topic(Operation.DESCRIBE, name)
         answer = await call.broker.groups.consumers.heartbeat(_heartbeat(call, request))
     except MainstemError as error:
         return beating.ConsumerGroupHeartbeatResponse(
-            error_code=kafka_code(error), error_message=str(error)
+            error_code=kafka_code(error), error_message=kafka_message(error)
         )
     return beating.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
@@ -37,6 +39,17 @@ async def consumer_group_heartbeat(
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=_assignment(answer),
     )
+
+
+def _need_on(call: Call) -> None:
+    """Refuse while an operator has switched these groups off."""
+    if not call.broker.cluster.level(GROUP_VERSION):
+        raise InvalidRequest(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "groups that the coordinator assigns are switched off",
+            subject=GROUP_VERSION,
+            remedy=f"use group.protocol=classic, or let {GROUP_VERSION} be 1",
+        )
 
 
 def _heartbeat(call: Call, request: beating.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
@@ -88,10 +101,11 @@ def consumer_group_describe(
         answer = describing.DescribedGroup(group_id=group_id)
         response.groups.append(answer)
         try:
+            _need_on(call)
             call.need_group(Operation.DESCRIBE, group_id)
             group = call.broker.groups.consumers.describe(group_id)
         except MainstemError as error:
-            answer.error_code, answer.error_message = kafka_code(error), str(error)
+            answer.error_code, answer.error_message = kafka_code(error), kafka_message(error)
             continue
         answer.group_state = group.state
         answer.group_epoch = group.epoch

@@ -3,7 +3,7 @@
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.addresses import reached_at
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.find_coordinator import (
     Coordinator,
@@ -53,7 +53,7 @@ def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
             node_id=-1,
             port=-1,
             error_code=kafka_code(error),
-            error_message=str(error),
+            error_message=kafka_message(error),
         )
     node = call.broker.node
     host, port = reached_at(call, node)

@@ -13,7 +13,7 @@ from mainstem.broker.groups_api import (
 )
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
@@ -219,7 +219,9 @@ def _refused(call: Call, group_id: str, error: MainstemError) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, error_code=kafka_code(error))
     if error.code is ErrorCode.UNKNOWN_GROUP:
         described.group_state = _DEAD
-        described.error_message = str(error) if error.cause else f"Group {group_id} not found."
+        described.error_message = (
+            kafka_message(error) if error.cause else f"Group {group_id} not found."
+        )
         if call.version < _FIRST_DESCRIBE_WITH_UNKNOWN_GROUP:
             described.error_code = 0
     return described

@@ -8,7 +8,7 @@ WriteTxnMarkers. Nodes tell each other of outcomes by other means, so this reque
 from mainstem.broker.transactions_api import STATE_LABELS, ProducerIdentity, TransactionFilter
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import NONE, kafka_code
+from mainstem.protocols.kafka.errors import NONE, kafka_code, kafka_message
 from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -122,7 +122,7 @@ def _producers(call: Call, topic: str, partition: int) -> PartitionResponse:
         return PartitionResponse(
             partition_index=partition,
             error_code=kafka_code(error),
-            error_message=str(error),
+            error_message=kafka_message(error),
             active_producers=[],
         )
     return PartitionResponse(

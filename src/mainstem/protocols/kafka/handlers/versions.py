@@ -1,8 +1,9 @@
-"""ApiVersions: exactly what is served is advertised."""
+"""ApiVersions: exactly what is served is advertised, and at which levels features are."""
 
 from collections.abc import Mapping
 
 from mainstem.model.errors import ErrorCode
+from mainstem.model.features import FEATURES
 from mainstem.protocols.kafka.call import Call, Handler, Served
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.wire.kafka.messages.api_versions import (
@@ -18,13 +19,6 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 _SOFTWARE_MAX = 128
 _FIRST_WITH_ZERO = 4
-_FEATURES_EPOCH = 0
-
-# Name, versions that could be finalized, version that is. Clients choose how they behave by these.
-FEATURES = (
-    ("group.version", 0, 1, 1),  # groups that the coordinator assigns (KIP-848)
-    ("transaction.version", 0, 2, 2),  # an epoch for every transaction (KIP-890)
-)
 
 
 def api_versions(served: Mapping[int, Served]) -> Handler:
@@ -45,18 +39,23 @@ def api_versions(served: Mapping[int, Served]) -> Handler:
             return ApiVersionsResponse(error_code=code, api_keys=keys)
         name = request.client_software_name[:_SOFTWARE_MAX]
         call.peer.software = f"{name} {request.client_software_version[:_SOFTWARE_MAX]}".strip()
+        cluster = call.broker.cluster
         return ApiVersionsResponse(
             api_keys=keys,
             supported_features=[
-                SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-                for name, lowest, highest, _ in FEATURES
+                SupportedFeatureKey(
+                    name=name, min_version=feature.lowest, max_version=feature.highest
+                )
+                for name, feature in FEATURES.items()
                 # Older clients take a feature that may be off for a malformed one (KIP-1022).
-                if lowest or call.version >= _FIRST_WITH_ZERO
+                if feature.lowest or call.version >= _FIRST_WITH_ZERO
             ],
-            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features_epoch=cluster.features_epoch(),
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, _, _, level in FEATURES
+                for name in FEATURES
+                # A feature at level 0 is off, and what is off is not listed.
+                if (level := cluster.level(name))
             ],
         )
 

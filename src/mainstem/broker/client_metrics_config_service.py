@@ -1,0 +1,46 @@
+"""Settings of subscriptions to clients' metrics (KIP-714)."""
+
+from collections.abc import Mapping, Sequence
+
+from mainstem.broker.named_config_service import NamedConfigAdmin, Texts, shown
+from mainstem.broker.topics_api import ConfigValue
+from mainstem.coordination.pattern import compile_pattern
+from mainstem.model.client_metrics_config import (
+    CLIENT_METRICS_KEYS,
+    MATCH,
+    check_client_metrics_configs,
+    selectors_of,
+)
+from mainstem.placement.records import SetClientMetrics
+from mainstem.placement.service import PlacementService
+
+
+class ClientMetricsConfigAdmin(NamedConfigAdmin):
+    """What is set on subscriptions."""
+
+    def __init__(self, placement: PlacementService) -> None:
+        super().__init__(placement, "client metrics", CLIENT_METRICS_KEYS)
+
+    def every(self) -> Mapping[str, Texts]:
+        """What is set, by subscription."""
+        return self._placement.catalogue.client_metrics
+
+    def describe(self, name: str) -> Sequence[ConfigValue]:
+        """Every setting of a subscription; none of one that is not there."""
+        texts = self.texts(name)
+        if not texts:
+            return []
+        return [
+            shown(key, texts, "client_metrics", [(key.name, key.default, "default")])
+            for key in CLIENT_METRICS_KEYS.values()
+        ]
+
+    def _check(self, configs: Texts) -> None:
+        check_client_metrics_configs(configs)
+        for pattern in selectors_of(configs.get(MATCH, "")).values():
+            compile_pattern(pattern)
+
+    def _command(
+        self, name: str, before: dict[str, str], after: dict[str, str]
+    ) -> SetClientMetrics:
+        return SetClientMetrics(name, before, after)
