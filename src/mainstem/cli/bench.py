@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from mainstem.cli.access import Access
 from mainstem.cli.connected import with_admin
 from mainstem.cli.failure import UsageFailure
 from mainstem.cli.histogram import Histogram
@@ -29,6 +30,7 @@ from mainstem.cli.render import Output, show_one
 
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
+    from mainstem.client.cluster import Cluster
     from mainstem.client.consumer import Consumer
     from mainstem.client.producer import Delivery, Producer
 
@@ -66,7 +68,7 @@ class Load(NamedTuple):
 class Way(NamedTuple):
     """How it is sent."""
 
-    bootstrap: str
+    bootstrap: Access
     acks: str
     compression: str
     linger_ms: float
@@ -134,7 +136,7 @@ def latency(
     show_one(result | _latencies(found), output)
 
 
-def _prepare(bootstrap: str, timeout_s: float, topic: str, partitions: int) -> str:
+def _prepare(bootstrap: Access, timeout_s: float, topic: str, partitions: int) -> str:
     """Create the topic where it is missing; what its broker promises about stored records."""
 
     async def act(admin: "Admin") -> str:
@@ -150,7 +152,7 @@ def _prepare(bootstrap: str, timeout_s: float, topic: str, partitions: int) -> s
 async def _produce(load: Load, way: Way) -> tuple[float, Histogram]:
     histogram = Histogram()
     payload = random.Random(load.size).randbytes(load.size)  # noqa: S311 - only incompressible
-    async with _producer(way) as producer:
+    async with way.bootstrap.cluster() as cluster, _producer(way, cluster) as producer:
         await producer.partitions_of(load.topic)
         deliveries: asyncio.Queue[tuple[Delivery, int] | None] = asyncio.Queue(OUTSTANDING_MAX)
         started = time.perf_counter_ns()
@@ -174,15 +176,18 @@ async def _produce(load: Load, way: Way) -> tuple[float, Histogram]:
 
 
 async def _consume(
-    bootstrap: str, topic: str, count: int, timeout_s: float
+    bootstrap: Access, topic: str, count: int, timeout_s: float
 ) -> tuple[int, int, float]:
     from mainstem.client.consumer import Consumer, ConsumerSettings
     from mainstem.client.offset_query import EARLIEST
 
     received = received_bytes = 0
     settings = ConsumerSettings(reset="earliest", poll_records_max=10_000)
-    async with Consumer(bootstrap, settings=settings) as consumer:
-        await _assign_all(consumer, bootstrap, topic)
+    async with (
+        bootstrap.cluster() as cluster,
+        Consumer(cluster, settings=settings) as consumer,
+    ):
+        await _assign_all(consumer, cluster, topic)
         await consumer.seek_to_time(EARLIEST)
         started = heard_at = time.perf_counter()
         while received < count and time.perf_counter() - heard_at < timeout_s:
@@ -204,8 +209,14 @@ async def _latency(load: Load, way: Way, timeout_s: float) -> tuple[float, Histo
     run = time.time_ns()  # records of an earlier run in the same topic do not count
     filler = bytes(load.size - STAMP.size)
     settings = ConsumerSettings(reset="latest", fetch_wait_ms=1_000)
-    async with Consumer(way.bootstrap, settings=settings) as consumer, _producer(way) as producer:
-        await _assign_all(consumer, way.bootstrap, load.topic)
+    # Two clusters: what is written must not wait for what is read on the same connection.
+    async with (
+        way.bootstrap.cluster() as reading,
+        way.bootstrap.cluster() as writing,
+        Consumer(reading, settings=settings) as consumer,
+        _producer(way, writing) as producer,
+    ):
+        await _assign_all(consumer, reading, load.topic)
         await consumer.seek_to_time(LATEST)
         await consumer.poll(1)
         await producer.partitions_of(load.topic)
@@ -242,19 +253,18 @@ async def _at_pace(load: Load, started_ns: int, send: Callable[[int], Awaitable[
         await send(pace.due_ns(index, time.perf_counter_ns()))
 
 
-def _producer(way: Way) -> "Producer":
+def _producer(way: Way, cluster: "Cluster") -> "Producer":
     from mainstem.client.producer import Producer, ProducerSettings
 
     settings = ProducerSettings(acks=way.acks, compression=way.compression, linger_ms=way.linger_ms)
-    return Producer(way.bootstrap, settings)
+    return Producer(cluster, settings)
 
 
-async def _assign_all(consumer: "Consumer", bootstrap: str, topic: str) -> None:
+async def _assign_all(consumer: "Consumer", cluster: "Cluster", topic: str) -> None:
     from mainstem.client.admin import Admin
     from mainstem.client.values import TopicPartition
 
-    async with Admin(bootstrap) as admin:
-        info = (await admin.describe_topics([topic]))[topic]
+    info = (await Admin(cluster).describe_topics([topic]))[topic]
     consumer.assign([TopicPartition(topic, index) for index in info.partitions])
 
 

@@ -4,19 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem.cli.access import Access
+
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
 
 T = TypeVar("T")
 
 
-def with_admin(bootstrap: str, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]) -> T:
+def with_admin(bootstrap: Access, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]) -> T:
     """What ``action`` returns, given an administrator of the cluster."""
 
     async def converse() -> T:
         from mainstem.client.admin import Admin
 
-        async with Admin(bootstrap, timeout_ms=round(timeout_s * 1000)) as admin:
-            return await action(admin)
+        async with bootstrap.cluster(timeout_s) as cluster:
+            return await action(Admin(cluster, timeout_ms=round(timeout_s * 1000)))
 
     return asyncio.run(converse())

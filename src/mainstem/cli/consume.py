@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from mainstem.cli.access import Access
 from mainstem.cli.failure import UsageFailure, until_the_reader_leaves
 from mainstem.cli.moment import parse_moment
 from mainstem.cli.options import (
@@ -125,9 +126,8 @@ def printer(form: str | None, output: Output) -> Printer:
     ).encode()
 
 
-async def _read(bootstrap: str, wish: Wish, form: Printer, *, read_committed: bool) -> None:
+async def _read(bootstrap: Access, wish: Wish, form: Printer, *, read_committed: bool) -> None:
     from mainstem.client.admin import Admin
-    from mainstem.client.cluster import Cluster
     from mainstem.client.consumer import Consumer, ConsumerSettings
 
     settings = ConsumerSettings(
@@ -135,7 +135,7 @@ async def _read(bootstrap: str, wish: Wish, form: Printer, *, read_committed: bo
         isolation="read_committed" if read_committed else "read_uncommitted",
         api_timeout_ms=round(wish.timeout_s * 1000),
     )
-    async with Cluster(bootstrap) as cluster:
+    async with bootstrap.cluster(wish.timeout_s) as cluster:
         admin = Admin(cluster, timeout_ms=settings.api_timeout_ms)
         places = await _places(admin, wish)
         ends = await _ends(admin, places)

@@ -104,9 +104,9 @@ def greeting(addresses: Mapping[str, object], data_dir: str) -> str:
 
 
 def _mainstem_lines(kafka: str) -> list[str]:
-    from mainstem.cli.options import DEFAULT_BOOTSTRAP
+    from mainstem.cli.access import DEFAULT_ADDRESS
 
-    bootstrap = "" if kafka == DEFAULT_BOOTSTRAP else f" -b {kafka}"
+    bootstrap = "" if kafka == DEFAULT_ADDRESS else f" -b {kafka}"
     command = Path(sys.argv[0])
     # Started as .venv/bin/mainstem, the command is not on the path of the other shell.
     name = str(command) if command.parent != Path() and command.name == "mainstem" else "mainstem"

@@ -24,6 +24,7 @@ class ExitCode(enum.IntEnum):
     UNAVAILABLE = 5
     CORRUPT = 6
     BAD_CONFIGURATION = 7
+    NOT_ALLOWED = 8
     INTERRUPTED = 130
 
 
@@ -40,12 +41,40 @@ _EXIT_CODES = {
     ErrorCode.UNKNOWN_GROUP: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_RESOURCE: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_TRANSACTION: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_TOKEN: ExitCode.NOT_FOUND,
     ErrorCode.TOPIC_EXISTS: ExitCode.CONFLICT,
     ErrorCode.GROUP_NOT_EMPTY: ExitCode.CONFLICT,
     ErrorCode.GROUP_SUBSCRIBED: ExitCode.CONFLICT,
     ErrorCode.INVALID_TXN_STATE: ExitCode.CONFLICT,
+    ErrorCode.DUPLICATE_RESOURCE: ExitCode.CONFLICT,
     ErrorCode.CORRUPT: ExitCode.CORRUPT,
     ErrorCode.INVALID_CONFIG: ExitCode.BAD_CONFIGURATION,
+    ErrorCode.AUTHENTICATION_FAILED: ExitCode.NOT_ALLOWED,
+    ErrorCode.UNSUPPORTED_MECHANISM: ExitCode.NOT_ALLOWED,
+    ErrorCode.NOT_AUTHORIZED: ExitCode.NOT_ALLOWED,
+    ErrorCode.GROUP_NOT_AUTHORIZED: ExitCode.NOT_ALLOWED,
+    ErrorCode.CLUSTER_NOT_AUTHORIZED: ExitCode.NOT_ALLOWED,
+    ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED: ExitCode.NOT_ALLOWED,
+    ErrorCode.TOKEN_NOT_AUTHORIZED: ExitCode.NOT_ALLOWED,
+    ErrorCode.TOKEN_OWNER_MISMATCH: ExitCode.NOT_ALLOWED,
+    ErrorCode.TOKEN_REQUEST_REFUSED: ExitCode.NOT_ALLOWED,
+    ErrorCode.TOKEN_EXPIRED: ExitCode.NOT_ALLOWED,
+}
+
+_PERMISSION = "ask for the permission, or log in as somebody who has it"
+
+# Where whoever refused did not say what helps.
+_REMEDIES = {
+    ErrorCode.NOT_AUTHORIZED: _PERMISSION,
+    ErrorCode.GROUP_NOT_AUTHORIZED: _PERMISSION,
+    ErrorCode.CLUSTER_NOT_AUTHORIZED: _PERMISSION,
+    ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED: _PERMISSION,
+    ErrorCode.TOKEN_NOT_AUTHORIZED: _PERMISSION,
+    ErrorCode.TOKEN_OWNER_MISMATCH: _PERMISSION,
+    ErrorCode.TOKEN_REQUEST_REFUSED: "log in with a password or a certificate",
+    ErrorCode.UNKNOWN_RESOURCE: "check the name; the command `list` shows what there is",
+    ErrorCode.UNKNOWN_TOKEN: "check the id; the commands `list` and `describe` show what there is",
+    ErrorCode.SECURITY_DISABLED: "set security.authorise of the node to on",
 }
 
 
@@ -60,12 +89,13 @@ def exit_code(error: MainstemError) -> ExitCode:
 
 def report(error: MainstemError, *, as_json: bool) -> None:
     """Say on standard error what happened, to what, and what helps."""
+    remedy = error.remedy or _REMEDIES.get(error.code, "")
     if as_json:
         fields = {
             "code": error.code.name,
             "subject": error.subject,
             "cause": error.cause,
-            "remedy": error.remedy,
+            "remedy": remedy,
             "retriable": error.retriable,
             "exit_code": int(exit_code(error)),
         }
@@ -73,8 +103,8 @@ def report(error: MainstemError, *, as_json: bool) -> None:
         return
     subject = f" [{error.subject}]" if error.subject else ""
     print(f"error: {error.code.name}{subject}: {error.cause or 'refused'}", file=sys.stderr)
-    if error.remedy:
-        print(f"help:  {error.remedy}", file=sys.stderr)
+    if remedy:
+        print(f"help:  {remedy}", file=sys.stderr)
 
 
 @contextlib.contextmanager

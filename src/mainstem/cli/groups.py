@@ -39,10 +39,15 @@ def list_groups(
     """List groups."""
     found = with_admin(bootstrap, timeout, lambda admin: admin.groups.list_all(state or []))
     rows = [
-        {"group": group.id, "state": group.state, "protocol_type": group.protocol_type}
+        {
+            "group": group.id,
+            "state": group.state,
+            "type": group.type or None,
+            "protocol_type": group.protocol_type,
+        }
         for group in found
     ]
-    show_rows(rows, output, columns=["group", "state", "protocol_type"])
+    show_rows(rows, output, columns=["group", "state", "type", "protocol_type"])
 
 
 @app.command("describe")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mainstem.cli.access import Access
 from mainstem.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, OutputForm
 from mainstem.cli.render import Output, show_rows
 
@@ -51,11 +52,11 @@ def kafka_apis(
         print(f"\n{count} of {len(client_facing())} client-facing APIs are served.")
 
 
-async def _served(bootstrap: str) -> dict[int, tuple[int, int]]:
+async def _served(bootstrap: Access) -> dict[int, tuple[int, int]]:
     from mainstem.client.cluster import parse_address
-    from mainstem.client.connection import Connection, ConnectionSettings
+    from mainstem.client.connection import Connection
 
-    host, port = parse_address(bootstrap.split(",", maxsplit=1)[0])
-    connection = await Connection.open(host, port, ConnectionSettings())
+    host, port = parse_address(bootstrap.bootstrap.split(",", maxsplit=1)[0])
+    connection = await Connection.open(host, port, bootstrap.settings())
     connection.close()
     return connection.versions

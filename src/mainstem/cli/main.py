@@ -8,11 +8,26 @@ from typing import Annotated
 import typer
 
 from mainstem import __version__
-from mainstem.cli import bench, config, groups, log_files, topics, transactions
+from mainstem.cli import (
+    acls,
+    api_tokens,
+    bench,
+    certs,
+    config,
+    delegation_tokens,
+    groups,
+    log_files,
+    quotas,
+    roles,
+    topics,
+    transactions,
+    users,
+)
 from mainstem.cli.consume import consume
 from mainstem.cli.dev import dev
 from mainstem.cli.failure import ExitCode, exit_code, report, until_the_reader_leaves
 from mainstem.cli.kafka_apis import kafka_apis
+from mainstem.cli.login_options import with_login
 from mainstem.cli.produce import produce
 from mainstem.model.errors import MainstemError
 
@@ -30,6 +45,13 @@ app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(groups.app, name="group")
 app.add_typer(transactions.app, name="transaction")
+app.add_typer(users.app, name="user")
+app.add_typer(acls.app, name="acl")
+app.add_typer(roles.app, name="role")
+app.add_typer(quotas.app, name="quota")
+app.add_typer(api_tokens.app, name="token")
+app.add_typer(delegation_tokens.app, name="delegation-token")
+app.add_typer(certs.app, name="cert")
 app.add_typer(log_files.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")
@@ -58,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     with until_the_reader_leaves():
         try:
-            app(args=words, prog_name="mainstem")
+            with_login(typer.main.get_command(app))(args=words, prog_name="mainstem")
         except MainstemError as error:
             report(error, as_json=_wants_json(words))
             sys.exit(exit_code(error))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from mainstem.cli.access import Access
 from mainstem.cli.failure import UsageFailure
 from mainstem.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -101,7 +102,7 @@ def produce(
 
 
 async def _run(
-    bootstrap: str, sending: Sending, target: Target, records: AsyncIterator[list[Line]]
+    bootstrap: Access, sending: Sending, target: Target, records: AsyncIterator[list[Line]]
 ) -> int:
     from mainstem.client.producer import Producer, ProducerSettings
 
@@ -112,7 +113,10 @@ async def _run(
         block_timeout_ms=limit_ms,
         delivery_timeout_ms=limit_ms,
     )
-    async with Producer(bootstrap, settings) as producer:
+    async with (
+        bootstrap.cluster(sending.timeout_s) as cluster,
+        Producer(cluster, settings) as producer,
+    ):
         return await _send_all(producer, target, records)
 
 

@@ -1,5 +1,6 @@
-"""Administration: topics, partitions, settings, records, nodes. Groups are in ``group_admin``.
+"""Administration: topics, partitions, settings, records, nodes.
 
+Groups, transactions, rules, passwords, quotas and delegation tokens have modules of their own.
 Every call either does all it was asked or raises the first refusal; what a broker says about it is
 part of the error.
 """
@@ -12,10 +13,14 @@ from typing import Any, Final, Self
 from msgspec import Struct
 
 from mainstem.client import errors
+from mainstem.client.acl_admin import AclAdmin
 from mainstem.client.cluster import Cluster
+from mainstem.client.credential_admin import CredentialAdmin
+from mainstem.client.delegation_admin import DelegationTokenAdmin
 from mainstem.client.group_admin import GroupAdmin
 from mainstem.client.link import Link
 from mainstem.client.offset_query import list_offsets
+from mainstem.client.quota_admin import QuotaAdmin
 from mainstem.client.transaction_admin import TransactionAdmin
 from mainstem.client.values import (
     ClusterInfo,
@@ -110,6 +115,10 @@ class Admin:
         self._timeout_ms = timeout_ms
         self.groups = GroupAdmin(self._cluster, timeout_ms=timeout_ms)
         self.transactions = TransactionAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.acls = AclAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.credentials = CredentialAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.quotas = QuotaAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.delegation_tokens = DelegationTokenAdmin(self._cluster, timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:
         return self

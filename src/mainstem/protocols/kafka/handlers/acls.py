@@ -7,7 +7,7 @@ from typing import TypeVar
 from mainstem.broker.security_api import AclFilter, AclRule
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation, PatternType, Permission, ResourceType, check_rule
 from mainstem.wire.kafka.messages.create_acls import (
     AclCreation,
@@ -41,7 +41,7 @@ def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsRespo
         found = call.broker.security.rules(_filter(request))
     except MainstemError as error:
         return DescribeAclsResponse(
-            error_code=kafka_code(error), error_message=str(error), resources=[]
+            error_code=kafka_code(error), error_message=kafka_message(error), resources=[]
         )
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for rule in found:
@@ -87,13 +87,13 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
             call.need_cluster(Operation.ALTER)
             good.append((_filter(wanted), result))
         except MainstemError as error:
-            result.error_code, result.error_message = kafka_code(error), str(error)
+            result.error_code, result.error_message = kafka_code(error), kafka_message(error)
     try:
         filters = [wanted for wanted, _ in good]
         found = await call.broker.security.delete_acls(call.caller, filters) if good else []
     except MainstemError as error:
         for _, result in good:
-            result.error_code, result.error_message = kafka_code(error), str(error)
+            result.error_code, result.error_message = kafka_code(error), kafka_message(error)
         return DeleteAclsResponse(filter_results=results)
     for (_, result), rules in zip(good, found, strict=True):
         result.matching_acls = [_matching(rule) for rule in rules]
@@ -154,7 +154,7 @@ def _matching(rule: AclRule) -> DeleteAclsMatchingAcl:
 def _refused(results: Iterable[AclCreationResult], error: MainstemError) -> list[AclCreationResult]:
     told = list(results)
     for result in told:
-        result.error_code, result.error_message = kafka_code(error), str(error)
+        result.error_code, result.error_message = kafka_code(error), kafka_message(error)
     return told
 
 

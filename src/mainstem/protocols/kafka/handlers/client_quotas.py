@@ -3,7 +3,7 @@
 from mainstem.broker.security_api import QuotaEntry
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation
 from mainstem.security.quotas import ADDRESS, CLIENT, USER, entity_of
 from mainstem.wire.kafka.messages.alter_client_quotas import (
@@ -35,7 +35,7 @@ def describe_client_quotas(
         wanted = _components(request)
     except MainstemError as error:
         return DescribeClientQuotasResponse(
-            error_code=kafka_code(error), error_message=str(error), entries=None
+            error_code=kafka_code(error), error_message=kafka_message(error), entries=None
         )
     return DescribeClientQuotasResponse(
         entries=[
@@ -97,7 +97,7 @@ async def alter_client_quotas(
                 raise InvalidRequest(ErrorCode.INVALID_REQUEST, "too many entities in one request")
             await _alter(call, entry, validate_only=request.validate_only)
         except MainstemError as error:
-            answer.error_code, answer.error_message = kafka_code(error), str(error)
+            answer.error_code, answer.error_message = kafka_code(error), kafka_message(error)
     return response
 
 

@@ -6,7 +6,7 @@ from mainstem.broker.security_api import Credentials, ScramCredential
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.security.acl import Operation
 from mainstem.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -34,7 +34,7 @@ def describe_user_scram_credentials(
         call.need_cluster(Operation.DESCRIBE)
     except MainstemError as error:
         return DescribeUserScramCredentialsResponse(
-            error_code=kafka_code(error), error_message=str(error), results=[]
+            error_code=kafka_code(error), error_message=kafka_message(error), results=[]
         )
     users = call.broker.security.users()
     if not request.users:
@@ -84,7 +84,7 @@ async def alter_user_scram_credentials(
             call.need_cluster(Operation.ALTER)
             await _alter(call, name, request)
         except MainstemError as error:
-            result.error_code, result.error_message = kafka_code(error), str(error)
+            result.error_code, result.error_message = kafka_code(error), kafka_message(error)
     return response
 
 

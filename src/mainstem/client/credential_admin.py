@@ -1,0 +1,131 @@
+"""Administration of SCRAM credentials: which users have a password, for which mechanisms.
+
+A new password never leaves this machine: what travels is what the node keeps its keys from. It is
+still worth a login to whoever reads it on the way, so use TLS.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from mainstem.client import errors
+from mainstem.client.cluster import Cluster
+from mainstem.model import scram
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.wire.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from mainstem.wire.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_WORDS: Final = {number: name for name, number in MECHANISMS.items()}
+
+
+class UserCredentials(Struct, frozen=True):
+    """One user: mechanisms with the number of iterations of each."""
+
+    name: str
+    iterations: dict[str, int]
+
+
+class CredentialAdmin:
+    """Administers passwords; reached through ``Admin.credentials``."""
+
+    def __init__(self, cluster: Cluster, *, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+
+    async def users(self, names: Collection[str] | None = None) -> list[UserCredentials]:
+        """Users with a password, by name; all of them, or those that are named.
+
+        Raises:
+            InvalidRequest: one that is named does not exist.
+        """
+        asked = None if names is None else [UserName(name) for name in dict.fromkeys(names)]
+
+        async def attempt() -> list[UserCredentials]:
+            response: DescribeUserScramCredentialsResponse = await self._cluster.call_any(
+                DescribeUserScramCredentialsRequest(asked), timeout_ms=self._timeout_ms
+            )
+            errors.check(response.error_code, response.error_message, subject="users")
+            found = []
+            for result in response.results:
+                errors.check(result.error_code, result.error_message, subject=result.user)
+                kept = {
+                    _WORDS.get(each.mechanism, str(each.mechanism)): each.iterations
+                    for each in result.credential_infos
+                }
+                found.append(UserCredentials(result.user, kept))
+            return sorted(found, key=lambda user: user.name)
+
+        return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms)
+
+    async def set_password(
+        self,
+        user: str,
+        password: str,
+        *,
+        mechanisms: Sequence[str] = tuple(MECHANISMS),
+        iterations: int = scram.ITERATIONS_MIN,
+    ) -> None:
+        """Gives a user a password for these mechanisms and takes older keys for others away.
+
+        Raises:
+            InvalidRequest: the password or the number of iterations is not accepted.
+        """
+        unknown = [name for name in mechanisms if name not in MECHANISMS]
+        if unknown or not mechanisms:
+            raise InvalidRequest(
+                ErrorCode.UNSUPPORTED_MECHANISM,
+                f"no keys can be made for {', '.join(unknown) or 'no mechanism'}",
+                subject=user,
+                remedy=f"use {', '.join(MECHANISMS)}",
+            )
+        upserts = [
+            await asyncio.to_thread(_upsertion, user, password, name, iterations)
+            for name in dict.fromkeys(mechanisms)
+        ]
+        known = {each.name: each for each in await self.users()}
+        held = known[user].iterations if user in known else {}
+        stale = [name for name in held if name in MECHANISMS and name not in mechanisms]
+        await self._alter(user, upserts, stale)
+
+    async def delete(self, user: str) -> None:
+        """Takes all keys of a user away.
+
+        Raises:
+            InvalidRequest: there is no such user.
+        """
+        [known] = await self.users([user])
+        await self._alter(user, [], list(known.iterations))
+
+    async def _alter(
+        self, user: str, upserts: list[ScramCredentialUpsertion], deletions: Sequence[str]
+    ) -> None:
+        request = AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(user, MECHANISMS[name]) for name in deletions],
+            upsertions=upserts,
+        )
+        response: AlterUserScramCredentialsResponse = await self._cluster.call_controller(
+            request, timeout_ms=self._timeout_ms
+        )
+        for result in response.results:
+            errors.check(result.error_code, result.error_message, subject=result.user)
+
+
+def _upsertion(
+    user: str, password: str, mechanism: str, iterations: int
+) -> ScramCredentialUpsertion:
+    salt = secrets.token_bytes(scram.SALT_BYTES)
+    salted = scram.salted_password(mechanism, password, salt, iterations)
+    return ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
