@@ -1,5 +1,3 @@
-import os
-
 import pytest
 from tests.chaos.transactions import KINDS, run_transactions
 
@@ -7,11 +5,6 @@ from mainstem.testing.local_node import LocalNode
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "MAINSTEM_CHAOS" not in os.environ,
-    reason="a minute of kills at the mercy of the machine's load: `make chaos` runs ten thousand, "
-    "MAINSTEM_CHAOS=1 these",
-)
 @pytest.mark.timeout(420)
 def test_two_thousand_transactions_survive_kills_pauses_and_zombies() -> None:
     with LocalNode() as node:

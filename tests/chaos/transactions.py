@@ -41,6 +41,7 @@ COMMIT_S = 0.012
 PAUSE_S = 0.05
 FAULT_EVERY_S = (0.8, 2.5)
 SETTLE_TIMEOUT_S = 60.0
+MARKERS_TIMEOUT_S = 10.0
 # A client may have asked twice when its answer took this long.
 SLOW_S = 4.0
 PRODUCERS = ("producer", "modern-producer")
@@ -333,6 +334,27 @@ def positions_of(bootstrap: str, group: str, topic: str) -> dict[Stream, int]:
     return {(one.topic, one.partition): max(one.offset, -1) for one in known}
 
 
+def _settled_ends(
+    reader: Consumer, anyone: Consumer, places: list[TopicPartition]
+) -> dict[Stream, tuple[int, int]]:
+    """(stable end, end) of every stream, once they agree: a commit is confirmed before its markers
+    are written. Those that never agree are left to the checker.
+    """
+    deadline = time.monotonic() + MARKERS_TIMEOUT_S
+    while True:
+        ends = {
+            (one.topic, one.partition): (
+                int(reader.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
+                int(anyone.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
+            )
+            for one in places
+        }
+        settled = all(stable == until for stable, until in ends.values())
+        if settled or time.monotonic() > deadline:
+            return ends
+        time.sleep(TICK_S)
+
+
 def read_stable(
     bootstrap: str, topics: list[str]
 ) -> tuple[dict[Stream, list[tuple[int, str]]], dict[Stream, tuple[int, int]]]:
@@ -344,13 +366,7 @@ def read_stable(
     )
     found: dict[Stream, list[tuple[int, str]]] = {(one.topic, one.partition): [] for one in places}
     with contextlib.closing(reader), contextlib.closing(anyone):
-        ends = {
-            (one.topic, one.partition): (
-                int(reader.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
-                int(anyone.get_watermark_offsets(one, CALL_TIMEOUT_S)[1]),
-            )
-            for one in places
-        }
+        ends = _settled_ends(reader, anyone, places)
         reader.assign(places)
         left = set(found)
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
