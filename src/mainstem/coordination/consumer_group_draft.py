@@ -24,15 +24,26 @@ from mainstem.coordination.consumer_group_records import (
     TargetMoved,
     TargetSet,
 )
+from mainstem.coordination.consumer_group_requests import MaySee
 from mainstem.coordination.consumer_group_topics import GroupTopics
 from mainstem.coordination.shard import Instant
 from mainstem.model.ids import TopicId
 
 
 class Draft:
-    """A decision in the making. ``refreshed``: what topics look like has been taken in."""
+    """A decision in the making. ``refreshed``: what topics look like has been taken in.
 
-    def __init__(self, group: ConsumerGroup, topics: GroupTopics, now: Instant) -> None:
+    ``may_see`` tells which topics whoever asks may see, and so which ones expressions find. Where
+    nobody asks - a member is gone - they find no new ones until somebody does.
+    """
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        topics: GroupTopics,
+        now: Instant,
+        may_see: MaySee | None = None,
+    ) -> None:
         self.group = group
         self.facts: list[ConsumerFact] = []
         self.epoch = group.epoch
@@ -40,6 +51,7 @@ class Draft:
         self.refreshed = False
         self._topics = topics
         self._now = now
+        self._may_see = may_see
         self._hash = group.topics_hash
         self._changed: dict[str, ConsumerMember | None] = {}
         self._targets: dict[str, Partitions | None] = {}
@@ -92,8 +104,8 @@ class Draft:
 
     def refresh(self, *, moves_epoch: bool) -> None:
         """Take in what topics look like now; the epoch moves if that or the caller demands it."""
-        self.refreshed = True
         used = {member.pattern for member in self.members().values() if member.pattern}
+        self.refreshed = self._may_see is not None or not used
         for pattern in sorted(used):
             self._resolve(pattern)
         for pattern in sorted(self.group.patterns.keys() - used):
@@ -144,13 +156,20 @@ class Draft:
 
     def _resolve(self, pattern: str) -> None:
         known = self.group.patterns.get(pattern)
-        topics = self._topics.matching(pattern)
+        topics = self._visible(pattern, () if known is None else known.topics)
         if known is not None and known.topics == topics:
             return
         version = 0 if known is None else known.version + 1
         found = PatternResolved(self.group.id, pattern, topics, version, self._now.wall_ms)
         self._patterns[pattern] = found
         self.facts.append(found)
+
+    def _visible(self, pattern: str, found_before: tuple[str, ...]) -> tuple[str, ...]:
+        may_see = self._may_see
+        matching = self._topics.matching(pattern)
+        if may_see is None:
+            return tuple(name for name in matching if name in found_before)
+        return tuple(name for name in matching if may_see(name))
 
     def _pattern_topics(self, pattern: str | None) -> tuple[str, ...]:
         if not pattern:

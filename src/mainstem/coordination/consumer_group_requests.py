@@ -1,5 +1,7 @@
 """What members of a consumer group ask of the coordinator and what it answers: plain values."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from mainstem.coordination.consumer_group_records import NOTHING, Partitions
@@ -7,11 +9,20 @@ from mainstem.coordination.consumer_group_records import NOTHING, Partitions
 NOT_SAID = -1
 
 
+MaySee = Callable[[str], bool]
+
+
+def sees_everything(topic: str) -> bool:
+    """Of one who may see every topic."""
+    del topic
+    return True
+
+
 class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     """A member is alive. What it leaves out (None, -1) is as it said before.
 
     ``epoch`` 0 joins, -1 leaves, -2 leaves for a while (static members). Clients that make their
-    own id (version 1 on) set ``makes_id``.
+    own id (version 1 on) set ``makes_id``. ``may_see`` tells which topics an expression may find.
     """
 
     group_id: str
@@ -27,6 +38,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     client_host: str = ""
     makes_id: bool = False
+    may_see: MaySee = sees_everything
 
     @property
     def is_full(self) -> bool:

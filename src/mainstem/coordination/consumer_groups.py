@@ -203,7 +203,8 @@ class ConsumerGroupTable:
 
     def _beat(self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Instant) -> Decision:
         interval_ms = self.times.heartbeat_interval_ms(group.id)
-        return self._door.heartbeat(Draft(group, self._topics, now), request, interval_ms)
+        draft = Draft(group, self._topics, now, request.may_see)
+        return self._door.heartbeat(draft, request, interval_ms)
 
     def _upgrade(self, classic: Group, request: ConsumerHeartbeat, now: Instant) -> Decision:
         check_upgrade(classic, self._policy, self._settings.consumer_members_max)

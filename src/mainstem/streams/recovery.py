@@ -5,22 +5,14 @@ checkpoint (written at start and stop), the opening snapshot of the last range, 
 before, each followed by the batches that came after it.
 """
 
-from mainstem.log.range_log import RangeLog, SegmentSettings
+from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.streams.checkpoint_storage import Checkpoint
 from mainstem.streams.markers import marker_of
+from mainstem.streams.segment_age import segment_settings
 from mainstem.streams.state import StreamState
-
-
-def segment_settings(settings: TopicSettings) -> SegmentSettings:
-    """The part of a topic's settings that concerns its files."""
-    return SegmentSettings(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        index_interval_bytes=settings.index_interval_bytes,
-    )
 
 
 def range_log(
@@ -40,7 +32,7 @@ def range_log(
         start_offset=facts.start,
         generation=facts.generation,
         snapshot=snapshot,
-        config=segment_settings(settings),
+        config=segment_settings(settings, stream.id),
     )
 
 

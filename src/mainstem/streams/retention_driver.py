@@ -14,6 +14,7 @@ from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Unavailable
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.segment_age import segment_age_ms
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
@@ -93,9 +94,10 @@ class RetentionDriver:
             return
         age_ms = now_ms - open_range.segments[-1].created_ms
         settings = stream.settings
-        if settings.compact and age_ms >= min(settings.segment_ms, settings.max_compaction_lag_ms):
+        most_ms = segment_age_ms(settings, stream.id)
+        if settings.compact and age_ms >= min(most_ms, settings.max_compaction_lag_ms):
             self._flusher.roll(stream)
-        elif age_ms >= settings.segment_ms:
+        elif age_ms >= most_ms:
             open_range.roll()
 
 

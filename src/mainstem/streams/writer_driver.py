@@ -41,6 +41,7 @@ from mainstem.streams.batch_rules import BatchRules
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.markers import Marker, marker_batch
 from mainstem.streams.reader import StreamReader
+from mainstem.streams.segment_age import segment_settings
 from mainstem.streams.state import StreamState
 
 Settled = Callable[[MainstemError | None], None]
@@ -125,6 +126,8 @@ class StreamWriter(StreamReader):
         self._rules = BatchRules(settings, self._clock)
         self.segments_max = _segments_per_range(settings)
         self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
+        if self.closed is None:  # a damaged stream has no files to speak of
+            self.log.settings = segment_settings(settings, self.id)
         self._advance()
 
     def close(self, reason: MainstemError) -> None:

@@ -361,6 +361,16 @@ def test_internal_topics_take_nothing_from_transactions(victim: Victim) -> None:
     victim.is_unharmed()
 
 
+def test_internal_topics_are_not_added_to_a_transaction(node: LocalNode) -> None:
+    with Wire(node.kafka, fresh("adder"), OLD) as wire:
+        victim = begun(wire)
+        assert wire.add_group(victim.who, fresh("group")) == 0
+        for internal in ("__transaction_state", "__consumer_offsets"):
+            codes = wire.add(victim.who, (internal, 0), (victim.topic, 1))
+            assert codes == [BAD_TOPIC, NOT_ATTEMPTED]
+        victim.is_unharmed()
+
+
 def test_positions_need_a_group_in_the_transaction(node: LocalNode) -> None:
     with Wire(node.kafka, fresh("chain"), OLD) as wire:
         victim = begun(wire)

@@ -462,3 +462,23 @@ def test_the_votes_of_members_choose_the_assignor() -> None:
     assert sim.shard.describe_consumers("g").assignor == "range", "the first of the alphabet"
     beat(sim, "c", assignor="uniform")
     assert sim.shard.describe_consumers("g").assignor == "uniform"
+
+
+def test_a_departure_lets_expressions_find_nothing_new() -> None:
+    sim = world()
+    sim.topics.counts |= {"app.a": 1, "app.b": 1}
+    only_a: dict[str, Any] = {
+        "pattern": "app[.].*",
+        "topics": (),
+        "may_see": lambda name: name == "app.a",
+    }
+    held = beat(sim, "a", **only_a)
+    beat(sim, "b", **only_a)
+    sim.shard.consumers.topic_changed("app.b")
+    beat(sim, "b", -1)
+    group = sim.shard.consumers.get("g")
+    assert group is not None
+    assert list(group.patterns["app[.].*"].topics) == ["app.a"]
+    assert group.is_stale, "who asks next looks again, with its own rights"
+    beat(sim, "a", held.epoch, owned=held.assigned)
+    assert list(group.patterns["app[.].*"].topics) == ["app.a", "app.b"]

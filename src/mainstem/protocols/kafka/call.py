@@ -59,12 +59,19 @@ class Peer(Struct):
         quotas = self.quotas
         if quotas is None or not quotas.limited:
             return 0
+        wait_ms = self.count(kind, amount)
+        self.owed_ms = max(self.owed_ms, wait_ms)
+        return wait_ms
+
+    def count(self, kind: str, amount: float) -> int:
+        """The same without making the client wait."""
+        quotas = self.quotas
+        if quotas is None or not quotas.limited:
+            return 0
         if self.meter is None:
             user = self.identity.principal.name
             self.meter = quotas.meter(user, self.client_id, self.address)
-        wait_ms = self.meter.charge(kind, amount)
-        self.owed_ms = max(self.owed_ms, wait_ms)
-        return wait_ms
+        return self.meter.charge(kind, amount)
 
 
 class Call(Struct):

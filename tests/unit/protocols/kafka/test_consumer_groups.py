@@ -15,6 +15,8 @@ from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.model.features import FEATURES, Feature
 from mainstem.protocols.kafka.call import Call, Peer
 from mainstem.protocols.kafka.handlers import consumer_groups, group_offsets, groups
+from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authoriser import AllRights
 from mainstem.testing.memory_stream import MemoryStream
 from mainstem.testing.topic_list import TopicList
 from mainstem.wire.kafka import codec
@@ -113,6 +115,43 @@ def test_what_is_served_is_advertised_with_its_feature() -> None:
         69: (0, 1),
     }
     assert FEATURES["group.version"] == Feature(0, 1, 1)
+
+
+class SeesSome(AllRights):
+    """May do everything, but with topics only what is listed."""
+
+    def __init__(self, *topics: str) -> None:
+        self.topics = set(topics)
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return kind is not ResourceType.TOPIC or name in self.topics
+
+
+def test_an_expression_finds_only_topics_that_the_member_may_see() -> None:
+    async def story(desk: Desk) -> None:
+        desk.topics.counts["hidden"] = 1
+        rights = SeesSome("t")
+        desk.peer.rights = rights
+        everything: dict[str, Any] = {
+            "subscribed_topic_names": None,
+            "subscribed_topic_regex": ".*",
+        }
+        joined = await desk.beat(**everything)
+        assert topics_of(desk, joined) == {"t"}
+
+        rights.topics.add("hidden")
+        desk.groups.topic_changed("hidden")
+        beat = {"member_epoch": joined.member_epoch, "rebalance_timeout_ms": -1}
+        assert topics_of(desk, await desk.beat(**beat)) == {"t", "hidden"}
+
+    play(story)
+
+
+def topics_of(desk: Desk, answer: Any) -> set[str]:
+    assert answer.error_code == 0
+    assigned = [each.topic_id for each in answer.assignment.topic_partitions]
+    found = [desk.topics.by_id(topic) for topic in assigned]
+    return {topic.name for topic in found if topic is not None}
 
 
 def test_groups_that_are_switched_off_are_refused() -> None:

@@ -1,5 +1,7 @@
 """Groups that the coordinator assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
 
+from functools import partial
+
 from mainstem.broker.groups_api import ConsumerAnswer, ConsumerHeartbeat, DescribedConsumer
 from mainstem.broker.topics_api import Topics
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -68,6 +70,7 @@ def _heartbeat(call: Call, request: beating.ConsumerGroupHeartbeatRequest) -> Co
         client_id=call.client_id,
         client_host=f"/{call.peer.address}",
         makes_id=call.version >= _FIRST_WITH_OWN_ID,
+        may_see=partial(call.may_topic, Operation.DESCRIBE),
     )
 
 

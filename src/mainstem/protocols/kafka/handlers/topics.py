@@ -1,7 +1,8 @@
 """Topics come, grow and go: CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords.
 
 The topics of one request are handled side by side, so that their changes share one sync. Each has
-its own outcome; none is undone because another was refused.
+its own outcome; none is undone because another was refused. Partitions that come and go count
+against the client's ``controller_mutation_rate``.
 """
 
 from asyncio import gather
@@ -13,7 +14,9 @@ from mainstem.model.ids import NO_TOPIC_ID, TopicId
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.configs import SOURCES
+from mainstem.protocols.kafka.mutations import mutations
 from mainstem.security.acl import Operation
+from mainstem.security.quotas import MUTATIONS
 from mainstem.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,6 +46,10 @@ from mainstem.wire.kafka.messages.delete_topics import (
 
 _FIRST_WITH_TOPIC_STATES = 6
 _NO_WATERMARK = -1
+# From these versions on clients know what it means that they are too fast (KIP-599).
+_FIRST_STRICT_CREATE = 6
+_FIRST_STRICT_DELETE = 5
+_FIRST_STRICT_GROW = 3
 
 TOPICS_PER_REQUEST_MAX = 10_000
 """Each is answered with all its settings, so that a small request could ask for a huge answer."""
@@ -73,18 +80,23 @@ async def _create(
     try:
         if not call.may_cluster(Operation.CREATE):
             call.need_topic(Operation.CREATE, asked.name)
-        topic = await topics.create(
-            asked.name,
-            partitions=_count(asked.num_partitions, ErrorCode.INVALID_PARTITIONS),
-            replication_factor=_count(
-                asked.replication_factor, ErrorCode.INVALID_REPLICATION_FACTOR
-            ),
-            configs={config.name: config.value for config in asked.configs},
-            assignments=_assignments(asked),
-            validate_only=validate_only,
-        )
+        partitions = _count(asked.num_partitions, ErrorCode.INVALID_PARTITIONS)
+        factor = _count(asked.replication_factor, ErrorCode.INVALID_REPLICATION_FACTOR)
+        counted = 0 if validate_only else max(1, partitions, len(asked.assignments))
+        with mutations(call.peer, counted, strict=call.version >= _FIRST_STRICT_CREATE):
+            topic = await topics.create(
+                asked.name,
+                partitions=partitions,
+                replication_factor=factor,
+                configs={config.name: config.value for config in asked.configs},
+                assignments=_assignments(asked),
+                validate_only=validate_only,
+            )
     except MainstemError as error:
         return _not_created(asked.name, error)
+    if counted:
+        # A number that was left to us is known only now.
+        call.peer.charge(MUTATIONS, len(topic.streams) - counted)
     created = CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
@@ -166,7 +178,9 @@ async def _delete(
         topic = call.broker.topics.by_name(result.name)
         if topic is not None:
             result.topic_id = topic.id
-        await call.broker.topics.delete(result.name)
+        count = 0 if topic is None else len(topic.streams)
+        with mutations(call.peer, count, strict=call.version >= _FIRST_STRICT_DELETE):
+            await call.broker.topics.delete(result.name)
     except MainstemError as error:
         result.error_code = kafka_code(error)
         result.error_message = kafka_message(error)
@@ -223,9 +237,12 @@ async def _grow(
         if named_twice:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
         call.need_topic(Operation.ALTER, asked.name)
-        await call.broker.topics.add_partitions(
-            asked.name, total=asked.count, assignments=assignments, validate_only=validate_only
-        )
+        topic = call.broker.topics.by_name(asked.name)
+        count = 0 if topic is None or validate_only else max(0, asked.count - len(topic.streams))
+        with mutations(call.peer, count, strict=call.version >= _FIRST_STRICT_GROW):
+            await call.broker.topics.add_partitions(
+                asked.name, total=asked.count, assignments=assignments, validate_only=validate_only
+            )
     except MainstemError as error:
         return CreatePartitionsTopicResult(asked.name, kafka_code(error), kafka_message(error))
     return CreatePartitionsTopicResult(asked.name)

@@ -8,6 +8,7 @@ versions of AddPartitionsToTxn that nodes use among themselves are not served.
 from mainstem.broker.groups_api import CommitRequest, OffsetToCommit
 from mainstem.broker.transactions_api import EndRequest, ProducerIdentity
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import NONE, kafka_code
 from mainstem.protocols.kafka.handlers.transaction_errors import (
@@ -46,7 +47,7 @@ async def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     """Take partitions into the transaction of a client that adds before it writes."""
     asked = [(t.name, p) for t in request.v3_and_below_topics for p in t.partitions]
-    codes = {place: _unknown(call, *place, Operation.WRITE) for place in asked}
+    codes = {place: _not_writable(call, *place) for place in asked}
     refusal = _refusal(call, request.v3_and_below_transactional_id)
     if refusal:
         codes = dict.fromkeys(asked, refusal)
@@ -179,6 +180,17 @@ def _refusal(call: Call, transactional_id: str) -> int:
     except MainstemError as error:
         return kafka_code(error)
     return NONE
+
+
+def _not_writable(call: Call, name: str, partition: int) -> int:
+    """Why a partition cannot be written to in a transaction.
+
+    The house's own topics get no markers from clients: the state of all groups is in there.
+    """
+    code = _unknown(call, name, partition, Operation.WRITE)
+    if code == NONE and name in INTERNAL_TOPICS:
+        return kafka_code(ErrorCode.INVALID_TOPIC_NAME)
+    return code
 
 
 def _unknown(call: Call, name: str, partition: int, operation: Operation) -> int:
