@@ -319,7 +319,13 @@ def test_a_terminal_sees_the_progress_of_a_file(node: LocalNode, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"), [("to", "topic"), ("topic del", "delete"), ("group res", "reset-offsets")]
+    ("words", "offered"),
+    [
+        ("top", "topic"),
+        ("topic del", "delete"),
+        ("user pas", "password"),
+        ("group res", "reset-offsets"),
+    ],
 )
 def test_the_shell_completes_commands(words: str, offered: str) -> None:
     done = subprocess.run(

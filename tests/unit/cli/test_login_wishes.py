@@ -1,0 +1,115 @@
+"""Which source of a login wins, and what the sources come to."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.cli.access import DEFAULT_ADDRESS, Login
+from mainstem.cli.failure import UsageFailure
+from mainstem.cli.login_wishes import Wishes, as_access, merged
+
+
+class Known:
+    """Files and people that always answer with the same words."""
+
+    def of_file(self, path: str) -> str:
+        return f"in {path}"
+
+    def of_user(self, user: str) -> str:
+        return f"asked {user}"
+
+
+def login(*sources: Wishes) -> Login | None:
+    return as_access(merged(sources), secret=Known()).login
+
+
+def test_nothing_said_is_no_login_at_the_usual_address() -> None:
+    access = as_access(Wishes(), secret=Known())
+    assert (access.bootstrap, access.given, access.login, access.tls) == (
+        DEFAULT_ADDRESS, False, None, None,
+    )  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.builds(Wishes, bootstrap=st.none() | st.text(min_size=1),
+                  http=st.none() | st.text(min_size=1), tls=st.none() | st.booleans()),
+        max_size=5,
+    )
+)  # fmt: skip
+def test_the_first_source_that_says_something_wins(sources: list[Wishes]) -> None:
+    whole = merged(sources)
+    for name in ("bootstrap", "http", "tls"):
+        said = [getattr(s, name) for s in sources if getattr(s, name) is not None]
+        assert getattr(whole, name) == (said[0] if said else None)
+
+
+def test_a_password_comes_from_the_source_that_names_the_same_user_or_none() -> None:
+    flags = Wishes(user="alice")
+    assert login(flags, Wishes(password="p")) == Login("SCRAM-SHA-512", "alice", "p")
+    assert login(flags, Wishes(user="alice", password="p")) == Login("SCRAM-SHA-512", "alice", "p")
+    other = Wishes(user="bob", password="bobs", mechanism="PLAIN", by_token=True)
+    assert login(flags, other) == Login("SCRAM-SHA-512", "alice", "asked alice")
+
+
+def test_a_stronger_password_file_covers_a_weaker_password() -> None:
+    found = login(Wishes(user="alice", password_file="f"), Wishes(password="weak"))
+    assert found == Login("SCRAM-SHA-512", "alice", "in f")
+
+
+def test_a_token_leaves_users_behind_and_a_user_tokens() -> None:
+    weak = Wishes(user="alice", password="p", mechanism="PLAIN")
+    assert login(Wishes(token_file="t"), weak) == Login("OAUTHBEARER", token="in t")
+    assert login(Wishes(user="alice"), Wishes(token="t", mechanism="OAUTHBEARER")) == Login(
+        "SCRAM-SHA-512", "alice", "asked alice"
+    )
+
+
+def test_an_authority_given_twice_is_the_stronger_one() -> None:
+    access = as_access(merged([Wishes(ca_file="mine"), Wishes(ca_pem="its")]), secret=Known())
+    assert access.tls is not None
+    assert (access.tls.ca_file, access.tls.ca_pem) == ("mine", None)
+    access = as_access(
+        merged([Wishes(cert_file="c"), Wishes(chain_pem="its", key_password="k")]), secret=Known()
+    )
+    assert access.tls is not None
+    assert (access.tls.cert_file, access.tls.chain_pem, access.tls.key_password) == (
+        "c", None, None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wishes", "speaks"),
+    [
+        (Wishes(tls=True), True),
+        (Wishes(ca_file="f"), True),
+        (Wishes(cert_file="f"), True),
+        (Wishes(ca_file="f", tls=False), False),
+        (Wishes(user="a", password="p"), False),
+    ],
+)
+def test_files_of_certificates_imply_tls(wishes: Wishes, speaks: bool) -> None:
+    assert (as_access(wishes, secret=Known()).tls is not None) == speaks
+
+
+@pytest.mark.parametrize(
+    ("wishes", "cause"),
+    [
+        (Wishes(password_file="f"), "nobody is named"),
+        (Wishes(mechanism="PLAIN"), "nobody is named"),
+        (Wishes(by_token=True), "nobody is named"),
+        (Wishes(user="a", mechanism="GSSAPI"), "is not a mechanism"),
+        (Wishes(user="a", mechanism="OAUTHBEARER"), "takes a token"),
+        (Wishes(token="t", mechanism="PLAIN"), "takes no token"),
+        (Wishes(key_file="k"), "a key without its certificate"),
+    ],
+)
+def test_wishes_that_do_not_go_together_are_refused(wishes: Wishes, cause: str) -> None:
+    with pytest.raises(UsageFailure, match=cause):
+        as_access(wishes, secret=Known())
+
+
+def test_secrets_are_not_shown() -> None:
+    whole = Wishes(user="a", password="hidden", token="hidden", key_password="hidden")
+    access = as_access(Wishes(user="a", password="hidden", chain_pem="hidden"), secret=Known())
+    assert "hidden" not in f"{whole!r} {access!r}"
