@@ -17,7 +17,10 @@ HOUR_MS = 3_600_000
 def ages(segment_ms: int, jitter_ms: int, streams: int = 1_000) -> list[int]:
     settings = topic_settings({"segment.ms": str(segment_ms), "segment.jitter.ms": str(jitter_ms)})
     topic = TopicId(b"topic of the age")
-    return [segment_age_ms(settings, StreamId(topic, PartitionIndex(number))) for number in range(streams)]
+    return [
+        segment_age_ms(settings, StreamId(topic, PartitionIndex(number)))
+        for number in range(streams)
+    ]
 
 
 def test_without_jitter_all_segments_become_equally_old() -> None:
