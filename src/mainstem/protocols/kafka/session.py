@@ -89,6 +89,7 @@ class KafkaSession:
         self._login = peer.login
         self._produce = ProducePath(service.broker, self._replies, sender, service.metrics, peer)
         self._produced_bytes = 0  # to be charged, where something is limited
+        self._produced_requests = 0
         self._fetches: dict[Fetch, Reply] = {}
         self._later: deque[bytearray] = deque()
         self._stop_work: Callable[[], None] | None = None
@@ -146,6 +147,7 @@ class KafkaSession:
                 raise ProtocolViolation(f"Produce version {version} is not served")
             self._metrics.requests[PRODUCE] += 1
             self._produced_bytes += until - start
+            self._produced_requests += 1
             work = self._produce.take(buf, view, start, until)
             if work is not None:
                 self._finish_produce()
@@ -165,7 +167,10 @@ class KafkaSession:
         """Write and answer what a burst has brought, and charge its sender."""
         if self._produce.has_staged:
             size, self._produced_bytes = self._produced_bytes, 0
-            throttle_ms = self._peer.charge(PRODUCE_BYTES, size)
+            count, self._produced_requests = self._produced_requests, 0
+            throttle_ms = max(
+                self._peer.charge(PRODUCE_BYTES, size), self._peer.charge(REQUESTS, count)
+            )
             self._produce.finish(throttle_ms)
             if throttle_ms:
                 self._mute()
