@@ -130,8 +130,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     login: Annotated[
         bool,
         Meta(
-            description="Ask for a name and password, a bearer token or an API token. Health is "
-            "told without."
+            description="Ask for a name and password, a bearer token, an API token or a client's "
+            "certificate. Health is told without. Other than on loopback it needs tls."
         ),
     ] = False
     body_bytes_max: Annotated[

@@ -196,7 +196,15 @@ def _check_listeners(config: Config) -> None:
     known = config.tls.client_certificates == "required"
     doors = [(where, spec.host, spec.sasl or (spec.tls and known)) for spec in specs]
     if config.http.enabled:
-        doors.append(("http.host", config.http.host, config.http.login))
+        asked = config.http.login or (config.http.tls and known)
+        doors.append(("http.host", config.http.host, asked))
+        in_the_clear = config.http.login and not (config.http.tls or config.node.insecure)
+        if in_the_clear and not is_loopback(config.http.host):
+            _refuse(
+                "http.tls",
+                "passwords and tokens would travel in the clear to other machines",
+                "set http.tls, or pass --insecure where something in front speaks TLS",
+            )
     for path, host, asks in doors:
         if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(

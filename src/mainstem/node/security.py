@@ -39,7 +39,13 @@ def is_enforced(config: Config) -> bool:
     if config.security.authorise != "auto":
         return config.security.authorise == "on"
     by_kafka = any(knows_clients(config, spec) for spec in kafka_listeners(config))
-    return by_kafka or (config.http.enabled and config.http.login)
+    return by_kafka or (config.http.enabled and http_knows_clients(config))
+
+
+def http_knows_clients(config: Config) -> bool:
+    """Whether nobody is served over HTTP without showing who he is."""
+    certificates = config.http.tls and config.tls.client_certificates == "required"
+    return config.http.login or certificates
 
 
 def build_security(
@@ -117,8 +123,17 @@ def entrance(
 
 def access(config: Config, security: Security) -> Access:
     """What the HTTP listener asks of those who send requests."""
-    own = is_loopback(config.http.host) and config.security.trust_loopback
-    return Access(security=security, login=config.http.login, trusted=own and not config.http.login)
+    known = http_knows_clients(config)
+    own = is_loopback(config.http.host)
+    certificates = config.tls.client_certificates if config.http.tls else "none"
+    per_minute = config.security.connections_per_minute_max
+    return Access(
+        security=security,
+        login=known,
+        trusted=own and config.security.trust_loopback and not known,
+        names=None if certificates == "none" else NameRules(config.tls.name_rules),
+        connections_per_minute=None if own or not per_minute else per_minute,
+    )
 
 
 def tls_contexts(config: Config) -> TlsContexts | None:

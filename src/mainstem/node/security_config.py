@@ -26,7 +26,7 @@ class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Literal["none", "requested", "required"],
         Meta(
             description="Whether clients show a certificate. With `required` a listener of kind "
-            "SSL knows who is there; kinds with SASL know it anyway."
+            "SSL, and HTTPS, know who is there; kinds with SASL know it anyway."
         ),
     ] = "none"
     name_rules: Annotated[
@@ -108,7 +108,7 @@ class SecuritySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(
             ge=0,
-            description="New Kafka connections of one address on listeners that others can reach; "
+            description="New connections of one address on listeners that others can reach; "
             "0: any number. A quota on the address wins.",
         ),
     ] = 600

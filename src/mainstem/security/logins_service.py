@@ -121,13 +121,19 @@ class Logins:
             machine = ScramServer(mechanism, self._keys, nonce)
         return Exchange(self, machine, mechanism, address)
 
-    async def password(self, user: str, password: str, address: str) -> Identity:
-        """Check name and password, as PLAIN and HTTP basic bring them."""
-        return await self._watched("PLAIN", address, self._by_password(user, password, address))
+    async def password(
+        self, user: str, password: str, address: str, *, noted: bool = False
+    ) -> Identity:
+        """Check name and password, as HTTP basic brings them.
 
-    async def bearer(self, token: str, address: str) -> Identity:
-        """Check a token."""
-        return await self._watched("bearer", address, self._by_bearer(token))
+        ``noted``: the same was right before on this connection, and is in the audit.
+        """
+        work = self._by_password(user, password, address)
+        return await self._watched("PLAIN", address, work, noted=noted)
+
+    async def bearer(self, token: str, address: str, *, noted: bool = False) -> Identity:
+        """Check a token; ``noted`` as with passwords."""
+        return await self._watched("bearer", address, self._by_bearer(token), noted=noted)
 
     def credentials_changed(self) -> None:
         """Forget what was found right under older credentials."""
@@ -189,9 +195,12 @@ class Logins:
             refuse("asks to be somebody else", user=identity.principal.name)
         return identity
 
-    async def _watched(self, method: str, address: str, work: Awaitable[Identity]) -> Identity:
+    async def _watched(
+        self, method: str, address: str, work: Awaitable[Identity], *, noted: bool
+    ) -> Identity:
         try:
-            return self.succeeded(await work, address)
+            identity = await work
+            return identity if noted else self.succeeded(identity, address)
         except Refused as refusal:
             await self.failed(refusal, method, address)
             raise

@@ -190,12 +190,13 @@ class StreamService:
         for log in stream.trim(known):
             self._store.drop_range(log)
 
-    def sizes(self) -> Sequence[tuple[str, int, int]]:
-        """(topic, partition, bytes on disk) of every stream held here."""
+    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
+        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
+        names = self._by_name if topic is None else (topic,)
         return [
             (name, stream.id.partition, sum(log.size_bytes for log in stream.ranges))
-            for name, streams in self._by_name.items()
-            for stream in streams
+            for name in names
+            for stream in self._by_name.get(name, ())
         ]
 
     # Following the catalogue

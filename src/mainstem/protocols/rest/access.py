@@ -2,7 +2,9 @@
 
     Authorization: Basic …       name and password
     Authorization: Bearer …      a JSON web token, or an API token
+    a certificate                where the listener speaks TLS and asks for one
 
+Whoever sends the header is who it says, or nobody; a certificate counts where there is none.
 Without a login where one is asked for the answer is 401; what is not allowed is 403. On a listener
 that asks for none, everybody may do what access rules allow nobody in particular, and everything
 where no rules count.
@@ -10,8 +12,11 @@ where no rules count.
 
 import base64
 import binascii
+import hashlib
 import math
-from typing import Any, cast
+from ipaddress import ip_address
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from starlette.datastructures import Headers
@@ -23,13 +28,16 @@ from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.rest.errors import Problem, Refusal
 from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.security.authoriser import AllRights
+from mainstem.security.certificate_names import NameRules
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.security.quotas import FETCH_BYTES, PRODUCE_BYTES, REQUESTS, Meter
+from mainstem.security.tls_transport import certificate_identity
 
-CALLER = "mainstem.caller"
-METER = "mainstem.meter"
-CLIENT_ID = "http"
-OPEN_TO_ALL = "/health"
+CALLER: Final = "mainstem.caller"
+METER: Final = "mainstem.meter"
+LINE: Final = "mainstem.line"
+CLIENT_ID: Final = "http"
+OPEN_TO_ALL: Final = frozenset({"/health", "/health/live", "/health/ready"})
 
 _CHALLENGE = {"www-authenticate": 'Basic realm="mainstem", charset="UTF-8", Bearer'}
 _ANYBODY = Caller(NOBODY, "", AllRights())
@@ -43,23 +51,85 @@ class Right(Struct, frozen=True):
     parameter: str = ""
 
 
+class Line(Struct):
+    """What is known about one connection: its TLS object, and the login last written down."""
+
+    tls: Any = None
+    noted: bytes = b""
+
+    def is_news(self, shown: str) -> bool:
+        """Whether a login with what was shown is not in the audit yet for this connection."""
+        return self.noted != _mark(shown)
+
+    def note(self, shown: str) -> None:
+        """It is now."""
+        self.noted = _mark(shown)
+
+
 class Access(Struct, frozen=True, kw_only=True):
-    """The rules of one HTTP listener. ``trusted``: without a login everything is allowed."""
+    """The rules of one HTTP listener.
+
+    ``names`` turns client certificates into users; ``trusted``: without a login everything is
+    allowed, since the listener belongs to the operator.
+    """
 
     security: Security
     login: bool = False
     trusted: bool = False
+    names: NameRules | None = None
+    connections_per_minute: int | None = None
+
+    def refuses(self, address: str) -> bool:
+        """Whether an address connects too often."""
+        return self.security.quotas.connection_refused(address, self.connections_per_minute)
 
     async def receive(self, scope: Scope) -> None:
         """Find out who sends a request and whether he may send more; kept in the scope."""
-        if scope["path"].startswith(OPEN_TO_ALL):
-            return
+        headers = Headers(scope=scope)
         address = scope["client"][0] if scope.get("client") else ""
-        identity = await self._identity(Headers(scope=scope), address)
-        known = identity or NOBODY
+        identity = await self._identity(headers, _line(scope), address)
+        if identity is None and self.login and scope["path"] not in OPEN_TO_ALL:
+            raise _unknown("a login is asked for here")
         trusted = self.trusted and identity is None
+        if trusted:
+            _check_host(headers)
+        known = identity or NOBODY
         rights = self.security.rights(known, address, trusted=trusted)
         scope[CALLER] = Caller(known, address, rights)
+        scope[METER] = self._metered(known, address)
+
+    async def _identity(self, headers: Headers, line: Line, address: str) -> Identity | None:
+        given = headers.get("authorization")
+        if given is None:
+            return self._by_certificate(line, address)
+        scheme, _, value = given.partition(" ")
+        news = line.is_news(given)
+        logins = self.security.logins
+        try:
+            if scheme.lower() == "basic":
+                user, password = _name_and_password(value.strip())
+                identity = await logins.password(user, password, address, noted=not news)
+            elif scheme.lower() == "bearer":
+                identity = await logins.bearer(value.strip(), address, noted=not news)
+            else:
+                raise _unknown("this way to log in is not served")
+        except MainstemError as error:
+            if error.code is ErrorCode.AUTHENTICATION_FAILED:
+                raise _unknown("the login failed") from None
+            raise
+        line.note(given)
+        return identity
+
+    def _by_certificate(self, line: Line, address: str) -> Identity | None:
+        if self.names is None:
+            return None
+        identity = certificate_identity(line.tls, self.names)
+        if identity is not None and line.is_news(str(identity.principal)):
+            line.note(str(identity.principal))
+            self.security.logins.succeeded(identity, address)
+        return identity
+
+    def _metered(self, known: Identity, address: str) -> Meter:
         meter = self.security.quotas.meter(known.principal.name, CLIENT_ID, address)
         owed_ms = max(meter.charge(kind, 0) for kind in (REQUESTS, PRODUCE_BYTES, FETCH_BYTES))
         if owed_ms:
@@ -70,31 +140,18 @@ class Access(Struct, frozen=True, kw_only=True):
                 headers={"retry-after": str(wait_s)},
             )
         meter.charge(REQUESTS, 1)
-        scope[METER] = meter
+        return meter
 
-    async def _identity(self, headers: Headers, address: str) -> Identity | None:
-        given = headers.get("authorization")
-        if given is None:
-            if self.login:
-                raise _unknown("a login is asked for here")
-            return None
-        scheme, _, value = given.partition(" ")
-        try:
-            if scheme.lower() == "basic":
-                user, password = _name_and_password(value.strip())
-                return await self.security.logins.password(user, password, address)
-            if scheme.lower() == "bearer":
-                return await self.security.logins.bearer(value.strip(), address)
-        except MainstemError as error:
-            if error.code is ErrorCode.AUTHENTICATION_FAILED:
-                raise _unknown("the login failed") from None
-            raise
-        raise _unknown("this way to log in is not served")
+
+def receive_anybody(scope: Scope) -> None:
+    """Where nobody is asked anything, everybody may do everything."""
+    scope[CALLER] = _ANYBODY
 
 
 def caller_of(request: Request) -> Caller:
     """Who sends the request."""
-    return cast("Caller", request.scope.get(CALLER, _ANYBODY))
+    assert CALLER in request.scope, "nobody gets to a route unseen"
+    return cast("Caller", request.scope[CALLER])
 
 
 def need(request: Request, right: Right) -> None:
@@ -128,6 +185,15 @@ def charge(request: Request, kind: str, amount: int) -> None:
         meter.charge(kind, amount)
 
 
+def _line(scope: Scope) -> Line:
+    found = scope.get("state", {}).get(LINE)
+    return found if isinstance(found, Line) else Line()
+
+
+def _mark(shown: str) -> bytes:
+    return hashlib.sha256(shown.encode(errors="surrogatepass")).digest()
+
+
 def _name_and_password(value: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(value, validate=True).decode()
@@ -137,6 +203,32 @@ def _name_and_password(value: str) -> tuple[str, str]:
     if not (user and colon):
         raise _unknown("the login failed")
     return user, password
+
+
+def _check_host(headers: Headers) -> None:
+    """Refuse a name that is not this machine's, where loopback stands for a login.
+
+    A page whose name its owner lets point to 127.0.0.1 would otherwise be of the same origin as
+    the node (DNS rebinding). No page gets a number or ``localhost`` that way.
+    """
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    except ValueError:
+        host = "?"
+    if host in ("", "localhost") or host.endswith(".localhost"):
+        return
+    try:
+        ip_address(host)
+    except ValueError:
+        raise Refusal(
+            403,
+            Problem(
+                "FOREIGN_HOST",
+                "nobody logs in here, so only this machine's own addresses are served",
+                subject=host[:200],
+                remedy="ask localhost or 127.0.0.1, or log in",
+            ),
+        ) from None
 
 
 def _unknown(cause: str) -> Refusal:

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import MIB
-from mainstem.protocols.rest.access import need
+from mainstem.protocols.rest.access import need, receive_anybody
 from mainstem.protocols.rest.answers import json_answer, problem_answer
 from mainstem.protocols.rest.errors import Problem, Refusal, problem_of
 from mainstem.protocols.rest.openapi import document
@@ -64,7 +64,9 @@ class RestApp:
         exchange = _Exchange(self._site, scope, receive, send)
         try:
             self._admit(scope)
-            if self._site.access is not None:
+            if self._site.access is None:
+                receive_anybody(scope)
+            else:
                 await self._site.access.receive(scope)
             await self._router(scope, exchange.receive, exchange.send)
         except (ClientDisconnect, asyncio.CancelledError):

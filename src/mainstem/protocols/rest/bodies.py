@@ -68,14 +68,17 @@ class PartitionAnswer(Struct, frozen=True, kw_only=True):
 
 
 class TopicAnswer(Struct, frozen=True, kw_only=True):
-    """One topic in full. ``configs`` holds what was set on it, not the defaults."""
+    """One topic in full. ``configs`` holds what was set on it, not the defaults.
+
+    Null is for those who may see the topic and not its settings.
+    """
 
     name: str
     partitions: list[PartitionAnswer]
     topic_id: str
     internal: bool
     created_ms: int
-    configs: dict[str, str]
+    configs: dict[str, str] | None
 
 
 class TopicRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

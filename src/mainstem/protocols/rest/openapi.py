@@ -12,7 +12,16 @@ from mainstem.protocols.rest.operation import Address, Operation
 from mainstem.protocols.rest.parameters import Schema
 
 _IN_PATH = re.compile(r"\{(\w+)(?::\w+)?\}")
-_ALWAYS = (400, 405, 500, 503)
+_ALWAYS = (400, 401, 403, 405, 429, 500, 503)
+_SCHEMES: Schema = {
+    "password": {"type": "http", "scheme": "basic"},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API token, or a JSON web token of the configured issuer.",
+    },
+    "certificate": {"type": "mutualTLS"},
+}
 _RAW_BODY: Schema = {"type": "string", "description": "The value of one message, as it stands."}
 
 
@@ -32,13 +41,15 @@ def document(addresses: Iterable[Address], version: str) -> Schema:
         "info": {
             "title": "Mainstem",
             "version": version,
-            "description": "Topics, messages, groups and the state of one node.",
+            "description": "Topics, messages, groups, rights and the state of one node.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
             _IN_PATH.sub(r"{\1}", address.path): _path(address, by_type) for address in listed
         },
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
+        # The empty one is first: a listener that asks for no login takes none.
+        "security": [{}, *({name: []} for name in _SCHEMES)],
     }
 
 

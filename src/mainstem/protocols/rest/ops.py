@@ -7,12 +7,15 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from mainstem.protocols.rest.access import may
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import BrokerAnswer, Probe
 from mainstem.protocols.rest.site import Site
+from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.telemetry.exposition import CONTENT_TYPE, json_summary, prometheus_text
 from mainstem.telemetry.health import health_json
 
+_TOLD_TO_EVERYBODY = ("is_healthy", "status", "live", "ready", "timestamp")
 _INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Mainstem</title>
 <h1>Mainstem {version}</h1>
 <p>Node {node} of cluster {cluster}. Kafka clients connect to <code>{kafka}</code>.</p>
@@ -71,6 +74,8 @@ async def get_health(site: Site, request: Request) -> Response:
     now = datetime.fromtimestamp(site.clock.wall_ms() / 1000, UTC)
     timestamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = health_json(health, telemetry.metrics, telemetry.figures.brief(), timestamp=timestamp)
+    if not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        body = {name: body[name] for name in _TOLD_TO_EVERYBODY}
     return json_answer(body, 200 if health.healthy else 503)
 
 

@@ -1,6 +1,6 @@
 """The table of everything that is served over HTTP."""
 
-from mainstem.protocols.rest import groups, ops, peek, produce, security, topics
+from mainstem.protocols.rest import groups, ops, peek, produce, topics
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.bodies import (
     BrokerAnswer,
@@ -19,16 +19,7 @@ from mainstem.protocols.rest.bodies import (
     TopicRequest,
 )
 from mainstem.protocols.rest.operation import Address, Operation
-from mainstem.protocols.rest.security_bodies import (
-    Deleted,
-    NewTokenRequest,
-    PasswordRequest,
-    RoleAnswer,
-    RoleRequest,
-    TokenAnswer,
-    TokenCreated,
-    UserAnswer,
-)
+from mainstem.protocols.rest.security_routes import SECURITY_ADDRESSES, SEE_CLUSTER
 from mainstem.security.acl import Operation as Allowed
 from mainstem.security.acl import ResourceType
 
@@ -46,8 +37,6 @@ _HEALTH = {
     },
 }
 _TEXT = {"type": "string"}
-_SEE_CLUSTER = Right(Allowed.DESCRIBE)
-_ALTER_CLUSTER = Right(Allowed.ALTER)
 
 
 def _on_topic(operation: Allowed) -> Right:
@@ -93,7 +82,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_broker,
-                right=_SEE_CLUSTER,
+                right=SEE_CLUSTER,
                 summary="This node.",
                 answer=BrokerAnswer,
             )
@@ -172,116 +161,7 @@ ADDRESSES: tuple[Address, ...] = (
             ),
         },
     ),
-    Address(
-        "/v1/users",
-        {
-            "GET": Operation(
-                handler=security.list_users,
-                right=_SEE_CLUSTER,
-                summary="Everybody who can log in, or has roles.",
-                answer=list[UserAnswer],
-            )
-        },
-    ),
-    Address(
-        "/v1/users/{name}",
-        {
-            "PUT": Operation(
-                handler=security.put_user,
-                right=_ALTER_CLUSTER,
-                summary="Make a user, or give one a new password.",
-                answer=UserAnswer,
-                body=(PasswordRequest,),
-                refusals=(403, 408, 413, 415),
-            ),
-            "DELETE": Operation(
-                handler=security.delete_user,
-                right=_ALTER_CLUSTER,
-                summary="Forget a user's password, roles and tokens.",
-                answer=Deleted,
-                refusals=(403, 404),
-            ),
-        },
-    ),
-    Address(
-        "/v1/roles",
-        {
-            "GET": Operation(
-                handler=security.list_roles,
-                right=_SEE_CLUSTER,
-                summary="All roles and who has them.",
-                answer=list[RoleAnswer],
-            )
-        },
-    ),
-    Address(
-        "/v1/roles/{name}",
-        {
-            "PUT": Operation(
-                handler=security.put_role,
-                right=_ALTER_CLUSTER,
-                summary="Make a role, or replace its rules.",
-                answer=RoleAnswer,
-                body=(RoleRequest,),
-                refusals=(403, 408, 413, 415),
-            ),
-            "DELETE": Operation(
-                handler=security.delete_role,
-                right=_ALTER_CLUSTER,
-                summary="Forget a role.",
-                answer=Deleted,
-                refusals=(403, 404),
-            ),
-        },
-    ),
-    Address(
-        "/v1/roles/{name}/members/{principal:path}",
-        {
-            "PUT": Operation(
-                handler=security.bind_role,
-                right=_ALTER_CLUSTER,
-                summary="Give a role to a user or a group.",
-                answer=UserAnswer,
-                refusals=(403, 404),
-            ),
-            "DELETE": Operation(
-                handler=security.unbind_role,
-                right=_ALTER_CLUSTER,
-                summary="Take a role away.",
-                answer=Deleted,
-                refusals=(403, 404),
-            ),
-        },
-    ),
-    Address(
-        "/v1/tokens",
-        {
-            "GET": Operation(
-                handler=security.list_tokens,
-                summary="Your API tokens, or all of them for those who may see the cluster.",
-                answer=list[TokenAnswer],
-            ),
-            "POST": Operation(
-                handler=security.create_token,
-                summary="Make an API token; its text is told this once.",
-                answer=TokenCreated,
-                status=201,
-                body=(NewTokenRequest,),
-                refusals=(403, 404, 408, 413, 415),
-            ),
-        },
-    ),
-    Address(
-        "/v1/tokens/{id}",
-        {
-            "DELETE": Operation(
-                handler=security.delete_token,
-                summary="Let an API token be worth nothing.",
-                answer=Deleted,
-                refusals=(403, 404),
-            )
-        },
-    ),
+    *SECURITY_ADDRESSES,
     Address(
         "/health",
         {
@@ -317,7 +197,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_metrics,
-                right=_SEE_CLUSTER,
+                right=SEE_CLUSTER,
                 summary="Every metric in Prometheus' text format.",
                 answer=_TEXT,
                 media_type="text/plain",
@@ -329,7 +209,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_metrics_json,
-                right=_SEE_CLUSTER,
+                right=SEE_CLUSTER,
                 summary="The figures a person looks for first.",
                 answer=_FIGURES,
             )

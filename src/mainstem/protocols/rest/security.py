@@ -4,11 +4,13 @@ from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainstem.broker.security_api import ApiToken, RoleRule
+from mainstem.broker.security_api import ApiToken, RoleRule, Security
+from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.protocols.rest.access import caller_of
-from mainstem.protocols.rest.answers import json_answer
+from mainstem.protocols.rest.answers import PacedAnswer, json_answer
 from mainstem.protocols.rest.incoming import check_json, decode, read_body
 from mainstem.protocols.rest.security_bodies import (
+    BindingAnswer,
     Deleted,
     NewTokenRequest,
     PasswordRequest,
@@ -18,41 +20,44 @@ from mainstem.protocols.rest.security_bodies import (
     TokenAnswer,
     TokenCreated,
     UserAnswer,
+    in_full,
     number_of,
+    word_of,
 )
 from mainstem.protocols.rest.site import Site
 from mainstem.security.acl import Operation, PatternType, Permission, ResourceType
-from mainstem.security.principals import USER
+from mainstem.security.principals import USER, parse_principal
 from mainstem.security.roles import BUILT_IN
 
 
 async def list_users(site: Site, request: Request) -> Response:
     """GET /v1/users."""
     security = site.broker.security
-    users, bindings = security.users(), security.bindings()
-    named = {principal.removeprefix(f"{USER}:") for principal in bindings}
-    return json_answer(
-        [
-            UserAnswer(
-                name=name,
-                mechanisms=[each.mechanism for each in users[name].scram] if name in users else [],
-                roles=list(bindings.get(f"{USER}:{name}", ())),
-            )
-            for name in sorted({*users, *named})
-        ]
+    known = {parse_principal(principal) for principal in security.bindings()}
+    named = {principal.name for principal in known if principal.kind == USER}
+    return PacedAnswer(
+        site.held, [_user(security, name) for name in sorted({*security.users(), *named})]
     )
 
 
+async def get_user(site: Site, request: Request) -> Response:
+    """GET /v1/users/{name}."""
+    name = request.path_params["name"]
+    security = site.broker.security
+    if name not in security.users() and f"{USER}:{name}" not in security.bindings():
+        raise InvalidRequest(ErrorCode.UNKNOWN_RESOURCE, "there is no such user", subject=name)
+    return json_answer(_user(security, name))
+
+
 async def put_user(site: Site, request: Request) -> Response:
-    """PUT /v1/users/{name}: make a user, or give one a new password."""
+    """PUT /v1/users/{name}: make a user (201), or give one a new password (200)."""
     check_json(request)
     wanted = decode(await read_body(site, request), PasswordRequest)
     name = request.path_params["name"]
     security = site.broker.security
+    is_new = name not in security.users()
     await security.set_password(caller_of(request), name, wanted.password)
-    kept = security.users()[name]
-    roles = list(security.bindings().get(f"{USER}:{name}", ()))
-    return json_answer(UserAnswer(name, [each.mechanism for each in kept.scram], roles))
+    return json_answer(_user(security, name), 201 if is_new else 200)
 
 
 async def delete_user(site: Site, request: Request) -> Response:
@@ -65,30 +70,28 @@ async def delete_user(site: Site, request: Request) -> Response:
 async def list_roles(site: Site, request: Request) -> Response:
     """GET /v1/roles."""
     security = site.broker.security
-    bindings = security.bindings()
-    return json_answer(
-        [
-            RoleAnswer(
-                name=name,
-                built_in=name in BUILT_IN,
-                rules=[_shown(rule) for rule in rules],
-                members=sorted(who for who, roles in bindings.items() if name in roles),
-            )
-            for name, rules in security.roles().items()
-        ]
-    )
+    return PacedAnswer(site.held, [_role(security, name) for name in security.roles()])
+
+
+async def get_role(site: Site, request: Request) -> Response:
+    """GET /v1/roles/{name}."""
+    name = request.path_params["name"]
+    security = site.broker.security
+    if name not in security.roles():
+        raise InvalidRequest(ErrorCode.UNKNOWN_RESOURCE, "there is no such role", subject=name)
+    return json_answer(_role(security, name))
 
 
 async def put_role(site: Site, request: Request) -> Response:
-    """PUT /v1/roles/{name}: make a role, or replace its rules."""
+    """PUT /v1/roles/{name}: make a role (201), or replace its rules (200)."""
     check_json(request)
     wanted = decode(await read_body(site, request), RoleRequest)
     name = request.path_params["name"]
     rules = [_rule(rule) for rule in wanted.rules]
     security = site.broker.security
+    is_new = name not in security.roles()
     await security.set_role(caller_of(request), name, rules)
-    members = sorted(who for who, roles in security.bindings().items() if name in roles)
-    return json_answer(RoleAnswer(name, built_in=False, rules=wanted.rules, members=members))
+    return json_answer(_role(security, name), 201 if is_new else 200)
 
 
 async def delete_role(site: Site, request: Request) -> Response:
@@ -100,22 +103,27 @@ async def delete_role(site: Site, request: Request) -> Response:
 
 async def bind_role(site: Site, request: Request) -> Response:
     """PUT /v1/roles/{name}/members/{principal}: give a role."""
-    name, principal = request.path_params["name"], _principal(request)
-    await site.broker.security.bind_role(caller_of(request), principal, name, bound=True)
-    return json_answer(UserAnswer(principal, [], [name]))
+    return await _bound(site, request, bound=True)
 
 
 async def unbind_role(site: Site, request: Request) -> Response:
     """DELETE /v1/roles/{name}/members/{principal}: take a role."""
-    name, principal = request.path_params["name"], _principal(request)
-    await site.broker.security.bind_role(caller_of(request), principal, name, bound=False)
-    return json_answer(Deleted(principal))
+    return await _bound(site, request, bound=False)
 
 
 async def list_tokens(site: Site, request: Request) -> Response:
     """GET /v1/tokens: one's own, or all for those who may see the cluster."""
     found = site.broker.security.api_tokens(caller_of(request))
-    return json_answer([_token(token) for token in found])
+    return PacedAnswer(site.held, [_token(token) for token in found])
+
+
+async def get_token(site: Site, request: Request) -> Response:
+    """GET /v1/tokens/{id}: never its text. One that the caller may not see is not there."""
+    token_id = request.path_params["id"]
+    for token in site.broker.security.api_tokens(caller_of(request)):
+        if token.id == token_id:
+            return json_answer(_token(token))
+    raise InvalidRequest(ErrorCode.UNKNOWN_TOKEN, "there is no such token", subject=token_id)
 
 
 async def create_token(site: Site, request: Request) -> Response:
@@ -140,10 +148,23 @@ async def delete_token(site: Site, request: Request) -> Response:
     return json_answer(Deleted(token_id))
 
 
-def _principal(request: Request) -> str:
-    """``User:alice``, or ``alice`` for short."""
-    name: str = request.path_params["principal"]
-    return name if ":" in name else f"{USER}:{name}"
+async def _bound(site: Site, request: Request, *, bound: bool) -> Response:
+    name, principal = request.path_params["name"], in_full(request.path_params["principal"])
+    security = site.broker.security
+    await security.bind_role(caller_of(request), principal, name, bound=bound)
+    return json_answer(BindingAnswer(principal, list(security.bindings().get(principal, ()))))
+
+
+def _user(security: Security, name: str) -> UserAnswer:
+    kept = security.users().get(name)
+    mechanisms = [each.mechanism for each in kept.scram] if kept is not None else []
+    return UserAnswer(name, mechanisms, list(security.bindings().get(f"{USER}:{name}", ())))
+
+
+def _role(security: Security, name: str) -> RoleAnswer:
+    members = sorted(who for who, roles in security.bindings().items() if name in roles)
+    rules = [_shown(rule) for rule in security.roles()[name]]
+    return RoleAnswer(name, built_in=name in BUILT_IN, rules=rules, members=members)
 
 
 def _token(token: ApiToken) -> TokenAnswer:
@@ -162,16 +183,16 @@ def _rule(body: RuleBody) -> RoleRule:
         number_of(ResourceType, body.resource),
         number_of(Operation, body.operation),
         body.name,
-        number_of(PatternType, body.pattern),
+        number_of(PatternType, body.pattern, least=PatternType.LITERAL),
         number_of(Permission, body.permission),
     )
 
 
 def _shown(rule: RoleRule) -> RuleBody:
     return RuleBody(
-        resource=rule.resource_type.name.lower(),
-        operation=rule.operation.name.lower(),
+        resource=word_of(rule.resource_type),
+        operation=word_of(rule.operation),
         name=rule.name,
-        pattern=rule.pattern_type.name.lower(),
-        permission=rule.permission.name.lower(),
+        pattern=word_of(rule.pattern_type),
+        permission=word_of(rule.permission),
     )

@@ -1,11 +1,14 @@
-"""Bodies of the routes about users, roles and tokens."""
+"""Bodies of the routes about users, roles, tokens, rules and quotas. No secret is in any answer."""
 
 from enum import IntEnum
-from typing import TypeVar
+from typing import Annotated, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainstem.protocols.rest.errors import bad_request
+from mainstem.security.principals import USER
+
+RULES_PER_REQUEST_MAX: Final = 1_000
 
 NumberT = TypeVar("NumberT", bound=IntEnum)
 
@@ -49,6 +52,13 @@ class RoleAnswer(Struct, frozen=True):
     members: list[str]
 
 
+class BindingAnswer(Struct, frozen=True):
+    """Somebody and all the roles he has."""
+
+    principal: str
+    roles: list[str]
+
+
 class NewTokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """An API token to be made; without ``roles`` it may do what its user may."""
 
@@ -75,16 +85,71 @@ class TokenCreated(TokenAnswer, frozen=True, kw_only=True):
     token: str
 
 
+class AclBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One access rule, in words; ``User:*`` is everybody."""
+
+    principal: str
+    resource: str
+    operation: str
+    name: str = "*"
+    pattern: str = "literal"
+    permission: str = "allow"
+    host: str = "*"
+
+
+class AclsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules to be added: all of them, or none."""
+
+    rules: Annotated[list[AclBody], Meta(min_length=1, max_length=RULES_PER_REQUEST_MAX)]
+
+
+class AclsDeleted(Struct, frozen=True):
+    """The rules that are gone."""
+
+    deleted: list[AclBody]
+
+
+class EntityBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whom limits concern: a user, a client id, both together, or an address.
+
+    A part that is null stands for everybody without limits of his own.
+    """
+
+    user: str | UnsetType | None = UNSET
+    client_id: str | UnsetType | None = UNSET
+    ip: str | UnsetType | None = UNSET
+
+
+class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits per second of one entity; in a request, null takes a limit away."""
+
+    entity: EntityBody
+    limits: dict[str, float | None]
+
+
 class Deleted(Struct, frozen=True):
     """What is gone."""
 
     deleted: str
 
 
-def number_of(kind: type[NumberT], word: str) -> NumberT:
-    """A word of the body as the number it stands for."""
+def number_of(kind: type[NumberT], word: str, *, least: int = 2) -> NumberT:
+    """A word of the body as the number it stands for; words of filters only are below ``least``."""
     try:
-        return kind[word.upper().replace("-", "_")]
+        found = kind[word.upper().replace("-", "_")]
     except KeyError:
-        known = ", ".join(each.name.lower() for each in kind if each > 1)
-        raise bad_request(f"{word[:40]!r} is not a {kind.__name__}", remedy=known) from None
+        found = None
+    if found is None or found < least:
+        known = ", ".join(each.name.lower() for each in kind if each >= least)
+        raise bad_request(f"{word[:40]!r} is not a {kind.__name__}", remedy=f"known: {known}")
+    return found
+
+
+def in_full(principal: str) -> str:
+    """``User:alice``, for which bodies and addresses may say ``alice``."""
+    return principal if ":" in principal else f"{USER}:{principal}"
+
+
+def word_of(number: IntEnum) -> str:
+    """The word that bodies use for a number."""
+    return number.name.lower()

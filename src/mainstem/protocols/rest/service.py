@@ -31,6 +31,7 @@ class RestService:
     def __init__(self, site: Site, bounds: Bounds | None = None) -> None:
         self._app = RestApp(site)
         self._metrics = site.telemetry.metrics
+        self._access = site.access
         self._bounds = bounds or Bounds()
         self._state = ServerState()
         self._server: asyncio.Server | None = None
@@ -53,7 +54,7 @@ class RestService:
         config.load()
 
         def connect() -> HttpConnection:
-            return HttpConnection(config, self._state, self._bounds, self._metrics)
+            return HttpConnection(config, self._state, self._bounds, self._metrics, self._access)
 
         loop = asyncio.get_running_loop()
         timeout_s = None if tls is None else _TLS_HANDSHAKE_TIMEOUT_S

@@ -46,7 +46,7 @@ async def list_topics(site: Site, request: Request) -> Response:
 
 async def get_topic(site: Site, request: Request) -> Response:
     """GET /v1/topics/{name}."""
-    return json_answer(_described(site, found(site, request.path_params["name"])))
+    return json_answer(_described(site, request, found(site, request.path_params["name"])))
 
 
 async def create_topic(site: Site, request: Request) -> Response:
@@ -55,7 +55,7 @@ async def create_topic(site: Site, request: Request) -> Response:
     wanted = decode(await read_body(site, request), NewTopicRequest)
     need_create(request, wanted.name)
     topic = await _create(site, wanted.name, wanted)
-    return json_answer(_described(site, topic), 201)
+    return json_answer(_described(site, request, topic), 201)
 
 
 async def put_topic(site: Site, request: Request) -> Response:
@@ -66,16 +66,19 @@ async def put_topic(site: Site, request: Request) -> Response:
     body = await read_body(site, request)
     wanted = decode(body, TopicRequest) if body.strip() else TopicRequest()
     topic = site.broker.topics.by_name(name)
-    if topic is None:
+    # Whoever may not see a topic is refused in the same words whether it is there or not.
+    if topic is None or not may(request, Operation.DESCRIBE, ResourceType.TOPIC, name):
         need_create(request, name)
-        return json_answer(_described(site, await _create(site, name, wanted)), 201)
+    if topic is None:
+        created = await _create(site, name, wanted)
+        return json_answer(_described(site, request, created), 201)
     need_topic(request, Operation.DESCRIBE, name)
     if wanted.configs:
         need_topic(request, Operation.ALTER_CONFIGS, name)
     if wanted.partitions not in (None, len(topic.streams)):
         need_topic(request, Operation.ALTER, name)
     await _alter(site, topic, wanted)
-    return json_answer(_described(site, found(site, name)))
+    return json_answer(_described(site, request, found(site, name)))
 
 
 async def delete_topic(site: Site, request: Request) -> Response:
@@ -173,12 +176,9 @@ def _line(site: Site, topic: Topic) -> TopicLine:
     )
 
 
-def _described(site: Site, topic: Topic) -> TopicAnswer:
-    sizes = {
-        partition: size
-        for name, partition, size in site.broker.streams.sizes()
-        if name == topic.name
-    }
+def _described(site: Site, request: Request, topic: Topic) -> TopicAnswer:
+    sizes = {partition: size for _, partition, size in site.broker.streams.sizes(topic.name)}
+    settings = may(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     partitions = []
     for stream in topic.streams:
         number = stream.id.partition
@@ -199,7 +199,7 @@ def _described(site: Site, topic: Topic) -> TopicAnswer:
         topic_id=topic_id_text(topic.id),
         internal=topic.internal,
         created_ms=topic.created_ms,
-        configs=topic.configs,
+        configs=topic.configs if settings else None,
     )
 
 

@@ -3,7 +3,7 @@
 * heads are bounded in bytes and in time, and so are bytes that bring a request no further;
 * an idle connection is closed, and one whose peer takes no answer is cut;
 * few requests may be sent ahead of their answers;
-* there is a largest number of connections.
+* there is a largest number of connections, and of new ones of one address in a while.
 
 A connection that breaks a bound is answered, where it can still be, and closed.
 """
@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mainstem.model.limits import KIB
+from mainstem.protocols.rest.access import LINE, Access, Line
 from mainstem.protocols.rest.errors import Problem
 from mainstem.telemetry.metrics import Metrics
 
@@ -83,10 +84,17 @@ class HttpConnection(HttpToolsProtocol):
     """One accepted connection."""
 
     def __init__(
-        self, config: Config, state: ServerState, bounds: Bounds, metrics: Metrics
+        self,
+        config: Config,
+        state: ServerState,
+        bounds: Bounds,
+        metrics: Metrics,
+        access: Access | None = None,
     ) -> None:
-        super().__init__(config, state, {})
+        self._line = Line()
+        super().__init__(config, state, {LINE: self._line})
         self.logger = log
+        self._access = access
         self._bounds = bounds
         self._metrics = metrics
         self._head_timer = _Timer(self.loop, bounds.head_timeout_s, self._head_timed_out)
@@ -101,7 +109,12 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
         super().connection_made(cast("asyncio.Transport", transport))
+        self._line.tls = transport.get_extra_info("ssl_object")
         metrics = self._metrics
+        if self._access is not None and self.client and self._access.refuses(self.client[0]):
+            metrics.connections_rejected += 1
+            self._refuse(429, Problem("THROTTLED", "too many new connections of this address"))
+            return
         if len(self.connections) > self._bounds.connections_max:
             metrics.connections_rejected += 1
             self._refuse(503, Problem("OVERLOADED", "too many HTTP connections"))

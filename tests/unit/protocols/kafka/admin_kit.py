@@ -39,11 +39,12 @@ class Held:
         self.starts[topic, partition] = start
         return Offset(start)
 
-    def sizes(self) -> Sequence[tuple[str, int, int]]:
+    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
         return [
-            (topic.name, stream.id.partition, 100 + stream.id.partition)
-            for topic in self._admin.all()
-            for stream in topic.streams
+            (each.name, stream.id.partition, 100 + stream.id.partition)
+            for each in self._admin.all()
+            if topic in (None, each.name)
+            for stream in each.streams
         ]
 
 

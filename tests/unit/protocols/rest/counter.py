@@ -10,6 +10,7 @@ from collections.abc import (
 from typing import TYPE_CHECKING
 
 import httpx
+from msgspec.structs import replace
 
 from mainstem.broker.groups_api import (
     CommittedOffset,
@@ -139,6 +140,7 @@ class MemoryCounter:
         self.altered: list[tuple[str, Sequence[ConfigChange]]] = []
         self._topics: dict[str, Topic] = {}
         self._doors: dict[tuple[str, int], MemoryStream] = {}
+        self.sizes_asked: list[str | None] = []
         self._ids = itertools.count(1)
 
     def close(self) -> None:
@@ -156,10 +158,12 @@ class MemoryCounter:
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         return await self.door(topic, partition).append(batch)
 
-    def sizes(self) -> list[tuple[str, int, int]]:
+    def sizes(self, topic: str | None = None) -> list[tuple[str, int, int]]:
+        self.sizes_asked.append(topic)
         return [
-            (topic, partition, sum(map(len, door.batches)))
-            for (topic, partition), door in self._doors.items()
+            (name, partition, sum(map(len, door.batches)))
+            for (name, partition), door in self._doors.items()
+            if topic in (None, name)
         ]
 
     # topics
@@ -310,10 +314,12 @@ class Rest:
             facts=_facts,
             body_bytes_max=20_000,
         )
-        self.app = RestApp(self.site)
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self.app), base_url="http://node"
-        )
+        self.http = self.client()
+
+    def client(self, **changes: object) -> httpx.AsyncClient:
+        """A client of the application, or of one that differs a little."""
+        self.app = RestApp(replace(self.site, **changes))
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://node")
 
     def _health(self) -> Health:
         return summarize([self.component])
