@@ -125,6 +125,59 @@ def describes_the_server(scene: Scene) -> None:
     assert "Cluster ID: " in printed
 
 
+def administers_replicas(scene: Scene) -> None:
+    """kafka-leader-election and kafka-reassign-partitions find all where it should be."""
+    scene.oracle.create(scene.topic, 2)
+    election = ("--election-type", "preferred", "--topic", scene.topic, "--partition", "1")
+    elected = _tool(scene, f"{TOOLS}.LeaderElectionCommand", *election)
+    assert f"Valid replica already elected for partitions {scene.topic}-1" in elected
+    tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted = Path(scratch) / "reassignment.json"
+        entry = {"topic": scene.topic, "partition": 0, "replicas": [1], "log_dirs": ["any"]}
+        wanted.write_text(json.dumps({"partitions": [entry], "version": 1}))
+        options = ("--reassignment-json-file", str(wanted))
+        started = _tool(scene, tool, *options, "--execute")
+        assert f"Successfully started partition reassignment for {scene.topic}-0" in started
+        verified = _tool(scene, tool, *options, "--verify")
+        assert f"Reassignment of partition {scene.topic}-0 is completed." in verified
+    assert "No partition reassignments found." in _tool(scene, tool, "--list")
+
+
+def administers_features(scene: Scene) -> None:
+    """kafka-metadata-quorum sees one voter; kafka-features lowers a level and raises it again."""
+    quorum = _tool(scene, f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
+    assert "LeaderId:               1" in quorum
+    assert "CurrentObservers:       []" in quorum
+    tool = f"{TOOLS}.FeatureCommand"
+    lowered = _tool(scene, tool, "downgrade", "--feature", "transaction.version=1")
+    assert "transaction.version was downgraded to 1." in lowered
+    assert _level(_tool(scene, tool, "describe"), "transaction.version") == 1
+    raised = _tool(scene, tool, "upgrade", "--feature", "transaction.version=2")
+    assert "transaction.version was upgraded to 2." in raised
+    assert _level(_tool(scene, tool, "describe"), "transaction.version") == 2
+
+
+def administers_client_metrics(scene: Scene) -> None:
+    """kafka-client-metrics: a subscription is made, seen and taken away."""
+    tool = f"{TOOLS}.ClientMetricsCommand"
+    name = ("--name", scene.topic)
+    wanted = ("--metrics", "org.apache.kafka.consumer.", "--interval", "5000")
+    _tool(scene, tool, "--alter", *name, *wanted, "--match", "client_id=nobody")
+    described = _tool(scene, tool, "--describe", *name)
+    assert "interval.ms=5000" in described
+    assert "match=client_id=nobody" in described
+    assert "metrics=org.apache.kafka.consumer." in described
+    assert scene.topic in _tool(scene, tool, "--list").split()
+    _tool(scene, tool, "--delete", *name)
+    assert scene.topic not in _tool(scene, tool, "--list").split()
+
+
+def _level(described: str, feature: str) -> int:
+    [row] = [line for line in described.splitlines() if f"Feature: {feature} " in f"{line} "]
+    return int(row.split("FinalizedVersionLevel: ")[1].split()[0])
+
+
 def _tool(scene: Scene, tool: str, *options: str) -> str:
     return run(tool, ["--bootstrap-server", scene.server.kafka, *options])
 
@@ -142,6 +195,9 @@ SCENARIOS: dict[str, Scenario] = {
         administers_records,
         administers_groups,
         administers_transactions,
+        administers_replicas,
+        administers_features,
+        administers_client_metrics,
         describes_the_server,
     )
 }

@@ -1,0 +1,131 @@
+"""The cluster as a whole, administered by the Java client: what it changes, it reads back."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from tests.clients.client import java_command
+
+from mainstem.testing.local_node import LocalNode
+
+pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
+
+
+class Java:
+    """One administrator in a process of its own, asked line by line."""
+
+    def __init__(self, bootstrap: str, log: Path) -> None:
+        self._log = log.open("w")
+        self._process = subprocess.Popen(
+            [*java_command("ClusterAdmin"), bootstrap],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def ask(self, *words: object) -> str:
+        """What it answers: ``ok`` and more, or the name of an error and its text."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("> "):
+                return line.removeprefix("> ").strip()
+        raise AssertionError("it has ended")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[LocalNode]:
+    with LocalNode() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def java(node: LocalNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    with Java(node.kafka, tmp_path_factory.mktemp("java") / "java.log") as running:
+        assert running.ask("create", "t", 2) == "ok"
+        yield running
+
+
+def test_every_partition_is_led_by_its_preferred_replica(java: Java) -> None:
+    for kind in ("PREFERRED", "UNCLEAN"):
+        assert java.ask("elect", kind, "t", 1).startswith("ok ElectionNotNeededException ")
+        assert java.ask("elect", kind, "t", 2).startswith("ok UnknownTopicOrPartitionException ")
+        assert java.ask("elect", kind) == "ok", "nothing of all that there is needs one"
+
+
+def test_partitions_are_reassigned_to_nodes_that_there_are(java: Java) -> None:
+    assert java.ask("reassign", "t", 0, "1") == "ok"
+    assert java.ask("reassignments") == "ok {}"
+    assert java.ask("reassign", "t", 0).startswith("NoReassignmentInProgressException ")
+    assert java.ask("reassign", "nowhere", 0, "1").startswith("UnknownTopicOrPartitionException ")
+    refused = java.ask("reassign", "t", 0, "1,7")
+    assert refused == "InvalidReplicaAssignmentException there is no node 7"
+    assert java.ask("reassign", "t", 0, "1,1").startswith("InvalidReplicaAssignmentException ")
+
+
+def test_partitions_move_to_folders_that_there_are(node: LocalNode, java: Java) -> None:
+    assert java.ask("folder", "t") == f"ok {node.data_dir}"
+    assert java.ask("move", "t", node.data_dir) == "ok"
+    assert java.ask("move", "t", "/elsewhere").startswith("LogDirNotFoundException ")
+    assert java.ask("folder", "t") == f"ok {node.data_dir}"
+
+
+def test_the_quorum_is_this_node_and_its_log_grows(node: LocalNode, java: Java) -> None:
+    def described() -> tuple[list[str], int]:
+        word, leader, epoch, end, *rest = java.ask("quorum").split(" ", 6)
+        assert (word, leader, epoch) == ("ok", "1", "1")
+        return rest, int(end)
+
+    rest, before = described()
+    assert rest[:2] == ["1", "0"]
+    assert node.kafka.rpartition(":")[2] in rest[2]
+    assert java.ask("create", "growth", 1) == "ok"
+    assert described()[1] > before
+
+
+def test_features_are_switched_and_told_to_every_client(java: Java) -> None:
+    assert java.ask("features") == "ok {group.version=1, transaction.version=2} 0"
+    refused = java.ask("feature", "transaction.version", 1, "UPGRADE")
+    assert refused.startswith("InvalidUpdateVersionException ")
+    assert java.ask("feature", "transaction.version", 1, "SAFE_DOWNGRADE", "validate") == "ok"
+    assert java.ask("features") == "ok {group.version=1, transaction.version=2} 0"
+    assert java.ask("feature", "transaction.version", 1, "SAFE_DOWNGRADE") == "ok"
+    assert java.ask("feature", "group.version", 0, "UNSAFE_DOWNGRADE") == "ok"
+    assert java.ask("features") == "ok {transaction.version=1} 2"
+    assert java.ask("feature", "transaction.version", 2, "UPGRADE") == "ok"
+    assert java.ask("feature", "group.version", 1, "UPGRADE") == "ok"
+    assert java.ask("features") == "ok {group.version=1, transaction.version=2} 4"
+    for unknown in ("metadata.version", "share.version"):
+        refused = java.ask("feature", unknown, 1, "UPGRADE")
+        assert refused.startswith("InvalidUpdateVersionException "), unknown
+
+
+def test_a_node_that_is_gone_for_good_is_unregistered(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with LocalNode(data) as node:
+        first = node.announced
+    assert first
+    # The machine was set up anew under another number; its catalogue still knows the old one.
+    (data / "node.json").unlink()
+    with (
+        LocalNode(data, arguments=("--set", "node.id=2")) as node,
+        Java(node.kafka, tmp_path / "java.log") as java,
+    ):
+        assert java.ask("nodes") == "ok 1 2"
+        assert java.ask("unregister", 9).startswith("BrokerIdNotRegisteredException ")
+        assert java.ask("unregister", 2).startswith("PolicyViolationException ")
+        assert java.ask("unregister", 1) == "ok"
+        assert java.ask("nodes") == "ok 2"
