@@ -17,6 +17,7 @@ from mainstem.cli import (
     delegation_tokens,
     groups,
     log_files,
+    pipeline,
     quotas,
     roles,
     topics,
@@ -54,6 +55,7 @@ app.add_typer(delegation_tokens.app, name="delegation-token")
 app.add_typer(certs.app, name="cert")
 app.add_typer(log_files.app, name="log")
 app.add_typer(config.app, name="config")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.command("kafka-apis")(kafka_apis)
 

@@ -7,10 +7,8 @@ All but ``value`` may be absent, all may be null. A null value is a tombstone; a
 chosen by key; a null timestamp is the moment of writing.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 WIRE_TYPES = {
     "topic": "string",
@@ -22,25 +20,23 @@ WIRE_TYPES = {
 }
 
 
-def is_wire(frame: "DataFrame") -> bool:
+def is_wire(frame: DataFrame) -> bool:
     """Whether a frame is one of records rather than of a source's own columns."""
     types = dict(frame.dtypes)
     return types.get("value") in {"binary", "string"} and not set(types) - set(WIRE_TYPES)
 
 
-def as_wire(frame: "DataFrame", *, topic: str | None = None) -> "DataFrame":
+def as_wire(frame: DataFrame, *, topic: str | None = None) -> DataFrame:
     """All wire columns of any frame, in order; rows without a topic get ``topic``.
 
     A frame of other columns becomes one JSON object per row; nulls are kept as nulls.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     if not is_wire(frame):
         whole = F.to_json(F.struct(*(F.col(_quoted(name)) for name in frame.columns)), _KEEP_NULLS)
         frame = frame.select(whole.alias("value"))
     present = set(frame.columns)
 
-    def column(name: str, kind: str) -> "Column":
+    def column(name: str, kind: str) -> Column:
         value = F.col(name) if name in present else F.lit(None)
         value = value.cast(kind)
         if name == "topic" and topic is not None:

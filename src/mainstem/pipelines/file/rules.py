@@ -1,0 +1,193 @@
+"""What no type can say: rules between the settings of a pipeline file."""
+
+import fnmatch
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from mainstem.model.errors import MainstemError
+from mainstem.model.topic_name import check_topic_name
+from mainstem.pipelines.connector.spec import Spec
+from mainstem.pipelines.file.model import FileModel, SinkEntry, SourceEntry
+from mainstem.pipelines.problems import Problem
+
+NAME = r"[A-Za-z0-9_-]{1,100}"
+VERSIONS = {"1", "1.0"}
+EXPECTED = ("topic", "key", "value", "headers")
+EXPECTED_DEAD = (*EXPECTED, "error", "step")
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_NO_REGISTRY = (
+    "there is no schema registry yet, so schemas cannot be looked up",
+    "leave it out; Avro travels in single-object encoding",
+)
+
+
+def problems_of(model: FileModel) -> Iterator[Problem]:
+    """Problems of the file as a whole."""
+    if str(model.version) not in VERSIONS:
+        yield Problem("version", f"{model.version} is not known here", 'write version: "1.0"')
+    if not model.sources and not model.sinks:
+        yield Problem("", "neither sources nor sinks: there is nothing to run")
+    if isinstance(model.distributed, dict) and model.distributed.get("enabled", True):
+        yield Problem(
+            "distributed",
+            "work is spread over machines by Spark, not by connect processes",
+            "leave it out and set settings.spark.master",
+        )
+    elif model.distributed is not None and not isinstance(model.distributed, dict):
+        yield Problem("distributed", "expected a mapping")
+    health = model.settings.health
+    if health.enabled and health.host not in LOOPBACK and not health.insecure:
+        yield Problem(
+            "settings.health.host",
+            f"{health.host} can be reached by other machines, and nobody logs in",
+            "use 127.0.0.1, or set settings.health.insecure: true",
+        )
+    tls = model.broker.tls
+    if tls is not None and (tls.cert_path is None) != (tls.key_path is None):
+        yield Problem("broker.tls", "cert_path and key_path belong together")
+    if tls is not None and tls.insecure:
+        yield Problem(
+            "broker.tls.insecure",
+            "certificates are always checked: otherwise anybody on the way could read records",
+            "name the issuer's certificate in broker.tls.ca_path",
+        )
+    if tls is not None and tls.server_name is not None:
+        yield Problem(
+            "broker.tls.server_name",
+            "the certificate must bear the name that is dialled",
+            "put that name into bootstrap_servers",
+        )
+    yield from _groups(model)
+    yield from _cases(model)
+
+
+def warnings_of(model: FileModel) -> Iterator[Problem]:
+    """What works, but not as somebody may think."""
+    for name, entry in model.sinks.items():
+        if entry.offset_commit_interval is not None:
+            yield Problem(
+                f"sinks.{name}.offset_commit_interval",
+                "has no effect: progress is committed with every micro-batch",
+            )
+    if model.broker.metadata_refresh_ms is not None:
+        yield Problem(
+            "broker.metadata_refresh_ms", "has no effect: metadata is refreshed when it is wrong"
+        )
+    if model.settings.telemetry is not None:
+        yield Problem("settings.telemetry", "has no effect: scrape the metrics instead")
+    entries: list[SourceEntry | SinkEntry] = [*model.sources.values(), *model.sinks.values()]
+    if entries and not any(entry.enabled for entry in entries):
+        yield Problem("", "every pipeline is disabled")
+
+
+def problems_of_entry(
+    path: str, entry: SourceEntry | SinkEntry, spec: Spec | None
+) -> Iterator[Problem]:
+    """Problems of one source or sink; ``spec`` is absent where its connector is unknown."""
+    if entry.schema_registry_url is not None:
+        yield Problem(f"{path}.schema_registry_url", *_NO_REGISTRY)
+    if isinstance(entry, SourceEntry):
+        yield from _topic(f"{path}.topic", entry.topic)
+        for index, route in enumerate(entry.tables):
+            yield from _topic(f"{path}.tables[{index}].topic", route.topic)
+        if entry.rate_limit is not None and spec is not None and not spec.limits_rows:
+            yield Problem(
+                f"{path}.rate_limit",
+                f"the {spec.name} source cannot be slowed down by rows",
+                "limit it in its own config",
+            )
+        if entry.dead_letter_topic == entry.topic:
+            yield Problem(f"{path}.dead_letter_topic", "is the topic of the good records")
+    else:
+        yield from _sink_topics(path, entry)
+    if entry.dead_letter_topic is not None:
+        yield from _topic(f"{path}.dead_letter_topic", entry.dead_letter_topic)
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a sink's topic is a pattern rather than a name."""
+    return any(letter in topic for letter in "*?")
+
+
+def _sink_topics(path: str, entry: SinkEntry) -> Iterator[Problem]:
+    for index, topic in enumerate(entry.topics):
+        if not is_pattern(topic):
+            yield from _topic(f"{path}.topics[{index}]", topic)
+        if entry.dead_letter_topic and fnmatch.fnmatchcase(entry.dead_letter_topic, topic):
+            yield Problem(
+                f"{path}.dead_letter_topic",
+                f"is read by the sink itself through {topic!r}: dead letters would go in circles",
+                "choose a name that no topic of the sink matches",
+            )
+    patterns = [is_pattern(topic) for topic in entry.topics]
+    if isinstance(entry.start_offset, int):
+        if entry.start_offset < 0:
+            yield Problem(f"{path}.start_offset", "an offset is not negative")
+        if any(patterns):
+            yield Problem(f"{path}.start_offset", "a number needs topics without patterns")
+    elif entry.start_offset not in {"earliest", "latest"} and not _is_moment(entry.start_offset):
+        remedy = "write earliest, latest, an ISO 8601 moment or a number"
+        yield Problem(f"{path}.start_offset", f"{entry.start_offset!r} is no position", remedy)
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _topic(path: str, name: str) -> Iterator[Problem]:
+    try:
+        check_topic_name(name)
+    except MainstemError as error:
+        yield Problem(path, error.cause)
+
+
+def _groups(model: FileModel) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, entry in model.sinks.items():
+        group = group_of(name, entry)
+        if group in seen:
+            yield Problem(
+                f"sinks.{name}.consumer_group",
+                f"{group!r} already shows the progress of sinks.{seen[group]}",
+                "give each sink a group of its own",
+            )
+        seen[group] = name
+
+
+def group_of(name: str, entry: SinkEntry) -> str:
+    """The consumer group that shows how far a sink has come."""
+    return entry.consumer_group or f"pipeline-{name}"
+
+
+def _cases(model: FileModel) -> Iterator[Problem]:
+    known = {f"sources.{name}" for name in model.sources} | {
+        f"sinks.{name}" for name in model.sinks
+    }
+    for index, case in enumerate(model.tests):
+        if case.pipeline not in known:
+            yield Problem(
+                f"tests[{index}].pipeline",
+                f"there is no {case.pipeline}",
+                f"known: {', '.join(sorted(known))}" if known else "",
+            )
+        for field, allowed in (("expect", EXPECTED), ("expect_dead", EXPECTED_DEAD)):
+            for number, expected in enumerate(getattr(case, field)):
+                for key in expected:
+                    if key not in allowed:
+                        path = f"tests[{index}].{field}[{number}].{key}"
+                        yield Problem(path, "unknown key", f"known keys: {', '.join(allowed)}")
+
+
+def pattern_of(topics: list[str]) -> str:
+    """One regular expression for names and patterns; internal topics only when named."""
+    parts = []
+    for topic in topics:
+        part = re.escape(topic).replace(r"\*", ".*").replace(r"\?", ".")
+        hides_internal = is_pattern(topic) and not topic.startswith("__")
+        parts.append(f"(?!__){part}" if hides_internal else part)
+    return "|".join(parts)

@@ -1,0 +1,1 @@
+"""Runs the pipelines of a file: queries, restarts, dead letters, health, metrics, status."""

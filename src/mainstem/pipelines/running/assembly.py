@@ -1,0 +1,199 @@
+"""Turns a pipeline into streaming queries that are ready to start.
+
+    source:  connector -> transforms -> topics (good records and dead letters in one query)
+    sink:    topics -> transforms -> connector, and a second query for the dead letters
+
+A sink's dead letters are a query of their own because two places cannot be written in one exactly
+once; both read the same records, each keeps its part.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.wire import as_wire
+from mainstem.pipelines.file import rules
+from mainstem.pipelines.file.model import BrokerSection, Settings, SinkEntry, SourceEntry
+from mainstem.pipelines.file.reading import Pipeline
+from mainstem.pipelines.running import dead_letters
+from mainstem.pipelines.running.broker import spark_options
+from mainstem.pipelines.running.dead_letters import DeadLetterTopic
+from mainstem.pipelines.running.pace import Pace, pace_of
+from mainstem.pipelines.running.topics import offsets_json
+from mainstem.pipelines.transforms import Plan, compile_steps
+
+FORMAT = "mainstem"
+DEAD_SUFFIX = "#dead"
+OBSERVED, OBSERVED_ROWS, OBSERVED_DEAD = "mainstem", "rows", "dead"
+
+
+class Query(Struct, frozen=True):
+    """A query that is not started yet."""
+
+    name: str
+    writer: DataStreamWriter
+    checkpoint: Path
+    pace: Pace
+
+    def start(self, *, once: bool) -> StreamingQuery:
+        """Start it; ``once`` ends it when everything that is there now has arrived."""
+        named = self.writer.queryName(self.name).option("checkpointLocation", str(self.checkpoint))
+        if once:
+            return named.trigger(availableNow=True).start()
+        return named.trigger(processingTime=f"{self.pace.interval_ms} milliseconds").start()
+
+
+class Assembly:
+    """Builds the queries of one file's pipelines in one session."""
+
+    def __init__(
+        self, spark: SparkSession, broker: BrokerSection, settings: Settings, state_dir: Path
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._state_dir = state_dir
+        self._broker = broker
+        self._options = spark_options(broker)
+
+    def folder(self, pipeline: Pipeline) -> Path:
+        """Everything that a pipeline remembers."""
+        return self._state_dir / f"{pipeline.kind}s" / pipeline.name
+
+    def place(self, pipeline: Pipeline, pace: Pace) -> Place:
+        """What the pipeline's connector is told."""
+        entry = pipeline.entry
+        letters = None
+        if entry.dead_letter_topic is not None:
+            letters = DeadLetterTopic(
+                topic=entry.dead_letter_topic, pipeline=pipeline.id, options=self._options
+            )
+        is_source = isinstance(entry, SourceEntry)
+        return Place(
+            pipeline=pipeline.id,
+            state_dir=self.folder(pipeline) / "connector",
+            rows_per_batch_max=pace.rows_per_batch_max if is_source else None,
+            topic=entry.topic if isinstance(entry, SourceEntry) else None,
+            tables=tuple(entry.tables) if isinstance(entry, SourceEntry) else (),
+            dead_letters=letters,
+        )
+
+    def queries(self, pipeline: Pipeline) -> list[Query]:
+        """The queries of one pipeline."""
+        entry = pipeline.entry
+        interval_ms = entry.trigger_interval_ms
+        if interval_ms is None:
+            interval_ms = self._settings.trigger_interval_ms
+        pace = pace_of(entry.rate_limit, interval_ms)
+        if isinstance(entry, SourceEntry):
+            return [self._source_query(pipeline, entry, pace)]
+        return self._sink_queries(pipeline, entry, pace)
+
+    def _source_query(self, pipeline: Pipeline, entry: SourceEntry, pace: Pace) -> Query:
+        place = self.place(pipeline, pace)
+        read = pipeline.connector.read(self._spark, pipeline.config, place)  # type: ignore[union-attr]
+        out = transformed(as_wire(read, topic=entry.topic), pipeline, topic=entry.topic)
+        out = _observed(out, entry.dead_letter_topic)
+        writer = out.writeStream.format(FORMAT).options(**self._options)
+        writer = writer.outputMode(plan_of(pipeline).output_mode)
+        return Query(pipeline.id, writer, self.folder(pipeline) / "checkpoint", pace)
+
+    def _sink_queries(self, pipeline: Pipeline, entry: SinkEntry, pace: Pace) -> list[Query]:
+        group = rules.group_of(pipeline.name, entry)
+        records = self.topics(entry, group, pace)
+        good, dead = parted(records, pipeline)
+        writer = pipeline.connector.write(  # type: ignore[union-attr]
+            _observed(good, None), pipeline.config, self.place(pipeline, pace)
+        )
+        writer = writer.outputMode(plan_of(pipeline).output_mode)
+        folder = self.folder(pipeline)
+        queries = [Query(pipeline.id, writer, folder / "checkpoint", pace)]
+        if dead is not None and entry.dead_letter_topic is not None:
+            # Read on its own, under a group of its own: two queries cannot share a position.
+            _, dead = parted(self.topics(entry, f"{group}.dead", pace), pipeline)
+            assert dead is not None
+            letters = dead_letters.envelopes(
+                dead, topic=entry.dead_letter_topic, pipeline=pipeline.id
+            )
+            letters = _observed(letters, entry.dead_letter_topic)
+            writer = letters.writeStream.format(FORMAT).options(**self._options)
+            queries.append(
+                Query(pipeline.id + DEAD_SUFFIX, writer, folder / "dead-checkpoint", pace)
+            )
+        return queries
+
+    def topics(self, entry: SinkEntry, group: str, pace: Pace) -> DataFrame:
+        """The records of a sink's topics."""
+        options = {**self._options, "includeHeaders": "true", "kafka.group.id": group}
+        if any(rules.is_pattern(topic) for topic in entry.topics):
+            options["subscribePattern"] = rules.pattern_of(entry.topics)
+        else:
+            options["subscribe"] = ",".join(entry.topics)
+        if isinstance(entry.start_offset, int):
+            options["startingOffsets"] = offsets_json(
+                self._broker, entry.topics, entry.start_offset
+            )
+        elif entry.start_offset in {"earliest", "latest"}:
+            options["startingOffsets"] = entry.start_offset
+        else:
+            options["startingTimestamp"] = str(_milliseconds(entry.start_offset))
+        if pace.rows_per_batch_max is not None:
+            options["maxOffsetsPerTrigger"] = str(pace.rows_per_batch_max)
+        return self._spark.readStream.format(FORMAT).options(**options).load()
+
+
+def transformed(frame: DataFrame, pipeline: Pipeline, *, topic: str | None) -> DataFrame:
+    """A frame behind the pipeline's steps, its dead letters among the good records.
+
+    Where no dead-letter topic is set, a refused record raises.
+    """
+    if not pipeline.steps:
+        return as_wire(frame, topic=topic)
+    return dead_letters.split(
+        plan_of(pipeline).marked(frame),
+        dead_letter_topic=pipeline.entry.dead_letter_topic,
+        pipeline=pipeline.id,
+        topic=topic,
+    )
+
+
+def parted(records: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, DataFrame | None]:
+    """Good records for a sink, and the dead ones if steps can refuse any.
+
+    Where no dead-letter topic is set, the good records raise at a refused one.
+    """
+    if not pipeline.steps:
+        return records, None
+    if pipeline.entry.dead_letter_topic is None:
+        return transformed(records, pipeline, topic=None), None
+    applied = plan_of(pipeline).apply(records)
+    return applied.frame, applied.dead
+
+
+def plan_of(pipeline: Pipeline) -> Plan:
+    """The pipeline's steps, compiled."""
+    return compile_steps(pipeline.steps, f"{pipeline.id}.transforms")
+
+
+def _observed(frame: DataFrame, dead_letter_topic: str | None) -> DataFrame:
+    """The same frame, counting what passes; Spark reports the counts with every batch."""
+    dead = F.lit(0)
+    if dead_letter_topic is not None:
+        dead = F.when(F.col("topic") == dead_letter_topic, 1).otherwise(0)
+    return frame.observe(
+        OBSERVED,
+        F.count(F.lit(1)).alias(OBSERVED_ROWS),
+        F.coalesce(F.sum(dead), F.lit(0)).alias(OBSERVED_DEAD),
+    )
+
+
+def _milliseconds(moment: str) -> int:
+    parsed = datetime.fromisoformat(moment)
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return round(parsed.timestamp() * 1000)

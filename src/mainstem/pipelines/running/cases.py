@@ -1,0 +1,129 @@
+"""Tests of a pipeline's steps: records in, expected records out, no broker needed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+
+from mainstem.pipelines.connector.wire import WIRE_TYPES
+from mainstem.pipelines.file.model import Case, Record, SourceEntry
+from mainstem.pipelines.file.reading import Pipeline
+from mainstem.pipelines.running.assembly import plan_of
+
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
+
+
+class Outcome(Struct, frozen=True):
+    """How a case went; each difference is a line."""
+
+    case: str
+    differences: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything came out as expected."""
+        return not self.differences
+
+
+def run_case(case: Case, pipeline: Pipeline, spark: SparkSession) -> Outcome:
+    """Send the case's records through the pipeline's steps."""
+    topic = pipeline.entry.topic if isinstance(pipeline.entry, SourceEntry) else None
+    rows = [_row(record, topic) for record in case.input]
+    frame = spark.createDataFrame(rows, SCHEMA)
+    good, dead = frame, None
+    if pipeline.steps:
+        applied = plan_of(pipeline).apply(frame)
+        good, dead = applied.frame, applied.dead
+    differences = [
+        *_compare("expect", case.expect, _shown(good)),
+        *_compare("expect_dead", case.expect_dead, [] if dead is None else _shown(dead)),
+    ]
+    return Outcome(case.name, tuple(differences))
+
+
+def _row(record: Record, topic: str | None) -> tuple[object, ...]:
+    value = record.value
+    if value is not None and not isinstance(value, str):
+        value = msgspec.json.encode(value).decode()
+    moment = None
+    if record.timestamp is not None:
+        moment = datetime.fromisoformat(record.timestamp)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    headers = [(name, text.encode()) for name, text in record.headers.items()]
+    return (
+        record.topic or topic,
+        None if record.key is None else record.key.encode(),
+        None if value is None else value.encode(),
+        headers or None,
+        None,
+        moment,
+    )
+
+
+def _shown(frame: DataFrame) -> list[dict[str, Any]]:
+    """Records as a test writes them: text, and JSON where the value is some."""
+    shown = []
+    for row in frame.collect():
+        fields = row.asDict()
+        record: dict[str, Any] = {
+            name: bytes(value).decode(errors="replace")
+            if isinstance(value, bytes | bytearray)
+            else value
+            for name, value in fields.items()
+            if name in {"topic", "key", "value", "error", "step"}
+        }
+        record["headers"] = {
+            header["key"]: bytes(header["value"] or b"").decode(errors="replace")
+            for header in fields.get("headers") or ()
+        }
+        shown.append(record)
+    return shown
+
+
+def _compare(
+    what: str, expected: Sequence[Mapping[str, Any]], actual: list[dict[str, Any]]
+) -> list[str]:
+    """Every expected record must find one of its own, and nothing may be left over."""
+    left = list(actual)
+    differences = []
+    for number, wanted in enumerate(expected):
+        # The record in the same place first, so that a difference is told against the right one.
+        near = left[0] if left else None
+        found = next((each for each in left if not _mismatches(wanted, each)), None)
+        if found is not None:
+            left.remove(found)
+        elif near is None:
+            differences.append(f"{what}[{number}]: nothing came out for it")
+        else:
+            left.remove(near)
+            reasons = "; ".join(_mismatches(wanted, near))
+            differences.append(f"{what}[{number}]: {reasons}")
+    differences += [f"{what}: unexpected record {_text(each)}" for each in left]
+    return differences
+
+
+def _mismatches(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, value in wanted.items():
+        there = actual.get(name)
+        if name == "value" and not isinstance(value, str) and isinstance(there, str):
+            there = _parsed(there)
+        is_equal = value in str(there) if name in {"error", "step"} else value == there
+        if not is_equal:
+            found.append(f"{name} is {_text(there)}, expected {_text(value)}")
+    return found
+
+
+def _parsed(text: str) -> object:
+    try:
+        parsed: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return parsed
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()

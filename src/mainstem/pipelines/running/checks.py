@@ -1,0 +1,56 @@
+"""Looks whether everything that a file names can be reached, without changing anything."""
+
+import asyncio
+
+from msgspec import Struct
+
+from mainstem.client.admin import Admin
+from mainstem.model.errors import MainstemError
+from mainstem.pipelines.connector.shapes import Finding, Severity, failed, passed
+from mainstem.pipelines.file.model import BrokerSection
+from mainstem.pipelines.file.reading import Pipeline, PipelineFile
+from mainstem.pipelines.running.broker import cluster_of
+
+
+class Checked(Struct, frozen=True):
+    """One finding about one thing: the broker or a pipeline."""
+
+    what: str
+    finding: Finding
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it would keep something from running."""
+        return self.finding.severity is Severity.ERROR
+
+
+def check_broker(broker: BrokerSection) -> list[Checked]:
+    """Whether the cluster answers and lets us in."""
+
+    async def ask() -> Finding:
+        try:
+            cluster = cluster_of(broker)
+        except MainstemError as error:
+            return failed(error.cause, error.remedy)
+        try:
+            info = await Admin(cluster, timeout_ms=broker.connection_timeout_ms).describe_cluster()
+        except MainstemError as error:
+            text = f"{error.code.name} [{error.subject}]: {error.cause}"
+            return failed(text, error.remedy, retriable=error.retriable)
+        finally:
+            await cluster.close()
+        return passed(f"{len(info.nodes)} node{'s' * (len(info.nodes) != 1)}, cluster {info.id}")
+
+    return [Checked("broker", asyncio.run(ask()))]
+
+
+def check_pipeline(pipeline: Pipeline, file: PipelineFile) -> list[Checked]:
+    """What the pipeline's connector finds."""
+    redact = file.secrets.redact
+    return [
+        Checked(
+            pipeline.id,
+            Finding(each.severity, redact(each.message), redact(each.remedy), each.retriable),
+        )
+        for each in pipeline.connector.check(pipeline.config)
+    ]

@@ -1,0 +1,59 @@
+"""One sentence out of what Spark throws: the reason, without pages of stack.
+
+A query that fails gives a Java exception whose text holds a Python traceback whose last line says
+what happened. That line is what a person needs; the rest is logged at debug level.
+"""
+
+import re
+
+from mainstem.model.errors import MainstemError
+
+SENTENCE_LENGTH_MAX = 1_000
+# The last line of a Python traceback, or the raised text of Spark's own functions.
+_RAISED = re.compile(
+    r"\[USER_RAISED_EXCEPTION\]\s*(?P<text>.+?)(?:\s+SQLSTATE|\n\s*at |\Z)", re.DOTALL
+)
+_PYTHON = re.compile(r"^(?:[A-Za-z_][\w.]*)(?:Error|Exception|[A-Z]\w+): .+$")
+_HOUSE = re.compile(r"^mainstem\.[\w.]+: (?P<text>[A-Z_]+.*)$", re.MULTILINE)
+_CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$", re.MULTILINE)
+
+
+class StartFailed(Exception):
+    """A pipeline could not be started; ``retriable`` when waiting may help."""
+
+    def __init__(self, message: str, *, retriable: bool) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+
+def sentence(error: BaseException) -> str:
+    """What happened, in one line."""
+    if isinstance(error, MainstemError | StartFailed):
+        return _one_line(str(error))
+    return _one_line(_found_in(str(error)) or f"{type(error).__name__}: {error}")
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether no waiting can mend it: what the file asks for cannot work."""
+    if isinstance(error, StartFailed | MainstemError):
+        return not error.retriable
+    return False
+
+
+def _found_in(text: str) -> str:
+    if raised := _RAISED.search(text):
+        return raised["text"]
+    if house := _HOUSE.findall(text):
+        return str(house[-1])
+    traceback = text.rpartition("Traceback (most recent call last)")[2]
+    for line in traceback.splitlines() if traceback != text else ():
+        if _PYTHON.match(line.strip()):
+            return line.strip()
+    if caused := _CAUSED.findall(text):
+        return str(caused[-1])
+    return ""
+
+
+def _one_line(text: str) -> str:
+    short = " ".join(text.split())
+    return short if len(short) <= SENTENCE_LENGTH_MAX else short[: SENTENCE_LENGTH_MAX - 1] + "…"

@@ -1,0 +1,272 @@
+"""Runs every pipeline of a file in one Spark session until told to stop.
+
+Promises: one failing pipeline does not disturb the others; what failed is started again after a
+pause; queries are stopped between batches; the status is written at every change that matters. When
+Spark itself dies the process ends, so that whoever watches it can start it again.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec import Struct
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.pipelines.connector.progress import read_progress
+from mainstem.pipelines.connector.shapes import Severity
+from mainstem.pipelines.file.reading import Pipeline, PipelineFile
+from mainstem.pipelines.running.assembly import Assembly
+from mainstem.pipelines.running.counts import ProgressListener
+from mainstem.pipelines.running.course import Course, State
+from mainstem.pipelines.running.failure import StartFailed, is_final, sentence
+from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
+from mainstem.pipelines.running.topics import ensure_topics, wanted_topics
+from mainstem.telemetry.logs import logger
+
+ROUND_S = 0.1
+STATUS_EVERY_S = 1.0
+STARTERS_MAX = 4
+LAST_REPORTS_MS = 5_000
+BETWEEN_BATCHES_POLL_S = 0.005
+# What a query, a connector or Spark may throw at the runner; a pipeline's failure, not ours.
+QUERY_ERRORS = (PySparkException, Py4JError, MainstemError, StartFailed, OSError, ValueError)
+
+_log = logger("pipelines")
+
+
+class _Job:
+    """One pipeline and what runs of it."""
+
+    def __init__(self, pipeline: Pipeline, course: Course) -> None:
+        self.pipeline = pipeline
+        self.course = course
+        self.queries: list[StreamingQuery] = []
+        self.start: Future[list[StreamingQuery]] | None = None
+        self.batches_seen = 0
+
+
+class Summary(Struct, frozen=True):
+    """How a run ended."""
+
+    failed: tuple[str, ...]
+    finished: tuple[str, ...]
+
+
+class Runner:
+    """Starts, watches and stops the pipelines of one file.
+
+    Args:
+        file: what to run.
+        spark: the session.
+        state_dir: the locked state folder.
+        once: end when everything that is there now has arrived.
+    """
+
+    def __init__(
+        self, file: PipelineFile, spark: SparkSession, state_dir: Path, *, once: bool = False
+    ) -> None:
+        self._file = file
+        self._spark = spark
+        self._state_dir = state_dir
+        self._once = once
+        model = file.model
+        self._assembly = Assembly(spark, model.broker, model.settings, state_dir)
+        self._listener = ProgressListener()
+        self._jobs = [
+            _Job(each, Course(model.settings.retry, enabled=each.entry.enabled))
+            for each in file.pipelines
+        ]
+        self._started_at = time.time()
+        self._stopping = False
+        self.status = self._observe()
+
+    def run(self, stop: threading.Event, each_round: Callable[[Status], None]) -> Summary:
+        """Work until ``stop`` is set or every pipeline has ended."""
+        self._spark.streams.addListener(self._listener)
+        written_at = float("-inf")
+        with ThreadPoolExecutor(STARTERS_MAX, thread_name_prefix="pipeline") as starters:
+            try:
+                while not stop.is_set() and not all(job.course.has_ended for job in self._jobs):
+                    changed = self._round(starters)
+                    self.status = self._observe()
+                    if changed or time.monotonic() - written_at >= STATUS_EVERY_S:
+                        write_status(self._state_dir, self.status)
+                        written_at = time.monotonic()
+                    each_round(self.status)
+                    stop.wait(ROUND_S)
+            finally:
+                self._stop_all(starters)
+                self._hear_the_last()
+                self.status = self._observe()
+                write_status(self._state_dir, self.status)
+                each_round(self.status)
+        return Summary(self._named(State.FAILED), self._named(State.FINISHED))
+
+    def _named(self, state: State) -> tuple[str, ...]:
+        return tuple(job.pipeline.id for job in self._jobs if job.course.state is state)
+
+    def _round(self, starters: ThreadPoolExecutor) -> bool:
+        """Look at every pipeline once; whether any changed its state."""
+        changed = False
+        for job in self._jobs:
+            before = job.course.state
+            if job.start is not None:
+                self._harvest(job)
+            elif job.course.state is State.RUNNING:
+                self._watch(job)
+            elif job.course.is_due(time.monotonic()):
+                job.course.starting()
+                job.start = starters.submit(self._start, job.pipeline)
+            if job.course.state is not before:
+                changed = True
+                self._tell(job)
+        return changed
+
+    def _start(self, pipeline: Pipeline) -> list[StreamingQuery]:
+        """Runs on a thread of its own: connecting may take its time."""
+        model = self._file.model
+        ensure_topics(model.broker, model.settings.topic, wanted_topics(pipeline.entry, model))
+        for finding in pipeline.connector.check(pipeline.config):
+            if finding.severity is Severity.ERROR:
+                text = (
+                    f"{finding.message} ({finding.remedy})" if finding.remedy else finding.message
+                )
+                raise StartFailed(text, retriable=finding.retriable)
+        started: list[StreamingQuery] = []
+        try:
+            for query in self._assembly.queries(pipeline):
+                started.append(query.start(once=self._once))  # noqa: PERF401
+        except BaseException:
+            for running in started:
+                running.stop()
+            raise
+        return started
+
+    def _harvest(self, job: _Job) -> None:
+        assert job.start is not None
+        if not job.start.done():
+            return
+        start, job.start = job.start, None
+        try:
+            job.queries = start.result()
+        except QUERY_ERRORS as error:
+            self._failed(job, error)
+        else:
+            job.batches_seen = self._listener.counts(job.pipeline.id).batches
+            job.course.started()
+
+    def _watch(self, job: _Job) -> None:
+        batches = self._listener.counts(job.pipeline.id).batches
+        if batches > job.batches_seen:
+            job.batches_seen = batches
+            job.course.progressed()
+        ended = [query for query in job.queries if not self._is_active(query)]
+        errors = [error for query in ended if (error := query.exception()) is not None]
+        if errors:
+            self._stop_queries(job.queries)
+            self._failed(job, errors[0])
+        elif len(ended) == len(job.queries):
+            job.course.finished()
+        elif ended and not self._once:
+            self._stop_queries(job.queries)
+            self._failed(job, StartFailed("a query ended by itself", retriable=True))
+
+    def _is_active(self, query: StreamingQuery) -> bool:
+        try:
+            return query.isActive
+        except (Py4JError, OSError) as error:
+            raise Unavailable(
+                ErrorCode.SHUTTING_DOWN,
+                f"Spark has died: {sentence(error)}",
+                subject="spark",
+                remedy="start again; give it more memory with settings.spark.driver_memory",
+            ) from None
+
+    def _failed(self, job: _Job, error: BaseException) -> None:
+        text = self._file.secrets.redact(sentence(error))
+        _log.debug("failure in full", extra={"pipeline": job.pipeline.id, "text": str(error)})
+        job.queries = []
+        job.course.failed(time.monotonic(), text, retriable=not is_final(error))
+
+    def _tell(self, job: _Job) -> None:
+        course, facts = job.course, {"pipeline": job.pipeline.id}
+        if course.state is State.WAITING:
+            pause_s = round(course.pause_left(time.monotonic()), 1)
+            _log.warning("failed: %s", course.error, extra={**facts, "next_start_s": pause_s})
+        elif course.state is State.FAILED:
+            _log.error("gave up: %s", course.error, extra=facts)
+        else:
+            _log.info("%s", course.state, extra=facts)
+
+    def _stop_all(self, starters: ThreadPoolExecutor) -> None:
+        self._stopping = True
+        self.status = self._observe()
+        for job in self._jobs:
+            if job.start is not None:
+                try:
+                    job.queries = job.start.result()
+                except QUERY_ERRORS as error:
+                    _log.debug("start failed while stopping", extra={"text": sentence(error)})
+        running = [job for job in self._jobs if job.queries]
+        list(starters.map(lambda job: self._stop_queries(job.queries), running))
+        for job in self._jobs:
+            job.course.stopped()
+
+    def _hear_the_last(self) -> None:
+        """Wait for what Spark still has to report, so that the last batches are counted."""
+        try:
+            bus = self._spark.sparkContext._jsc.sc().listenerBus()
+            bus.waitUntilEmpty(LAST_REPORTS_MS)
+            self._spark.streams.removeListener(self._listener)
+        except (Py4JError, OSError) as error:
+            _log.debug("the last reports are lost", extra={"text": sentence(error)})
+
+    def _stop_queries(self, queries: Iterable[StreamingQuery]) -> None:
+        """Stop each between two batches, or in the middle when its time is up."""
+        deadline = time.monotonic() + self._file.model.settings.stop_timeout_ms / 1000
+        for query in queries:
+            try:
+                while query.isActive and query.status["isTriggerActive"]:
+                    if time.monotonic() >= deadline:
+                        _log.warning("stopped within a batch", extra={"query": query.name})
+                        break
+                    time.sleep(BETWEEN_BATCHES_POLL_S)
+                query.stop()
+            except (Py4JError, PySparkException, OSError) as error:
+                _log.warning("stop failed", extra={"reason": sentence(error)})
+
+    def _observe(self) -> Status:
+        now = time.monotonic()
+        return Status(
+            pid=os.getpid(),
+            file=self._file.name,
+            started_at=self._started_at,
+            updated_at=time.time(),
+            pipelines=tuple(self._seen(job, now) for job in self._jobs),
+            stopping=self._stopping,
+        )
+
+    def _seen(self, job: _Job, now: float) -> PipelineStatus:
+        counts = self._listener.counts(job.pipeline.id)
+        return PipelineStatus(
+            id=job.pipeline.id,
+            connector=job.pipeline.entry.connector,
+            state=job.course.state,
+            error=job.course.error,
+            restarts=job.course.restarts,
+            next_start_s=round(job.course.pause_left(now), 3),
+            batches=counts.batches,
+            records=counts.records,
+            dead_letters=counts.dead_letters,
+            batch_ms=counts.batch_ms,
+            records_per_second=counts.records_per_second,
+            last_batch_at=counts.last_batch_at,
+            progress=read_progress(self._assembly.folder(job.pipeline) / "connector"),
+        )

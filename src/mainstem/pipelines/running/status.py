@@ -1,0 +1,123 @@
+"""How all pipelines are, at one moment: for the status command, the HTTP port and the metrics."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from mainstem.pipelines.connector.progress import Progress
+from mainstem.pipelines.running.course import State
+from mainstem.telemetry.health import Component, Health, summarize
+from mainstem.telemetry.health import State as HealthState
+
+FILE_NAME = "status.json"
+METRIC_PREFIX = "mainstem_pipeline"
+
+
+class PipelineStatus(Struct, frozen=True, kw_only=True):
+    """One pipeline; ``error`` stays until a batch arrives again."""
+
+    id: str
+    connector: str
+    state: State
+    error: str = ""
+    restarts: int = 0
+    next_start_s: float = 0.0
+    batches: int = 0
+    records: int = 0
+    dead_letters: int = 0
+    batch_ms: int = 0
+    records_per_second: float = 0.0
+    last_batch_at: float = 0.0
+    progress: Progress | None = None
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """All pipelines of one process; times are seconds since 1970."""
+
+    pid: int
+    file: str
+    started_at: float
+    updated_at: float
+    pipelines: tuple[PipelineStatus, ...]
+    stopping: bool = False
+
+
+def health_of(status: Status) -> Health:
+    """One failed pipeline leaves the others alive; the process is lost when all have failed."""
+    enabled = [each for each in status.pipelines if each.state is not State.DISABLED]
+    if enabled and all(each.state is State.FAILED for each in enabled):
+        parts = [Component(each.id, HealthState.FAILED, each.error) for each in enabled]
+    else:
+        parts = [Component(each.id, _health(each), each.error) for each in enabled]
+    if status.stopping:
+        parts.append(Component("connect", HealthState.STOPPING))
+    elif not enabled:
+        parts.append(Component("connect", HealthState.OK, "every pipeline is disabled"))
+    return summarize(parts)
+
+
+def _health(pipeline: PipelineStatus) -> HealthState:
+    if pipeline.state is State.STARTING or (pipeline.state is State.WAITING and not pipeline.error):
+        return HealthState.DEGRADED if pipeline.restarts else HealthState.STARTING
+    if pipeline.state in {State.WAITING, State.FAILED} or pipeline.error:
+        return HealthState.DEGRADED
+    return HealthState.OK
+
+
+def metrics_text(status: Status) -> str:
+    """The figures in Prometheus' text format."""
+    families: list[tuple[str, str, str, dict[str, float]]] = [
+        ("records_total", "counter", "Records delivered.", {}),
+        ("dead_letters_total", "counter", "Records sent to a dead-letter topic.", {}),
+        ("batches_total", "counter", "Micro-batches done.", {}),
+        ("restarts_total", "counter", "Starts after a failure.", {}),
+        ("batch_milliseconds", "gauge", "Duration of the last micro-batch.", {}),
+        ("records_per_second", "gauge", "Rate of the last micro-batch.", {}),
+        ("last_batch_timestamp_seconds", "gauge", "When the last micro-batch ended.", {}),
+    ]
+    for each in status.pipelines:
+        values = (
+            each.records,
+            each.dead_letters,
+            each.batches,
+            each.restarts,
+            each.batch_ms,
+            each.records_per_second,
+            each.last_batch_at,
+        )
+        for family, value in zip(families, values, strict=True):
+            family[3][f'pipeline="{each.id}",connector="{each.connector}"'] = value
+    return "".join(_exposed(families, status))
+
+
+def _exposed(
+    families: list[tuple[str, str, str, dict[str, float]]], status: Status
+) -> Iterator[str]:
+    for name, kind, text, values in families:
+        yield f"# HELP {METRIC_PREFIX}_{name} {text}\n# TYPE {METRIC_PREFIX}_{name} {kind}\n"
+        for labels, value in values.items():
+            yield f"{METRIC_PREFIX}_{name}{{{labels}}} {value}\n"
+    yield f"# HELP {METRIC_PREFIX}_state 1 for the state that a pipeline is in.\n"
+    yield f"# TYPE {METRIC_PREFIX}_state gauge\n"
+    for each in status.pipelines:
+        for state in State:
+            labels = f'pipeline="{each.id}",state="{state}"'
+            yield f"{METRIC_PREFIX}_state{{{labels}}} {int(each.state is state)}\n"
+
+
+def write_status(state_dir: Path, status: Status) -> None:
+    """Replace the status file as a whole."""
+    fresh = state_dir / f".{FILE_NAME}.{os.getpid()}"
+    fresh.write_bytes(msgspec.json.encode(status))
+    fresh.replace(state_dir / FILE_NAME)
+
+
+def read_status(state_dir: Path) -> Status | None:
+    """What the process that uses the folder said last; None when there never was one."""
+    try:
+        return msgspec.json.decode((state_dir / FILE_NAME).read_bytes(), type=Status)
+    except FileNotFoundError:
+        return None

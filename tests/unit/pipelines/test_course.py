@@ -1,0 +1,79 @@
+"""When a pipeline runs, rests and gives up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.pipelines.file.model import RetrySettings
+from mainstem.pipelines.running.course import Course, State
+
+
+def running(course: Course) -> Course:
+    course.starting()
+    course.started()
+    return course
+
+
+def test_pauses_double_from_one_second_to_a_minute() -> None:
+    course = Course(RetrySettings())
+    pauses = [course.pause_ms(failures) for failures in range(1, 10)]
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+
+
+def test_a_pipeline_waits_its_pause_before_it_starts_again() -> None:
+    course = running(Course(RetrySettings()))
+    course.failed(100.0, "boom")
+    assert course.state is State.WAITING
+    assert not course.is_due(100.9)
+    assert course.is_due(101.0)
+    assert course.error == "boom"
+
+
+def test_a_batch_that_arrives_ends_the_row_of_failures() -> None:
+    course = Course(RetrySettings(max_retries=2))
+    for _ in range(20):
+        running(course).progressed()
+        assert course.error == ""
+        course.failed(0.0, "again")
+        assert course.state is State.WAITING
+    assert course.restarts == 19
+
+
+def test_too_many_failures_in_a_row_are_the_end() -> None:
+    course = Course(RetrySettings(max_retries=2))
+    for _ in range(2):
+        running(course).failed(0.0, "boom")
+        assert course.state is State.WAITING
+    running(course).failed(0.0, "boom")
+    assert course.state is State.FAILED
+    assert course.has_ended
+
+
+def test_what_no_waiting_can_mend_is_the_end_at_once() -> None:
+    course = Course(RetrySettings())
+    course.starting()
+    course.failed(0.0, "wrong password", retriable=False)
+    assert course.state is State.FAILED
+
+
+def test_a_disabled_pipeline_never_starts() -> None:
+    course = Course(RetrySettings(), enabled=False)
+    assert not course.is_due(1e9)
+    course.stopped()
+    assert course.state is State.DISABLED
+
+
+@given(
+    failures=st.integers(1, 10_000),
+    first=st.integers(1, 10_000),
+    longest=st.integers(1, 100_000),
+    factor=st.floats(1, 10),
+)
+def test_no_pause_is_longer_than_the_longest(
+    failures: int, first: int, longest: int, factor: float
+) -> None:
+    retry = RetrySettings(
+        max_retries=-1, initial_backoff_ms=first, max_backoff_ms=longest, backoff_multiplier=factor
+    )
+    course = Course(retry)
+    assert 0 < course.pause_ms(failures) <= longest
+    assert course.pause_ms(failures) <= course.pause_ms(failures + 1)

@@ -1,0 +1,75 @@
+"""Health, metrics and the status file of a connect process."""
+
+from pathlib import Path
+
+import pytest
+
+from mainstem.pipelines.connector.progress import Progress, read_progress, write_progress
+from mainstem.pipelines.running.course import State
+from mainstem.pipelines.running.status import (
+    PipelineStatus,
+    Status,
+    health_of,
+    metrics_text,
+    read_status,
+    write_status,
+)
+
+
+def status(*states: State, stopping: bool = False) -> Status:
+    pipelines = tuple(
+        PipelineStatus(
+            id=f"sources.p{number}",
+            connector="datagen",
+            state=state,
+            error="boom" if state in {State.FAILED} else "",
+            records=number,
+        )
+        for number, state in enumerate(states)
+    )
+    return Status(
+        pid=1, file="f", started_at=0, updated_at=0, pipelines=pipelines, stopping=stopping
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "said", "live", "ready"),
+    [
+        ((State.RUNNING, State.RUNNING), "healthy", True, True),
+        ((State.RUNNING, State.STARTING), "starting", True, False),
+        ((State.RUNNING, State.FAILED), "degraded", True, True),
+        ((State.RUNNING, State.DISABLED), "healthy", True, True),
+        ((State.FAILED, State.FAILED), "failed", False, False),
+        ((State.FAILED, State.DISABLED), "failed", False, False),
+        ((State.DISABLED,), "healthy", True, True),
+        ((State.FINISHED, State.RUNNING), "healthy", True, True),
+    ],
+)
+def test_one_failed_pipeline_does_not_make_the_process_dead(
+    states: tuple[State, ...], said: str, live: bool, ready: bool
+) -> None:
+    health = health_of(status(*states))
+    assert (health.status, health.live, health.ready) == (said, live, ready)
+
+
+def test_a_process_that_stops_is_not_ready() -> None:
+    assert not health_of(status(State.RUNNING, stopping=True)).ready
+
+
+def test_metrics_name_every_pipeline_and_its_state() -> None:
+    text = metrics_text(status(State.RUNNING, State.FAILED))
+    assert 'mainstem_pipeline_records_total{pipeline="sources.p1",connector="datagen"} 1\n' in text
+    assert 'mainstem_pipeline_state{pipeline="sources.p1",state="failed"} 1\n' in text
+    assert 'mainstem_pipeline_state{pipeline="sources.p1",state="running"} 0\n' in text
+
+
+def test_the_status_file_is_read_back(tmp_path: Path) -> None:
+    assert read_status(tmp_path) is None
+    write_status(tmp_path, status(State.RUNNING))
+    assert read_status(tmp_path) == status(State.RUNNING)
+
+
+def test_progress_is_read_back(tmp_path: Path) -> None:
+    assert read_progress(tmp_path) is None
+    write_progress(tmp_path / "deep", Progress(what="snapshot", done=3, total=9))
+    assert read_progress(tmp_path / "deep") == Progress(what="snapshot", done=3, total=9)
