@@ -5,7 +5,8 @@ and a session consumes whole frames at once. Only a connection with an unfinishe
 buffer of its own, which grows as bytes arrive, never on the word of a length prefix.
 
 Writing: plain sockets are written directly, so that file slices can follow by ``sendfile``; what
-the socket does not take waits in a bounded outbox. TLS goes through the transport.
+the socket does not take waits in a bounded outbox. TLS goes through the transport, which is given
+as much as it holds well; slices of files are read only then.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ SHARED_BUFFER_BYTES = 1 * MIB
 FIRST_OWN_BUFFER_BYTES = 512 * KIB
 POOLED_BUFFERS_MAX = 16
 TICK_MS = 5_000
+TLS_WRITE_BYTES = 256 * KIB
+TLS_BUFFER_BYTES_HIGH = 1 * MIB
 POOLED_BUFFER_BYTES_MAX = 4 * MIB
 
 
@@ -92,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self._socket = None if self.tls else _own_socket(transport)
-        self._transport.set_write_buffer_limits(high=CONNECTION_WRITE_BYTES_HIGH)
+        self._transport.set_write_buffer_limits(high=TLS_BUFFER_BYTES_HIGH)
         if not self._listener.admit(self):
             self._closing = True
             self._transport.abort()
@@ -187,19 +190,30 @@ class Connection(asyncio.BufferedProtocol):
         """Send these in order; what the socket does not take now waits."""
         if self._closing and not self._outbox:
             return
-        outbox = self._outbox
-        if self._socket is None:
-            outbox.put(chunks, files=False)
-            while (piece := outbox.next()) is not None:
-                self._transport.write(cast("memoryview", piece))
-                outbox.sent(len(cast("memoryview", piece)))
-            return
-        outbox.put(chunks, files=True)
+        self._outbox.put(chunks, files=True)
         if self._blocked:
             # Nothing else would notice: a peer that reads nothing never makes the socket writable.
             self._watch_outbox()
+        elif self._socket is None:
+            self._pump_tls()
         else:
             self._pump()
+
+    def _pump_tls(self) -> None:
+        """Hand over until the outbox is empty or the transport has enough, which it says itself."""
+        outbox = self._outbox
+        try:
+            while not self._blocked and (piece := outbox.next()) is not None:
+                data = _next_bytes(piece)
+                outbox.sent(len(data))
+                self._transport.write(data)
+        except OSError as error:
+            log.warning("connection %s:%d closed: %s", *self.peer, error)
+            self.abort()
+            return
+        if self._closing and not outbox:
+            self._transport.close()
+        self._watch_outbox()
 
     def _pump(self) -> None:
         """Write until the outbox is empty or the socket is full."""
@@ -245,14 +259,14 @@ class Connection(asyncio.BufferedProtocol):
             self._apply_pause()
 
     def pause_writing(self) -> None:
-        """The TLS transport's buffer is full."""
-        self._paused_by_outbox = True
-        self._apply_pause()
+        """The TLS transport has enough."""
+        self._blocked = True
 
     def resume_writing(self) -> None:
-        """The TLS transport's buffer has room again."""
-        self._paused_by_outbox = False
-        self._apply_pause()
+        """The TLS transport takes more."""
+        self._blocked = False
+        self.active_at = self._listener.tick
+        self._pump_tls()
 
     def pause(self) -> None:
         """The session has enough unanswered requests."""
@@ -284,6 +298,16 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._outbox.clear()
         self._transport.abort()
+
+
+def _next_bytes(piece: memoryview | FilePiece) -> bytes | memoryview:
+    """As much of a piece as TLS is given at once."""
+    if not isinstance(piece, FilePiece):
+        return piece[:TLS_WRITE_BYTES]
+    data = os.pread(piece.fd, min(TLS_WRITE_BYTES, piece.remaining), piece.position)
+    if not data:
+        raise OSError("the file ended before its slice")
+    return data
 
 
 class Listener:

@@ -42,10 +42,12 @@ class _TellingHandshake(ssl.SSLObject):
     """Tells a client why its handshake failed.
 
     OpenSSL has the alert ready when it refuses a certificate, but event loops close the connection
-    without sending it; clients then see a node that hangs up, and try again for ever. So the first
-    failure looks like a wait, for which loops send what is there; whatever comes next is the end.
+    without sending it; clients then see a node that hangs up, and try again for ever. So a failure
+    with something left to say looks like a wait, for which loops send what is there; whatever comes
+    next is the end.
     """
 
+    outgoing: ssl.MemoryBIO
     _failure: ssl.SSLError | None = None
 
     def do_handshake(self) -> None:
@@ -59,7 +61,27 @@ class _TellingHandshake(ssl.SSLObject):
         except ssl.SSLError as error:
             log.debug("a TLS handshake failed: %s", error.reason)
             self._failure = error
+            if not self.outgoing.pending:
+                raise
             raise ssl.SSLWantReadError from error
+
+
+class _TellingContext(ssl.SSLContext):
+    """A listener's context, whose handshakes know what they have left to say."""
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 - as the standard library has it
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """One connection's handshake."""
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        if isinstance(made, _TellingHandshake):
+            made.outgoing = outgoing
+        return made
 
 
 class TlsContexts:
@@ -71,7 +93,6 @@ class TlsContexts:
         self._newest = make_context(settings)
         self.context = make_context(settings)
         self.context.sni_callback = self._hand_over
-        self.context.sslobject_class = _TellingHandshake
 
     def look_again(self) -> bool:
         """Take new files up if there are any; whether that was done."""
@@ -109,7 +130,8 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     Raises:
         InvalidRequest: the files cannot be read or do not fit together.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _TellingContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _TellingHandshake
     newest = settings.minimum == "1.3"
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if newest else ssl.TLSVersion.TLSv1_2
     # A client that asks for renegotiation again and again would keep the node busy.

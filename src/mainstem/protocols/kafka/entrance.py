@@ -52,6 +52,8 @@ class Entrance(Struct, frozen=True, kw_only=True):
                 reauthenticate_ms=self.reauthenticate_ms,
             )
             return
+        if identity is not None:
+            self.security.logins.succeeded(identity, peer.address)
         known = identity or NOBODY
         trusted = self.trusted and identity is None
         peer.is_now(known, self.security.rights(known, peer.address, trusted=trusted))
