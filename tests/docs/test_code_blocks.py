@@ -7,31 +7,41 @@ one fresh node:
     ```sh run needs=kcat      skips the page where the tool is missing
     ```python run             this interpreter
     ```text output            what the block before it must have printed
+    ```toml file=node.toml    written to a file, ~ is the folder that the page runs in
+    ```sh background          a node of the page's own: awaited, and killed when the page ends
 
 Pages speak of a node on its usual ports; here it listens on free ones, so addresses are replaced.
 """
 
+import contextlib
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from mainstem.testing.local_node import LocalNode
+from mainstem.testing.local_node import READY_MARK, LocalNode
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK_TIMEOUT_S = 60
+READY_TIMEOUT_S = 30
+# Where pages let nodes of their own listen.
+OWN_PORTS = (9093, 9094, 8443, 8444)
 
 
 class Block(NamedTuple):
-    """One block to run and what it must print, if the page says so."""
+    """One block, what is done with it, and what it must print, if the page says so."""
 
     line: int
+    verb: str
     language: str
     needs: tuple[str, ...]
     body: str
@@ -44,7 +54,8 @@ def blocks(page: Path) -> Iterator[Block]:
     fences = list(FENCE.finditer(text))
     for index, fence in enumerate(fences):
         language, *words = fence["info"].split() or [""]
-        if "run" not in words:
+        verbs = [word for word in words if word in ("run", "background") or word[:5] == "file="]
+        if not verbs:
             continue
         following = fences[index + 1] if index + 1 < len(fences) else None
         output = None
@@ -52,6 +63,7 @@ def blocks(page: Path) -> Iterator[Block]:
             output = following["body"]
         yield Block(
             line=text.count("\n", 0, fence.start()) + 1,
+            verb=verbs[0],
             language=language,
             needs=tuple(word.removeprefix("needs=") for word in words if word.startswith("needs=")),
             body=fence["body"],
@@ -72,46 +84,110 @@ def pages() -> list[object]:
     ]
 
 
-def on_this_node(text: str, node: LocalNode) -> str:
-    for usual, here in (
-        ("127.0.0.1:9092", node.kafka),
-        ("127.0.0.1:8080", node.http),
-        (".venv/bin/", ""),
-    ):
-        text = text.replace(usual, here)
-    return text
+class Ground:
+    """Where the blocks of one page run: a node, a folder, and the nodes that the page starts."""
+
+    def __init__(self, node: LocalNode, folder: Path) -> None:
+        self.node = node
+        self.folder = folder
+        self._places = [
+            ("127.0.0.1:9092", node.kafka),
+            ("127.0.0.1:8080", node.http),
+            (".venv/bin/", ""),
+        ]
+        self._ports = dict(zip(map(str, OWN_PORTS), free_ports(), strict=True))
+        self._own: list[subprocess.Popen[bytes]] = []
+
+    def here(self, text: str) -> str:
+        for usual, here in self._places:
+            text = text.replace(usual, here)
+        own = "|".join(self._ports)
+        return re.sub(rf"\b({own})\b", lambda found: str(self._ports[found[1]]), text)
+
+    def run(self, block: Block) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._command(block),
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BLOCK_TIMEOUT_S,
+            check=False,
+        )
+
+    def write(self, block: Block) -> None:
+        name = block.verb.removeprefix("file=").removeprefix("~/")
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.here(block.body))
+
+    def start(self, block: Block) -> None:
+        log = self.folder / f"background-{block.line}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                self._command(block),
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._own.append(process)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not re.search(rf"^{READY_MARK}.*\n", log.read_text(), re.MULTILINE):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        for process in self._own:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _command(self, block: Block) -> list[str]:
+        runners = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+        assert block.language in runners, f"line {block.line}: cannot run {block.language!r}"
+        return [*runners[block.language], self.here(block.body)]
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {
+            "MAINSTEM_BOOTSTRAP": self.node.kafka,
+            "NO_COLOR": "1",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "XDG_CONFIG_HOME": str(self.folder / ".config"),
+        }
 
 
-def run(block: Block, node: LocalNode, folder: Path) -> subprocess.CompletedProcess[str]:
-    runners = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-    assert block.language in runners, f"line {block.line}: cannot run {block.language!r}"
-    environment = os.environ | {
-        "MAINSTEM_BOOTSTRAP": node.kafka,
-        "NO_COLOR": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    return subprocess.run(
-        [*runners[block.language], on_this_node(block.body, node)],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=BLOCK_TIMEOUT_S,
-        check=False,
-    )
+def free_ports() -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in OWN_PORTS]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 @pytest.mark.parametrize("page", pages())
 @pytest.mark.timeout(300)
 def test_the_code_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
-    with LocalNode(arguments=["--preset", "local"]) as node:
+    with (
+        LocalNode(arguments=["--preset", "local"]) as node,
+        contextlib.closing(Ground(node, tmp_path)) as ground,
+    ):
         for block in blocks(page):
-            done = run(block, node, tmp_path)
+            if block.verb == "background":
+                ground.start(block)
+                continue
+            if block.verb != "run":
+                ground.write(block)
+                continue
+            done = ground.run(block)
             where = f"{page.relative_to(ROOT)}:{block.line}"
             assert done.returncode == 0, f"{where} failed\n{done.stdout}\n{node.log_tail()}"
             if block.output is not None:
-                assert done.stdout.strip() == block.output.strip(), (
+                assert done.stdout.strip() == ground.here(block.output).strip(), (
                     f"{where} printed something else"
                 )
