@@ -3,10 +3,10 @@
 Promises: answers are matched to calls by correlation id; at most ``in_flight_max`` calls are
 outstanding, further ones wait; a call that times out closes the connection, since what follows on
 it would be late too; when the connection ends, every outstanding call fails with ``Unavailable``.
+A login whose time is limited is repeated before it is over, between calls.
 """
 
 import asyncio
-import secrets
 import ssl
 from struct import Struct as Layout
 from typing import Any, Final, Self, cast
@@ -15,12 +15,11 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.client import errors
-from mainstem.client.sasl import SaslSettings, exchange_for
+from mainstem.client.login import log_in, renewal_pause_s
+from mainstem.client.sasl import SaslSettings
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from mainstem.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
-from mainstem.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -52,6 +51,24 @@ class _Call:
         self.answer = answer
 
 
+class _Gate:
+    """Where calls wait, in their order, while it is shut."""
+
+    __slots__ = ("passage",)
+
+    def __init__(self) -> None:
+        self.passage: asyncio.Future[None] | None = None
+
+    def shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.passage is None:
+            self.passage = loop.create_future()
+
+    def open(self) -> None:
+        if self.passage is not None:
+            self.passage.set_result(None)
+            self.passage = None
+
+
 class Connection(asyncio.BufferedProtocol):
     """A live connection; made by ``open``."""
 
@@ -65,7 +82,9 @@ class Connection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(settings.in_flight_max)
         self._calls: dict[int, _Call] = {}
         self._next_correlation_id = 0
-        self._writable: asyncio.Future[None] | None = None
+        self._room = _Gate()  # shut while the node does not take what was sent
+        self._login = _Gate()  # shut while a login is repeated
+        self._renewal: asyncio.Task[None] | None = None
         self._ended: MainstemError | None = None
         self._frames = FrameReader()
 
@@ -92,7 +111,11 @@ class Connection(asyncio.BufferedProtocol):
                 )
                 await connection._negotiate()
                 if settings.sasl is not None:
-                    await connection._log_in(settings.sasl)
+                    ask = connection._ask_at_once
+                    lifetime_ms = await log_in(ask, settings.sasl, subject=address)
+                    if lifetime_ms:
+                        renewal = connection._stay_known(settings.sasl, lifetime_ms)
+                        connection._renewal = loop.create_task(renewal)
         except TimeoutError:
             connection.close()
             raise errors.unreachable(
@@ -171,39 +194,47 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _negotiate(self) -> None:
         version = codec.VERSIONS[_API_VERSIONS][1]
-        response = await self._ask_versions(version)
+        request = ApiVersionsRequest(
+            client_software_name="mainstem", client_software_version=__version__
+        )
+        response: ApiVersionsResponse = await self._exchange(_API_VERSIONS, version, request)
         if response.error_code == errors.UNSUPPORTED_VERSION:
             # The answer has the oldest form and, from newer brokers, says which versions are fine.
             offered = [api.max_version for api in response.api_keys if api.api_key == _API_VERSIONS]
-            response = await self._ask_versions(min(version, max(offered, default=0)))
+            version = min(version, max(offered, default=0))
+            response = await self._exchange(_API_VERSIONS, version, request)
         errors.check(response.error_code, subject=self.address)
         self.versions = {
             api.api_key: (api.min_version, api.max_version) for api in response.api_keys
         }
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
-    async def _log_in(self, settings: SaslSettings) -> None:
-        """Show who we are, before anything else is asked."""
-        exchange = exchange_for(settings, secrets.token_urlsafe(18))
-        handshake = await self._exchange(
-            codec.KEYS["SaslHandshake"], 1, SaslHandshakeRequest(settings.mechanism)
-        )
-        offered = ", ".join(handshake.mechanisms)
-        errors.check(handshake.error_code, f"the node serves {offered}", subject=self.address)
-        version = self.version_of("SaslAuthenticate")
-        message: bytes | None = exchange.first()
-        while message is not None:
-            request = SaslAuthenticateRequest(message)
-            answer = await self._exchange(codec.KEYS["SaslAuthenticate"], version, request)
-            errors.check(answer.error_code, answer.error_message, subject=self.address)
-            message = exchange.answer(bytes(answer.auth_bytes))
+    async def _stay_known(self, sasl: SaslSettings, lifetime_ms: int) -> None:
+        """Repeats the login before its time is over; other calls wait meanwhile."""
+        while lifetime_ms:
+            await asyncio.sleep(renewal_pause_s(lifetime_ms))
+            self._login.shut(self._loop)
+            try:
+                async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
+                    lifetime_ms = await log_in(self._ask_at_once, sasl, subject=self.address)
+            except TimeoutError:
+                self._end(errors.unreachable(self.address, "a login was not answered in time"))
+                return
+            except MainstemError as error:
+                self._end(error)
+                return
+            finally:
+                self._login.open()
 
-    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
-        request = ApiVersionsRequest(
-            client_software_name="mainstem", client_software_version=__version__
-        )
-        response: ApiVersionsResponse = await self._exchange(_API_VERSIONS, version, request)
-        return response
+    async def _ask_at_once(self, request: msgspec.Struct) -> Any:
+        """Asks something of a login, past all who wait."""
+        name = api_name(request)
+        answer = self._loop.create_future()
+        # Version 0 of the handshake would have the messages follow without any frame.
+        version = self.version_of(name, version_min=1 if name == "SaslHandshake" else 0)
+        call = _Call(codec.KEYS[name], version, answer)
+        await self._write(call.api_key, version, request, call, at_once=True)
+        return await answer
 
     async def _exchange(self, api_key: int, version: int, request: msgspec.Struct) -> Any:
         async with self._slots:
@@ -213,10 +244,18 @@ class Connection(asyncio.BufferedProtocol):
             return await answer
 
     async def _write(
-        self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None = None
+        self,
+        api_key: int,
+        version: int,
+        request: msgspec.Struct,
+        call: _Call | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
-        while self._writable is not None:
-            await asyncio.shield(self._writable)
+        while (
+            passage := self._room.passage or (None if at_once else self._login.passage)
+        ) is not None:
+            await asyncio.shield(passage)
         if self._ended is not None:
             raise _copy(self._ended)
         assert self._transport is not None, "a connection is made by open"
@@ -258,9 +297,10 @@ class Connection(asyncio.BufferedProtocol):
         self._ended = error
         if self._transport is not None:
             self._transport.abort()
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._room.open()
+        self._login.open()
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.answer.done():
@@ -298,14 +338,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Makes further calls wait until the node has taken what was sent."""
-        if self._writable is None and self._ended is None:
-            self._writable = self._loop.create_future()
+        if self._ended is None:
+            self._room.shut(self._loop)
 
     def resume_writing(self) -> None:
         """Lets waiting calls go on."""
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        self._room.open()
 
 
 class FrameReader:

@@ -12,6 +12,7 @@ one that asks for so few iterations that the password could be guessed from our 
 import base64
 import binascii
 import hmac
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -27,17 +28,21 @@ _MARK: Final = "\x01"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
+TokenSource = Callable[[], Awaitable[str]]
+
+
 class SaslSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who we are.
 
-    ``token`` is for OAUTHBEARER; ``by_token``: user and password are a delegation token's id and
-    its HMAC in base64.
+    ``token`` is for OAUTHBEARER, and ``token_source`` is asked for a fresh one at each login;
+    ``by_token``: user and password are a delegation token's id and its HMAC in base64.
     """
 
     mechanism: str = "SCRAM-SHA-512"
     username: str = ""
     password: str = ""
     token: str = ""
+    token_source: TokenSource | None = None
     by_token: bool = False
 
     def __repr__(self) -> str:

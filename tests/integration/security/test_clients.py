@@ -7,6 +7,7 @@ import ssl
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -17,7 +18,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
+from tests.integration.security import requests
 from tests.integration.security.kit import SecureNode, rule
+from tests.integration.security.web import audit
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.connection import ConnectionSettings
@@ -376,3 +379,24 @@ def test_mainstems_own_client_does_not_trust_just_any_certificate(node: SecureNo
 def test_mainstems_own_client_says_when_a_listener_speaks_no_tls(node: SecureNode) -> None:
     error = own_failure(node, "PLAINTEXT", tls=tls(node))
     assert error.code in (ErrorCode.AUTHENTICATION_FAILED, ErrorCode.WRITER_UNAVAILABLE)
+
+
+def test_mainstems_own_client_repeats_a_login_whose_time_is_short(tmp_path: Path) -> None:
+    async def story(made: SecureNode) -> None:
+        async with connected(made, "SASL_SSL", sasl=own_sasl("SCRAM-SHA-256")) as cluster:
+            link, _ = await cluster.leader(TOPIC, 0)
+            first = await link.connection()
+            async with Producer(cluster) as producer:
+                until = time.monotonic() + 2.5
+                while time.monotonic() < until:
+                    await producer.send_and_wait(TOPIC, b"x", partition=0)
+            assert await link.connection() is first
+
+    with SecureNode(tmp_path, "--set", "security.reauthenticate_ms=1000") as made:
+        made.make_user(USER, rule(USER, Operation.ALL, (ResourceType.TOPIC, TOPIC)))
+        with made.client() as admin:
+            admin.ask(*requests.create_topic(TOPIC))
+        asyncio.run(story(made))
+        logins = [line for line in audit(made) if line["event"] == "login"]
+        assert len(logins) >= 4  # two connections, and each of them again
+        assert {line["outcome"] for line in logins} == {"granted"}

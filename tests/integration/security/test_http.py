@@ -209,6 +209,31 @@ def test_who_asks_too_often_is_told_to_wait(node: SecureNode, web: httpx.Client)
     assert web.get("/v1/topics", auth=("hasty", USER_PASSWORD)).status_code == 200
 
 
+def test_who_makes_and_deletes_partitions_too_fast_is_told_to_wait(web: httpx.Client) -> None:
+    """As a Kafka client would be (KIP-599); whatever takes no partitions goes on."""
+    web.put("/v1/users/maker", json={"password": "p"}, auth=ADMIN)
+    web.put("/v1/roles/admin/members/maker", auth=ADMIN)
+    limits = {"controller_mutation_rate": 4}
+    web.put("/v1/quotas", json={"entity": {"user": "maker"}, "limits": limits}, auth=ADMIN)
+    maker = ("maker", "p")
+    assert web.put("/v1/topics/fast", json={"partitions": 10}, auth=maker).status_code == 201
+    for method, path, body in (
+        ("PUT", "/v1/topics/faster", {}),
+        ("POST", "/v1/topics", {"name": "faster"}),
+        ("POST", "/v1/topics/faster/messages", {"value": "x"}),
+        ("PUT", "/v1/topics/fast", {"partitions": 11}),
+        ("DELETE", "/v1/topics/fast", None),
+    ):
+        refused = web.request(method, path, json=body, auth=maker)
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
+    assert web.get("/v1/topics/fast", auth=maker).status_code == 200
+    assert web.put("/v1/topics/fast", json={}, auth=maker).status_code == 200
+    time.sleep(1.6)
+    assert web.delete("/v1/topics/fast", auth=maker).status_code == 200
+    assert web.get("/v1/topics/faster", auth=ADMIN).status_code == 404
+
+
 def test_rules_are_added_found_and_removed(web: httpx.Client) -> None:
     web.put("/v1/users/ruth", json={"password": "p"}, auth=ADMIN)
     ruth = ("ruth", "p")

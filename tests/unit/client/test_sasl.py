@@ -2,12 +2,14 @@
 
 import asyncio
 import base64
+import itertools
 from typing import Any
 
 import pytest
 from tests.unit.client.peer import ScriptedPeer
 
 from mainstem.client.connection import Connection, ConnectionSettings
+from mainstem.client.login import renewal_pause_s
 from mainstem.client.sasl import ITERATIONS_MAX, Exchange, SaslSettings, exchange_for
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -21,6 +23,7 @@ from mainstem.security.sasl import (
     Refused,
 )
 from mainstem.security.scram import Credentialer, ScramServer
+from mainstem.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from mainstem.wire.kafka.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -307,3 +310,101 @@ def test_a_refused_bearer_token_fails_even_where_the_node_forgets_to_say_so() ->
     error = refused(peer, settings("OAUTHBEARER"))
     assert error.code is ErrorCode.AUTHENTICATION_FAILED
     assert peer.sent[1:] == [b"\x01"]
+
+
+# Logins that hold for a while
+
+
+class ForgetfulPeer(LoginPeer):
+    """Lets everybody in for a moment, and answers heartbeats."""
+
+    def __init__(self, lifetime_ms: int, *, refuses_after: int = 1_000) -> None:
+        super().__init__()
+        self.handlers["Heartbeat"] = lambda request, version: HeartbeatResponse()
+        self._lifetime_ms = lifetime_ms
+        self._refuses_after = refuses_after
+
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Any:
+        self.sent.append(bytes(request.auth_bytes))
+        if len(self.sent) > self._refuses_after:
+            return SaslAuthenticateResponse(error_code=58, error_message="no longer")
+        return SaslAuthenticateResponse(session_lifetime_ms=self._lifetime_ms)
+
+
+def test_a_login_is_repeated_between_calls_before_its_time_is_over() -> None:
+    async def story() -> list[str]:
+        async with ForgetfulPeer(300) as peer:
+            settings_ = ConnectionSettings(sasl=settings("PLAIN"), in_flight_max=2)
+            connection = await Connection.open("127.0.0.1", peer.port, settings_)
+
+            async def busy() -> None:
+                async with asyncio.timeout(10):
+                    while len(peer.sent) < 4:
+                        await connection.call(HeartbeatRequest())
+
+            await asyncio.gather(*(busy() for _ in range(6)))
+            connection.close()
+            return [name for name, _, _ in peer.requests]
+
+    asked = asyncio.run(story())
+    assert asked.count("Heartbeat") > 10
+    # Nothing comes between the two parts of a login.
+    assert all(
+        asked[at + 1] == "SaslAuthenticate"
+        for at, name in enumerate(asked)
+        if name == "SaslHandshake"
+    )
+
+
+def test_a_connection_whose_login_is_refused_later_ends_with_the_reason() -> None:
+    async def story() -> None:
+        async with ForgetfulPeer(200, refuses_after=1) as peer:
+            settings_ = ConnectionSettings(sasl=settings("PLAIN"))
+            connection = await Connection.open("127.0.0.1", peer.port, settings_)
+            async with asyncio.timeout(10):
+                while True:
+                    await connection.call(HeartbeatRequest())
+
+    with pytest.raises(InvalidRequest, match="no longer") as caught:
+        asyncio.run(story())
+    assert caught.value.code is ErrorCode.AUTHENTICATION_FAILED
+
+
+def test_a_login_without_an_end_is_not_repeated() -> None:
+    async def story() -> int:
+        async with ForgetfulPeer(0) as peer:
+            settings_ = ConnectionSettings(sasl=settings("PLAIN"))
+            connection = await Connection.open("127.0.0.1", peer.port, settings_)
+            await asyncio.sleep(0.3)
+            connection.close()
+            return len(peer.sent)
+
+    assert asyncio.run(story()) == 1
+
+
+def test_each_login_shows_a_fresh_token() -> None:
+    numbers = itertools.count(1)
+
+    async def fresh() -> str:
+        return f"token-{next(numbers)}"
+
+    async def story() -> list[bytes]:
+        async with ForgetfulPeer(200) as peer:
+            peer.offers = ["OAUTHBEARER"]
+            sasl = SaslSettings(mechanism="OAUTHBEARER", token_source=fresh)
+            connection = await Connection.open(
+                "127.0.0.1", peer.port, ConnectionSettings(sasl=sasl)
+            )
+            async with asyncio.timeout(10):
+                while len(peer.sent) < 3:
+                    await connection.call(HeartbeatRequest())
+            connection.close()
+            return peer.sent
+
+    shown = asyncio.run(story())
+    assert all(f"Bearer token-{n}\x01".encode() in shown[n - 1] for n in (1, 2, 3))
+
+
+def test_a_login_is_repeated_well_before_its_end() -> None:
+    assert renewal_pause_s(60_000) == pytest.approx(48.0)
+    assert renewal_pause_s(1) > 0

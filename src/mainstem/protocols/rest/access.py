@@ -131,14 +131,7 @@ class Access(Struct, frozen=True, kw_only=True):
 
     def _metered(self, known: Identity, address: str) -> Meter:
         meter = self.security.quotas.meter(known.principal.name, CLIENT_ID, address)
-        owed_ms = max(meter.charge(kind, 0) for kind in (REQUESTS, PRODUCE_BYTES, FETCH_BYTES))
-        if owed_ms:
-            wait_s = math.ceil(owed_ms / 1000)
-            raise Refusal(
-                429,
-                Problem(ErrorCode.THROTTLED.name, "more than the quota allows"),
-                headers={"retry-after": str(wait_s)},
-            )
+        _refuse_debt(meter, REQUESTS, PRODUCE_BYTES, FETCH_BYTES)
         meter.charge(REQUESTS, 1)
         return meter
 
@@ -183,6 +176,27 @@ def charge(request: Request, kind: str, amount: int) -> None:
     meter: Meter | Any = request.scope.get(METER)
     if meter is not None:
         meter.charge(kind, amount)
+
+
+def refuse_debt(request: Request, kind: str) -> None:
+    """Refuse whoever has taken more of a limited good than he may."""
+    meter: Meter | Any = request.scope.get(METER)
+    if meter is not None:
+        _refuse_debt(meter, kind)
+
+
+def _refuse_debt(meter: Meter, *kinds: str) -> None:
+    owed_ms = max(meter.charge(kind, 0) for kind in kinds)
+    if owed_ms:
+        raise Refusal(
+            429,
+            Problem(
+                ErrorCode.THROTTLED.name,
+                "more than the quota allows",
+                remedy="wait for the time that Retry-After names",
+            ),
+            headers={"retry-after": str(math.ceil(owed_ms / 1000))},
+        )
 
 
 def _line(scope: Scope) -> Line:

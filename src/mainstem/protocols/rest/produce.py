@@ -19,7 +19,7 @@ from mainstem.model.metadata import Topic
 from mainstem.model.murmur2 import partition_of_key
 from mainstem.model.record import build_batch
 from mainstem.model.topic_name import check_topic_name
-from mainstem.protocols.rest.access import charge, need_create
+from mainstem.protocols.rest.access import charge, need_create, refuse_debt
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
     MessageRequest,
@@ -36,7 +36,7 @@ from mainstem.protocols.rest.parameters import TextParameter, TimeParameter
 from mainstem.protocols.rest.peek import PARTITION, existing
 from mainstem.protocols.rest.site import Site
 from mainstem.protocols.rest.topics import refuse_internal
-from mainstem.security.quotas import PRODUCE_BYTES
+from mainstem.security.quotas import MUTATIONS, PRODUCE_BYTES
 
 BATCH_BYTES_TARGET = 512 * KIB
 BATCH_MESSAGES_MAX = 1_000
@@ -69,7 +69,9 @@ async def produce(site: Site, request: Request) -> Response:
     topic = site.broker.topics.by_name(name)
     if topic is None:
         need_create(request, name)
+        refuse_debt(request, MUTATIONS)
         topic = await site.broker.topics.ensure(name)
+        charge(request, MUTATIONS, len(topic.streams))
     refuse_internal(topic)
     parts = list(_parts(topic, asked, keyless=next(site.turns) % len(topic.streams)))
     charge(request, PRODUCE_BYTES, sum(_size(message) for _, message in asked))

@@ -8,7 +8,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import check_topic_name
-from mainstem.protocols.rest.access import may, need_create, need_topic
+from mainstem.protocols.rest.access import charge, may, need_create, need_topic, refuse_debt
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
     NewTopicRequest,
@@ -22,6 +22,7 @@ from mainstem.protocols.rest.incoming import check_json, decode, read_body
 from mainstem.protocols.rest.parameters import ChoiceParameter
 from mainstem.protocols.rest.site import Site
 from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.quotas import MUTATIONS
 
 DEFAULT = -1
 
@@ -54,7 +55,7 @@ async def create_topic(site: Site, request: Request) -> Response:
     check_json(request)
     wanted = decode(await read_body(site, request), NewTopicRequest)
     need_create(request, wanted.name)
-    topic = await _create(site, wanted.name, wanted)
+    topic = await _create(site, request, wanted.name, wanted)
     return json_answer(_described(site, request, topic), 201)
 
 
@@ -70,14 +71,14 @@ async def put_topic(site: Site, request: Request) -> Response:
     if topic is None or not may(request, Operation.DESCRIBE, ResourceType.TOPIC, name):
         need_create(request, name)
     if topic is None:
-        created = await _create(site, name, wanted)
+        created = await _create(site, request, name, wanted)
         return json_answer(_described(site, request, created), 201)
     need_topic(request, Operation.DESCRIBE, name)
     if wanted.configs:
         need_topic(request, Operation.ALTER_CONFIGS, name)
     if wanted.partitions not in (None, len(topic.streams)):
         need_topic(request, Operation.ALTER, name)
-    await _alter(site, topic, wanted)
+    await _alter(site, request, topic, wanted)
     return json_answer(_described(site, request, found(site, name)))
 
 
@@ -85,7 +86,9 @@ async def delete_topic(site: Site, request: Request) -> Response:
     """DELETE /v1/topics/{name}."""
     topic = found(site, request.path_params["name"])
     refuse_internal(topic)
+    refuse_debt(request, MUTATIONS)
     await site.broker.topics.delete(topic.name)
+    charge(request, MUTATIONS, len(topic.streams))
     return json_answer(TopicDeleted(deleted=topic.name, partitions_removed=len(topic.streams)))
 
 
@@ -111,9 +114,10 @@ def refuse_internal(topic: Topic) -> None:
         )
 
 
-async def _create(site: Site, name: str, wanted: TopicRequest) -> Topic:
+async def _create(site: Site, request: Request, name: str, wanted: TopicRequest) -> Topic:
     check_topic_name(name)
-    return await site.broker.topics.create(
+    refuse_debt(request, MUTATIONS)
+    topic = await site.broker.topics.create(
         name,
         partitions=DEFAULT if wanted.partitions is None else wanted.partitions,
         replication_factor=DEFAULT
@@ -121,9 +125,11 @@ async def _create(site: Site, name: str, wanted: TopicRequest) -> Topic:
         else wanted.replication_factor,
         configs={key: _text(value) for key, value in wanted.configs.items() if value is not None},
     )
+    charge(request, MUTATIONS, len(topic.streams))
+    return topic
 
 
-async def _alter(site: Site, topic: Topic, wanted: TopicRequest) -> None:
+async def _alter(site: Site, request: Request, topic: Topic, wanted: TopicRequest) -> None:
     """Check the whole request first, so that half of it is not applied."""
     refuse_internal(topic)
     present = len(topic.streams)
@@ -134,7 +140,9 @@ async def _alter(site: Site, topic: Topic, wanted: TopicRequest) -> None:
         raise _conflict(
             topic, "replicas", replicas, wanted.replication_factor, "cannot be changed here"
         )
-    grows = wanted.partitions is not None and wanted.partitions > present
+    grown = max(0, (wanted.partitions or 0) - present)
+    if grown:
+        refuse_debt(request, MUTATIONS)
     changes = [
         ConfigChange(key, "delete") if value is None else ConfigChange(key, "set", _text(value))
         for key, value in wanted.configs.items()
@@ -143,10 +151,11 @@ async def _alter(site: Site, topic: Topic, wanted: TopicRequest) -> None:
     for validate_only in (True, False):
         if changes:
             await topics.alter_topic_configs(topic.name, changes, validate_only=validate_only)
-        if grows:
+        if grown:
             await topics.add_partitions(
-                topic.name, total=wanted.partitions or 0, validate_only=validate_only
+                topic.name, total=present + grown, validate_only=validate_only
             )
+    charge(request, MUTATIONS, grown)
 
 
 def _conflict(
