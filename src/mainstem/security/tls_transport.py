@@ -28,6 +28,13 @@ _NEEDS: Final = {
 }
 
 
+# What peers do that do not speak TLS at all: they understand no alert, and waiting for them to
+# hang up would let them hold sockets.
+_NOT_TLS: Final = frozenset(
+    {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG"}
+)
+
+
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Where the files are. ``client_certificates`` is ``none``, ``requested`` or ``required``."""
 
@@ -61,7 +68,7 @@ class _TellingHandshake(ssl.SSLObject):
         except ssl.SSLError as error:
             log.debug("a TLS handshake failed: %s", error.reason)
             self._failure = error
-            if not self.outgoing.pending:
+            if not self.outgoing.pending or error.reason in _NOT_TLS:
                 raise
             raise ssl.SSLWantReadError from error
 
