@@ -36,6 +36,15 @@ PatternWish = Annotated[
     str | None,
     typer.Option("--pattern", help="literal, prefixed, glob, any, or match: all that apply."),
 ]
+OneOperation = Annotated[
+    str | None,
+    typer.Option(
+        "--operation",
+        "-O",
+        help="Only rules about this operation.",
+        autocompletion=named.operation_names,
+    ),
+]
 OnePrincipal = Annotated[
     str | None, typer.Option("--principal", help="Only rules for alice, or Group:ops.")
 ]
@@ -116,7 +125,7 @@ def _operations(
 @app.command("list")
 def list_rules(
     principal_name: OnePrincipal = None,
-    operation: Annotated[str | None, typer.Option("--operation", "-O")] = None,
+    operation: OneOperation = None,
     topic: named.Topics = None,
     group: named.Groups = None,
     transactional_id: named.TransactionalIds = None,
@@ -148,7 +157,7 @@ def list_rules(
 @app.command("delete")
 def delete(
     principal_name: OnePrincipal = None,
-    operation: Annotated[str | None, typer.Option("--operation", "-O")] = None,
+    operation: OneOperation = None,
     topic: named.Topics = None,
     group: named.Groups = None,
     transactional_id: named.TransactionalIds = None,

@@ -63,39 +63,36 @@ def _run(config: object) -> int:
 
     assert isinstance(config, Config)
     logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
-    return lifecycle.run(config, announce=lambda addresses: greet(addresses, config.node.data_dir))
+    scheme = "https" if config.http.tls else "http"
+
+    def announce(addresses: Mapping[str, object]) -> None:
+        sys.stdout.write(greeting(addresses, config.node.data_dir, scheme=scheme))
+        sys.stdout.flush()
+
+    return lifecycle.run(config, announce=announce)
 
 
-def greet(addresses: Mapping[str, object], data_dir: str) -> None:
+def greeting(addresses: Mapping[str, object], data_dir: str, *, scheme: str = "http") -> str:
     """Every address, and lines to paste."""
-    sys.stdout.write(greeting(addresses, data_dir))
-    sys.stdout.flush()
-
-
-def greeting(addresses: Mapping[str, object], data_dir: str) -> str:
-    """The text."""
     kafka, http = str(addresses["kafka"]), addresses.get("http")
+    listed = addresses.get("kafka_listeners")
+    listeners = [str(each) for each in listed] if isinstance(listed, list) else []
+    url = f"{scheme}://{http}" if http else None
     lines = [
         "",
         "Mainstem is ready.",
         "",
-        f"  Kafka   {kafka}",
-        *([f"  HTTP    http://{http}"] if http else []),
+        *(f"  Kafka   {address}" for address in listeners or [kafka]),
+        *([f"  HTTP    {url}"] if url else []),
         f"  data    {Path(data_dir).absolute()}",
         "",
         "Paste into another shell:",
         "",
-        f"  echo hello | kcat -b {kafka} -t greetings -P",
-        f"  kcat -b {kafka} -t greetings -C -o beginning -e",
-        *_mainstem_lines(kafka),
-        *([f"  curl http://{http}/v1/topics"] if http else []),
-        "",
-        "Or into Python, with confluent-kafka:",
-        "",
-        "  from confluent_kafka import Producer",
-        f'  producer = Producer({{"bootstrap.servers": "{kafka}"}})',
-        '  producer.produce("greetings", b"hello")',
-        "  producer.flush()",
+        *(
+            _lines_to_paste(kafka, url)
+            if listeners[:1] in ([], [f"PLAINTEXT://{kafka}"])
+            else _lines_with_login(listeners[0], kafka)
+        ),
         "",
         "Ctrl-C stops the node.",
         "",
@@ -103,13 +100,41 @@ def greeting(addresses: Mapping[str, object], data_dir: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _lines_to_paste(kafka: str, url: str | None) -> list[str]:
+    return [
+        f"  echo hello | kcat -b {kafka} -t greetings -P",
+        f"  kcat -b {kafka} -t greetings -C -o beginning -e",
+        *_mainstem_lines(kafka),
+        *([f"  curl {url}/v1/topics"] if url else []),
+        "",
+        "Or into Python, with confluent-kafka:",
+        "",
+        "  from confluent_kafka import Producer",
+        f'  producer = Producer({{"bootstrap.servers": "{kafka}"}})',
+        '  producer.produce("greetings", b"hello")',
+        "  producer.flush()",
+    ]
+
+
+def _lines_with_login(listener: str, kafka: str) -> list[str]:
+    """Clients have to say who they are: what to put in is the user's to know."""
+    kind = listener.partition("://")[0]
+    user = " --user NAME" if kind.startswith("SASL") else " --cert-file FILE --key-file FILE"
+    tls = " --ca-file FILE" if kind.endswith("SSL") else ""
+    return [f"  {_command()} topic list -b {kafka}{user}{tls}"]
+
+
+def _command() -> str:
+    command = Path(sys.argv[0])
+    # Started as .venv/bin/mainstem, the command is not on the path of the other shell.
+    return str(command) if command.parent != Path() and command.name == "mainstem" else "mainstem"
+
+
 def _mainstem_lines(kafka: str) -> list[str]:
     from mainstem.cli.access import DEFAULT_ADDRESS
 
     bootstrap = "" if kafka == DEFAULT_ADDRESS else f" -b {kafka}"
-    command = Path(sys.argv[0])
-    # Started as .venv/bin/mainstem, the command is not on the path of the other shell.
-    name = str(command) if command.parent != Path() and command.name == "mainstem" else "mainstem"
+    name = _command()
     return [
         f"  {name} produce greetings hello{bootstrap}",
         f"  {name} consume greetings --from-beginning --max 1{bootstrap}",

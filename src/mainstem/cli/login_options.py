@@ -39,6 +39,12 @@ _PROFILE_VARIABLE = "MAINSTEM_PROFILE"
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
+def _profile_names() -> list[str]:
+    from mainstem.cli.profiles import profile_names, profiles_path
+
+    return profile_names(profiles_path(os.environ))
+
+
 def _options(
     user: Annotated[
         str | None,
@@ -52,7 +58,11 @@ def _options(
     ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option("--mechanism", help=f"{', '.join(MECHANISMS)}.  [default: SCRAM-SHA-512]"),
+        typer.Option(
+            "--mechanism",
+            help=f"{', '.join(MECHANISMS)}.  [default: SCRAM-SHA-512]",
+            autocompletion=lambda: list(MECHANISMS),
+        ),
     ] = None,
     token_file: Annotated[
         str | None,
@@ -79,7 +89,12 @@ def _options(
         typer.Option("--command-config", metavar="FILE", help="Kafka's client properties."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", help="A login that profiles.toml describes.")
+        str | None,
+        typer.Option(
+            "--profile",
+            help="A login that profiles.toml describes.",
+            autocompletion=_profile_names,
+        ),
     ] = None,
 ) -> None:  # fmt: skip
     """Only its parameters are used."""

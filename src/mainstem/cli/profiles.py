@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mainstem.cli.failure import UsageFailure
 from mainstem.cli.login_wishes import Wishes
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 
 FILE_VARIABLE = "MAINSTEM_PROFILES"
 _TEXTS = frozenset({"bootstrap", "http", "user", "password", "password_file", "mechanism", "token",
@@ -61,6 +61,14 @@ def read_default(path: Path) -> Wishes:
     if name is None:
         return Wishes()
     return read_profile(path, str(name))
+
+
+def profile_names(path: Path) -> list[str]:
+    """The profiles there are; none where the file cannot be read, since a shell only asks."""
+    try:
+        return sorted(_document(path).get("profiles", {}))
+    except MainstemError:
+        return []
 
 
 def _document(path: Path) -> dict[str, dict[str, dict[str, object]]]:

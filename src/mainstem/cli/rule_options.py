@@ -9,6 +9,14 @@ from mainstem.cli.failure import UsageFailure
 
 CLUSTER_NAME = "kafka-cluster"
 
+
+def operation_names() -> list[str]:
+    """What a rule can allow or deny."""
+    from mainstem.client.acl_admin import OPERATIONS
+
+    return list(OPERATIONS)
+
+
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", help="A topic, or *; may be repeated.")
 ]
@@ -29,11 +37,19 @@ Others = Annotated[
 Operations = Annotated[
     list[str] | None,
     typer.Option(
-        "--operation", "-O", help="all, read, write, create, describe, ...; may be repeated."
+        "--operation",
+        "-O",
+        help="all, read, write, create, describe, ...; may be repeated.",
+        autocompletion=operation_names,
     ),
 ]
 Pattern = Annotated[
-    str, typer.Option("--pattern", help="How names are meant: literal, prefixed or glob.")
+    str,
+    typer.Option(
+        "--pattern",
+        help="How names are meant: literal, prefixed or glob.",
+        autocompletion=lambda: ["literal", "prefixed", "glob"],
+    ),
 ]
 
 

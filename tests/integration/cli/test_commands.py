@@ -325,6 +325,10 @@ def test_a_terminal_sees_the_progress_of_a_file(node: LocalNode, tmp_path: Path)
         ("topic del", "delete"),
         ("user pas", "password"),
         ("group res", "reset-offsets"),
+        ("topic list --pass", "--password-file"),
+        ("topic list --mechanism PL", "PLAIN"),
+        ("acl create --operation wr", "write"),
+        ("acl create --pattern gl", "glob"),
     ],
 )
 def test_the_shell_completes_commands(words: str, offered: str) -> None:

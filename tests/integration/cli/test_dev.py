@@ -50,6 +50,20 @@ def test_the_printed_lines_work_in_another_shell(dev: subprocess.Popen[str]) -> 
     assert outputs == ["1 record written to greetings\n", "hello\n"]
 
 
+def test_a_node_that_asks_for_a_login_prints_lines_with_one() -> None:
+    addresses = {
+        "kafka": "127.0.0.1:9093",
+        "kafka_listeners": ["SASL_SSL://127.0.0.1:9093", "PLAINTEXT://127.0.0.1:9092"],
+        "http": "127.0.0.1:8080",
+    }
+    text = greeting(addresses, "data", scheme="https")
+    assert "SASL_SSL://127.0.0.1:9093\n" in text
+    assert "PLAINTEXT://127.0.0.1:9092\n" in text
+    assert "https://127.0.0.1:8080" in text
+    assert "topic list -b 127.0.0.1:9093 --user NAME --ca-file FILE" in text
+    assert "kcat" not in text
+
+
 def test_an_interrupt_stops_the_node_in_good_order(dev: subprocess.Popen[str]) -> None:
     greeted(dev)
     dev.send_signal(signal.SIGINT)

@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.cli.failure import UsageFailure
 from mainstem.cli.login_wishes import Wishes
-from mainstem.cli.profiles import profiles_path, read_default, read_profile
+from mainstem.cli.profiles import profile_names, profiles_path, read_default, read_profile
 from mainstem.model.errors import InvalidRequest
 
 
@@ -83,6 +83,11 @@ def test_a_file_that_is_no_toml_or_a_missing_profile_is_said(tmp_path: Path) -> 
         read_profile(written(tmp_path, "[profiles.q]\n"), "p")
     with pytest.raises(UsageFailure, match="no file of profiles"):
         read_profile(tmp_path / "none.toml", "p")
+
+
+def test_a_shell_is_offered_the_names_there_are(tmp_path: Path) -> None:
+    assert profile_names(tmp_path / "none.toml") == []
+    assert profile_names(written(tmp_path, "[profiles.b]\n[profiles.a]\n")) == ["a", "b"]
 
 
 def test_the_file_is_where_the_environment_says() -> None:
