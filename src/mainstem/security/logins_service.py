@@ -43,6 +43,7 @@ CHECKS_WAITING_MAX: Final = 200
 NONCE_BYTES: Final = 18
 MESSAGES_MAX: Final = 4
 FAILURE_DELAY_S: Final = 0.1
+PLAIN: Final = "PLAIN"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
 
 
@@ -129,7 +130,7 @@ class Logins:
         ``noted``: the same was right before on this connection, and is in the audit.
         """
         work = self._by_password(user, password, address)
-        return await self._watched("PLAIN", address, work, noted=noted)
+        return await self._watched(PLAIN, address, work, noted=noted)
 
     async def bearer(self, token: str, address: str, *, noted: bool = False) -> Identity:
         """Check a token; ``noted`` as with passwords."""
@@ -215,7 +216,7 @@ class Logins:
             if self._book.credentials(user) is not credentials:
                 refuse("the password was changed meanwhile", user=user)
             self._right.remember(user, password)
-        return Identity(Principal(USER, user), method="PLAIN")
+        return Identity(Principal(USER, user), method=PLAIN)
 
     async def _is_right(self, credentials: Credentials | None, password: str) -> bool:
         if self._checking >= CHECKS_WAITING_MAX:

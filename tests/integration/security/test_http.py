@@ -5,6 +5,7 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import httpx
 import pytest
@@ -365,6 +366,41 @@ def test_one_user_role_and_token_are_shown_without_their_secrets(web: httpx.Clie
     shown = web.get(f"/v1/tokens/{made['id']}", auth=("hans/peter", "s3cret"))
     assert shown.json() == {name: made[name] for name in made if name != "token"}
     assert web.get(f"/v1/tokens/{made['id']}", headers=bearer(token("bea"))).status_code == 404
+
+
+def test_everybody_is_told_who_he_is(node: SecureNode, web: httpx.Client) -> None:
+    web.put("/v1/users/mia", json={"password": "p"}, auth=ADMIN)
+    web.put("/v1/roles/consumer/members/mia", auth=ADMIN)
+    me = web.get("/v1/me", auth=("mia", "p")).json()
+    assert (me["principal"], me["method"], me["roles"]) == ("User:mia", "PLAIN", ["consumer"])
+    wanted = {"roles": ["read-only"], "lifetime_ms": 60_000}
+    text = web.post("/v1/tokens", json=wanted, auth=("mia", "p")).json()["token"]
+    by_token = web.get("/v1/me", headers=bearer(text)).json()
+    assert (by_token["method"], by_token["only_roles"]) == ("token", ["read-only"])
+    assert by_token["until_ms"] > time.time() * 1000
+    assert web.get("/v1/me", headers=bearer(token("jo"))).json()["principal"] == "User:jo"
+    with browsing(node, node.certificates.issue("cert")) as other:
+        assert other.get("/v1/me").json()["principal"] == "User:cert"
+
+
+def test_a_user_changes_his_own_password_by_showing_the_present_one(
+    node: SecureNode, web: httpx.Client
+) -> None:
+    web.put("/v1/users/nina", json={"password": "old"}, auth=ADMIN)
+    text = web.post("/v1/tokens", json={}, auth=("nina", "old")).json()["token"]
+
+    def put(password: str, **login: Any) -> int:
+        return web.put("/v1/me/password", json={"password": password}, **login).status_code
+
+    assert put("new", headers=bearer(text)) == 403
+    assert put("new", headers=bearer(token("nina"))) == 403
+    with browsing(node, node.certificates.issue("nina")) as other:
+        assert other.put("/v1/me/password", json={"password": "new"}).status_code == 403
+    assert put("new", auth=("nina", "wrong")) == 401
+    assert put("", auth=("nina", "old")) == 400
+    assert put("new", auth=("nina", "old")) == 200
+    assert web.get("/v1/me", auth=("nina", "old")).status_code == 401
+    assert web.get("/v1/me", auth=("nina", "new")).status_code == 200
 
 
 def test_a_role_of_a_group_does_not_make_the_group_a_user(web: httpx.Client) -> None:

@@ -59,6 +59,8 @@ ROWS = [
     Row("/v1/tokens", "GET", "/v1/tokens", []),
     Row("/v1/tokens", "POST", "/v1/tokens", [], {"name": "own"}, 201),
     Row("/v1/tokens/{id}", "GET", "/v1/tokens/absent", [], status=404),
+    Row("/v1/me", "GET", "/v1/me", []),
+    Row("/v1/me/password", "PUT", "/v1/me/password", [], {"password": ""}, 400),
     # The node
     Row("/v1/broker", "GET", "/v1/broker", SEE),
     Row("/metrics", "GET", "/metrics", SEE),
@@ -243,6 +245,8 @@ def test_every_operation_names_its_right_or_is_known_to_look_itself() -> None:
         ("POST", "/v1/topics"),
         ("PUT", "/v1/topics/{name}"),
         ("GET", "/v1/groups"),
+        ("GET", "/v1/me"),
+        ("PUT", "/v1/me/password"),
         ("GET", "/v1/tokens"),
         ("POST", "/v1/tokens"),
         ("GET", "/v1/tokens/{id}"),

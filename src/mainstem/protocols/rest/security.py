@@ -12,6 +12,7 @@ from mainstem.protocols.rest.incoming import check_json, decode, read_body
 from mainstem.protocols.rest.security_bodies import (
     BindingAnswer,
     Deleted,
+    MeAnswer,
     NewTokenRequest,
     PasswordRequest,
     RoleAnswer,
@@ -26,6 +27,7 @@ from mainstem.protocols.rest.security_bodies import (
 )
 from mainstem.protocols.rest.site import Site
 from mainstem.security.acl import Operation, PatternType, Permission, ResourceType
+from mainstem.security.logins_service import PLAIN
 from mainstem.security.principals import USER, parse_principal
 from mainstem.security.roles import BUILT_IN
 
@@ -65,6 +67,44 @@ async def delete_user(site: Site, request: Request) -> Response:
     name = request.path_params["name"]
     await site.broker.security.delete_user(caller_of(request), name)
     return json_answer(Deleted(name))
+
+
+async def get_me(site: Site, request: Request) -> Response:
+    """GET /v1/me."""
+    identity = caller_of(request).identity
+    bindings = site.broker.security.bindings()
+    roles = {role for name in identity.names for role in bindings.get(name, ())}
+    limited = identity.only_roles
+    return json_answer(
+        MeAnswer(
+            principal=str(identity.principal),
+            method=identity.method,
+            groups=list(identity.groups),
+            roles=sorted(roles),
+            only_roles=None if limited is None else list(limited),
+            until_ms=identity.until_ms,
+        )
+    )
+
+
+async def put_my_password(site: Site, request: Request) -> Response:
+    """PUT /v1/me/password: for whoever has just shown the present one, and for nobody else.
+
+    A token or a certificate that fell into wrong hands does not become a password.
+    """
+    caller = caller_of(request)
+    if caller.identity.method != PLAIN:
+        raise InvalidRequest(
+            ErrorCode.NOT_AUTHORIZED,
+            "a password is changed by showing the present one",
+            subject=str(caller.identity.principal),
+            remedy="log in with name and password, or ask an administrator",
+        )
+    check_json(request)
+    wanted = decode(await read_body(site, request), PasswordRequest)
+    name = caller.identity.principal.name
+    await site.broker.security.set_password(caller, name, wanted.password)
+    return json_answer(_user(site.broker.security, name))
 
 
 async def list_roles(site: Site, request: Request) -> Response:

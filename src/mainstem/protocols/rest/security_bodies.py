@@ -27,6 +27,21 @@ class UserAnswer(Struct, frozen=True):
     roles: list[str]
 
 
+class MeAnswer(Struct, frozen=True):
+    """Who the node takes the sender for, and what that rests on.
+
+    ``roles`` are those of the principal and its groups; ``only_roles``: whatever these allow, the
+    login is limited to as much of it as the named roles allow; ``until_ms`` is when it ends.
+    """
+
+    principal: str
+    method: str
+    groups: list[str]
+    roles: list[str]
+    only_roles: list[str] | None
+    until_ms: int | None
+
+
 class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
     """One rule of a role, in words."""
 

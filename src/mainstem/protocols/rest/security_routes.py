@@ -9,6 +9,7 @@ from mainstem.protocols.rest.security_bodies import (
     AclsRequest,
     BindingAnswer,
     Deleted,
+    MeAnswer,
     NewTokenRequest,
     PasswordRequest,
     QuotaBody,
@@ -24,6 +25,28 @@ SEE_CLUSTER = Right(Allowed.DESCRIBE)
 _ALTER_CLUSTER = Right(Allowed.ALTER)
 
 SECURITY_ADDRESSES: tuple[Address, ...] = (
+    Address(
+        "/v1/me",
+        {
+            "GET": Operation(
+                handler=security.get_me,
+                summary="Whom the node takes you for.",
+                answer=MeAnswer,
+            )
+        },
+    ),
+    Address(
+        "/v1/me/password",
+        {
+            "PUT": Operation(
+                handler=security.put_my_password,
+                summary="Change your own password, logged in by the present one.",
+                answer=UserAnswer,
+                body=(PasswordRequest,),
+                refusals=(408, 413, 415),
+            )
+        },
+    ),
     Address(
         "/v1/users",
         {
