@@ -16,8 +16,9 @@ from typing import Final
 
 from mainstem.client.values import RecordPlace, TopicPartition
 from mainstem.model.batch import SEQUENCE_MODULUS
+from mainstem.model.columns import EncodedRecords, seal_body
 from mainstem.model.errors import MainstemError
-from mainstem.model.record import Header, ProducerStamp, Record
+from mainstem.model.record import Header, ProducerStamp, Record, records_of
 
 RECORD_OVERHEAD_BYTES: Final = 21  # the most a record's own varints take
 HEADER_OVERHEAD_BYTES: Final = 10
@@ -31,6 +32,7 @@ class Batch:
         "base_offset",
         "created_at",
         "deadline",
+        "encoded",
         "error",
         "is_done",
         "is_observed",
@@ -55,6 +57,7 @@ class Batch:
         self.created_at = now
         self.deadline = deadline
         self.records: list[Record] = []
+        self.encoded: EncodedRecords | None = None  # instead of records
         self.size_bytes = 0
         self.stamp: ProducerStamp | None = None
         self.base_offset = -1
@@ -64,6 +67,11 @@ class Batch:
         self.is_observed = False
         self.is_retry = False  # the broker may have it already
         self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def record_count(self) -> int:
+        """How many records travel in the batch."""
+        return len(self.records) if self.encoded is None else self.encoded.record_count
 
     def on_done(self, listener: Callable[[], None]) -> None:
         """Calls the listener when the batch is settled, at once if it is."""
@@ -115,6 +123,9 @@ class Batch:
 
         The broker refused all of them, so their sequence numbers are still free for the halves.
         """
+        if self.encoded is not None:
+            self.records = list(records_of(seal_body(self.encoded)))
+            self.encoded = None
         half = len(self.records) // 2
         parts = (self._part(0, 0, half), self._part(1, half, len(self.records)))
         self.parts = parts
@@ -219,6 +230,16 @@ class Outbox:
             self.close_open()
         return batch
 
+    def add_encoded(self, encoded: EncodedRecords, now: float, deadline: float) -> Batch:
+        """Puts records that were encoded elsewhere behind everything else, as one batch."""
+        self.close_open()
+        self.serial += 1
+        batch = Batch(self.partition, (self.serial,), now, deadline)
+        batch.encoded = encoded
+        batch.size_bytes = len(encoded.body)
+        self._ready.append(batch)
+        return batch
+
     def close_open(self) -> None:
         """Makes the open batch ready, full or not."""
         if self._open is not None:
@@ -252,7 +273,7 @@ class Outbox:
         """Takes out the batch that ``next_batch`` showed; it is in flight from now on."""
         batch = self._ready.popleft()
         if batch.stamp is None and self.identity is not None:
-            batch.stamp = self.identity.stamp(len(batch.records))
+            batch.stamp = self.identity.stamp(batch.record_count)
         self.in_flight.append(batch)
         return batch
 

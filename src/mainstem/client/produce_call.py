@@ -10,6 +10,7 @@ from mainstem.client.outbox import Batch
 from mainstem.client.settings import ProducerSettings
 from mainstem.client.values import TopicPartition
 from mainstem.model.batch import TRANSACTIONAL_MASK
+from mainstem.model.columns import seal_body
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.record import NO_PRODUCER, build_batch
 from mainstem.wire.kafka.messages.produce import (
@@ -87,13 +88,7 @@ def _request(
 ) -> ProduceRequest:
     topics = {name: TopicProduceData(topic_id=ids[name], name=name) for name in ids}
     for batch in batches:
-        data = build_batch(
-            batch.records,
-            codec=options.codec,
-            level=options.settings.compression_level,
-            producer=batch.stamp or NO_PRODUCER,
-            flags=0 if options.transaction is None else TRANSACTIONAL_MASK,
-        )
+        data = _data(batch, options)
         topics[batch.partition.topic].partition_data.append(
             PartitionProduceData(batch.partition.partition, data)
         )
@@ -104,6 +99,17 @@ def _request(
         timeout_ms=options.settings.request_timeout_ms,
         topic_data=list(topics.values()),
     )
+
+
+def _data(batch: Batch, options: ProduceOptions) -> bytearray:
+    """The bytes of one batch, compressed and stamped."""
+    level = options.settings.compression_level
+    producer = batch.stamp or NO_PRODUCER
+    flags = 0 if options.transaction is None else TRANSACTIONAL_MASK
+    codec = options.codec
+    if batch.encoded is not None:
+        return seal_body(batch.encoded, codec=codec, level=level, producer=producer, flags=flags)
+    return build_batch(batch.records, codec=codec, level=level, producer=producer, flags=flags)
 
 
 def _in_order(

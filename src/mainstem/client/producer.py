@@ -23,6 +23,7 @@ from mainstem.client.sender import Sender, until_done
 from mainstem.client.settings import ProducerSettings
 from mainstem.client.values import RecordPlace, TopicPartition
 from mainstem.model import compression
+from mainstem.model.columns import EncodedRecords
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.record import Header, Record
 
@@ -156,6 +157,23 @@ class Producer:
         )
         self._sender.hurry()
         return await delivery
+
+    async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
+        """Takes in records that ``model.columns`` encoded; they leave as one batch.
+
+        What becomes of them is told by ``flush``.
+
+        Raises:
+            InvalidRequest: the producer is closed.
+            Unavailable: memory stays full.
+        """
+        if self._is_closed:
+            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        size = len(records.body)
+        if self._sender.buffered_bytes + size > self.settings.buffer_bytes:
+            await self._wait_for_room(size)
+        self._sender.add_encoded(partition, records)
+        await asyncio.sleep(0)
 
     async def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has."""

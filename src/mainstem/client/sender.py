@@ -17,6 +17,7 @@ from mainstem.client.outbox import Batch, Outbox
 from mainstem.client.produce_call import ProduceOptions, produce
 from mainstem.client.tasks import Tasks
 from mainstem.client.values import TopicPartition
+from mainstem.model.columns import EncodedRecords
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.record import Record
 from mainstem.wire.kafka.messages.produce import PartitionProduceResponse
@@ -62,14 +63,7 @@ class Sender:
 
     def add(self, partition: TopicPartition, record: Record, size: int) -> tuple[Batch, bool]:
         """Takes a record in; says its batch, and whether that batch is now full."""
-        outbox = self._outboxes.get(partition)
-        if outbox is None:
-            outbox = self._outboxes[partition] = Outbox(
-                partition,
-                batch_bytes=self._settings.batch_bytes,
-                in_flight_max=self._settings.in_flight_max,
-            )
-            outbox.needs_identity = self._identities is not None
+        outbox = self._outbox(partition)
         now = self._loop.time()
         batch = outbox.add(record, size, now, now + self._settings.delivery_timeout_ms / 1000)
         self.buffered_bytes += size
@@ -83,6 +77,29 @@ class Sender:
         elif is_new:
             self._pump_in(self._settings.linger_ms / 1000)
         return batch, is_full
+
+    def add_encoded(self, partition: TopicPartition, encoded: EncodedRecords) -> Batch:
+        """Takes in records that were encoded elsewhere; they leave as one batch."""
+        outbox = self._outbox(partition)
+        now = self._loop.time()
+        deadline = now + self._settings.delivery_timeout_ms / 1000
+        batch = outbox.add_encoded(encoded, now, deadline)
+        self.buffered_bytes += batch.size_bytes
+        self._busy[partition] = outbox
+        self.unsettled[batch] = None
+        self._pump_in(0)
+        return batch
+
+    def _outbox(self, partition: TopicPartition) -> Outbox:
+        outbox = self._outboxes.get(partition)
+        if outbox is None:
+            outbox = self._outboxes[partition] = Outbox(
+                partition,
+                batch_bytes=self._settings.batch_bytes,
+                in_flight_max=self._settings.in_flight_max,
+            )
+            outbox.needs_identity = self._identities is not None
+        return outbox
 
     def hurry(self) -> None:
         """Makes every open batch ready."""
@@ -225,7 +242,7 @@ class Sender:
             return
         outbox = self._outboxes[batch.partition]
         now = self._loop.time()
-        if error.code is ErrorCode.RECORD_TOO_LARGE and len(batch.records) > 1:
+        if error.code is ErrorCode.RECORD_TOO_LARGE and batch.record_count > 1:
             self._split(batch, outbox)
             return
         if self._dropping is not None:
@@ -331,7 +348,7 @@ def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:
 def _late(batch: Batch) -> MainstemError:
     return Unavailable(
         ErrorCode.TIMED_OUT,
-        f"{len(batch.records)} records could not be delivered in time",
+        f"{batch.record_count} records could not be delivered in time",
         subject=str(batch.partition),
         remedy="check that the cluster is reachable, or allow more time",
     )

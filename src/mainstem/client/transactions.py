@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from mainstem.client.settings import ProducerSettings
 from mainstem.client.transaction_calls import NOBODY, Identified, TransactionCalls
 from mainstem.client.values import CommittedOffset, TopicPartition
 from mainstem.model import compression
+from mainstem.model.columns import EncodedRecords
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 
 PRODUCE_UNTIL_VERSION_1: Final = 11
@@ -46,6 +47,29 @@ class Phase(Enum):
     PREPARED = "has prepared its transaction"
     COMMITTING = "does not know whether its commit arrived"
     FENCED = "was replaced by another producer with its transactional id"
+
+
+class TransactionHandle(NamedTuple):
+    """A prepared transaction, as it can be written down and handed on."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    is_version_2: bool = True
+
+
+async def end_transaction(
+    cluster: Cluster, handle: TransactionHandle, *, commit: bool, timeout_ms: int = 120_000
+) -> None:
+    """Ends a transaction that another process prepared; asking again has the same outcome.
+
+    Raises:
+        Fenced: the transactional id has been taken over since.
+        InvalidRequest: the transaction ended the other way, or nobody knows it.
+    """
+    calls = TransactionCalls(cluster, handle.transactional_id, timeout_ms=timeout_ms)
+    identity = handle.producer_id, handle.epoch
+    await calls.end(identity, commit=commit, is_version_2=handle.is_version_2)
 
 
 class Session:
@@ -180,6 +204,11 @@ class TransactionalProducer(Producer):
         self._expect(Phase.OPEN)
         return await super().send(topic, value, **rest)
 
+    async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
+        """Takes encoded records into the transaction; see ``Producer.send_encoded``."""
+        self._expect(Phase.OPEN)
+        await super().send_encoded(partition, records)
+
     async def send_offsets(
         self,
         group: str,
@@ -212,6 +241,12 @@ class TransactionalProducer(Producer):
         self._phase = Phase.PREPARED
         self.prepared = _name(self._session.identity)
         return self.prepared
+
+    @property
+    def handle(self) -> TransactionHandle:
+        """What somebody else needs to end the transaction; see ``end_transaction``."""
+        session = self._session
+        return TransactionHandle(session.transactional_id, *session.identity, session.is_version_2)
 
     async def complete(self, prepared: str) -> bool:
         """Commits the prepared transaction if it is the one named, else aborts it; which it was."""

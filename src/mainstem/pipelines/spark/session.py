@@ -1,10 +1,11 @@
 """The Spark session that pipelines, notebooks and tests work in, with the settings that suit them.
 
     spark = open_session()                       # embedded: local[*]
+    spark.read.format("mainstem").option("kafka.bootstrap.servers", "localhost:9092")...
 
-Promises: Java is found or its absence explained; Python workers run on this interpreter; every
-setting can be overridden through ``settings.extra``. A process has one session: asking again
-returns it and sets only what may change while it runs.
+Promises: Java is found or its absence explained; Python workers run on this interpreter;
+``format("mainstem")`` is known; every setting can be overridden through ``settings.extra``. A
+process has one session: asking again returns it and sets only what may change while it runs.
 """
 
 import os
@@ -17,6 +18,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from mainstem.pipelines.spark.java import find_java_home
+from mainstem.pipelines.spark.source import MainstemSource
 
 EMBEDDED: Final = "local[*]"
 _LOCAL: Final = "local"
@@ -57,7 +59,13 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(wanted.log_level)
+    register(session)
     return session
+
+
+def register(session: SparkSession) -> None:
+    """Makes ``format("mainstem")`` known to a session that was opened elsewhere."""
+    session.dataSource.register(MainstemSource)
 
 
 def spark_options(settings: SparkSettings) -> dict[str, str]:
@@ -68,6 +76,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": settings.log_level,
         "spark.sql.session.timeZone": "UTC",
+        "spark.redaction.regex": "(?i)secret|password|token|jaas|keystore.key|access[.]?key",
         "spark.pyspark.python": sys.executable,
         "spark.python.daemon.module": "mainstem.pipelines.spark.worker_daemon",
         # Tasks talk to Python workers of their own machine: 45 ms less per task than TCP.
