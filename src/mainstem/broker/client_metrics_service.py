@@ -5,7 +5,7 @@
      "terminating":false,"resource":{…},"metrics":[{"name":"…","kind":"sum","value":3.0,…}]}
 
 Only what somebody subscribed to is asked for and kept. A push is bounded before and after it is
-decompressed, in the number of its points, and in how often it comes.
+decompressed, in the number of its points and fields, and in how often it comes.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from mainstem.telemetry.otlp import Point, Pushed, decode_metrics
 PUSH_BYTES_MAX = MIB
 PUSH_PLAIN_BYTES_MAX = 2 * MIB
 """After decompression."""
-POINTS_PER_PUSH_MAX = 10_000
+POINTS_PER_PUSH_MAX = 5_000
 
 CODECS = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
 """What clients may use, the preferred one first."""

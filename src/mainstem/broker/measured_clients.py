@@ -119,6 +119,8 @@ class MeasuredClients:
         elif known.version != self._version:
             known.asked = self._asked(instance, client)
             known.version = self._version
+            # The client goes by its former interval, and shall hear at once that it has another.
+            known.pushed_ms = None
         self._instances[instance] = known
         return known
 

@@ -1,4 +1,4 @@
-"""``mainstem kafka-apis``: which of Kafka's client-facing APIs a broker serves, and how far."""
+"""``mainstem kafka-apis``: which of Kafka's client-facing APIs are served, and what shows it."""
 
 import asyncio
 from typing import Annotated
@@ -9,50 +9,63 @@ from mainstem.cli.access import Access
 from mainstem.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, OutputForm
 from mainstem.cli.render import Output, show_rows
 
-# Keys of Kafka 4.2 that only brokers and controllers call, or that were retired.
-NOT_FOR_CLIENTS = frozenset(
-    {*range(4, 8), 27, *range(52, 55), 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
-)
-API_KEY_MAX = 92
+COLUMNS = ["key", "name", "versions", "served", "note"]
+"""The note is the test that shows it, or the reason why it is not served."""
 
-
-def client_facing() -> dict[int, str]:
-    """Key and name of every API that a client may call."""
-    from mainstem.wire.kafka import codec
-
-    return {key: codec.NAMES[key] for key in range(API_KEY_MAX + 1) if key not in NOT_FOR_CLIENTS}
+Versions = tuple[int, int]
 
 
 def kafka_apis(
     missing: Annotated[
         bool, typer.Option("--missing", help="List only what is not served.")
     ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="What this version serves; ask no broker.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show which Kafka APIs a broker serves and in which versions."""
-    served = asyncio.run(_served(bootstrap))
+    """Show which Kafka APIs a broker serves, in which versions, and which test proves it."""
+    from mainstem.protocols.kafka.scorecard import scorecard
+
+    scored = scorecard()
+    served: dict[int, Versions] = {}
+    if offline:
+        for api in scored:
+            if api.min_version is not None and api.max_version is not None:
+                served[api.key] = (api.min_version, api.max_version)
+    else:
+        served = asyncio.run(_served(bootstrap))
     rows: list[dict[str, object]] = []
-    for key, name in client_facing().items():
-        versions = served.get(key)
+    for api in scored:
+        versions = served.get(api.key)
         if missing and versions is not None:
             continue
         rows.append(
             {
-                "key": key,
-                "name": name,
+                "key": api.key,
+                "name": api.name,
                 "served": versions is not None,
+                "versions": "" if versions is None else f"{versions[0]}-{versions[1]}",
                 "min_version": versions[0] if versions else None,
                 "max_version": versions[1] if versions else None,
+                # What is known of this version's tests says nothing about another broker.
+                "note": _note(api.proof, api.reason, is_served=versions is not None),
+                "test": api.proof,
+                "reason": api.reason if versions is None else None,
             }
         )
-    show_rows(rows, output, columns=["key", "name", "served", "min_version", "max_version"])
+    show_rows(rows, output, columns=COLUMNS)
     if output is Output.TABLE:
-        count = len(served.keys() & client_facing().keys())
-        print(f"\n{count} of {len(client_facing())} client-facing APIs are served.")
+        count = len(served.keys() & {api.key for api in scored})
+        print(f"\n{count} of {len(scored)} client-facing APIs are served.")
 
 
-async def _served(bootstrap: Access) -> dict[int, tuple[int, int]]:
+def _note(proof: str | None, reason: str | None, *, is_served: bool) -> str:
+    return (proof if is_served else reason) or ""
+
+
+async def _served(bootstrap: Access) -> dict[int, Versions]:
     from mainstem.client.cluster import parse_address
     from mainstem.client.connection import Connection
 

@@ -3,7 +3,8 @@
     MetricsData ▸ ResourceMetrics ▸ ScopeMetrics ▸ Metric ▸ Gauge, Sum or Histogram ▸ points
 
 Pure. What is unknown is skipped, what is damaged is ``Corrupt``, and no more than the given number
-of points is taken, so that a small message cannot become a large answer.
+of points is taken, nor more than a number of fields looked at, so that a small message becomes
+neither a large answer nor much work.
 """
 
 from collections.abc import Iterator
@@ -17,8 +18,11 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 TEXT_LENGTH_MAX: Final = 300
 ATTRIBUTES_MAX: Final = 32
 """Of one point; more are dropped."""
+FIELDS_MAX: Final = 200_000
+"""Looked at in one message: a megabyte of the smallest fields would keep a node busy."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_BYTES_MAX = 10
 _double = Layout("<d").unpack_from
 _long = Layout("<q").unpack_from
@@ -48,22 +52,82 @@ class Pushed(Struct, frozen=True):
     points: list[Point]
 
 
-def decode_metrics(data: bytes, *, points_max: int) -> Pushed:
+class _Message:
+    """The bytes of a whole message, and how many of its fields may still be looked at."""
+
+    __slots__ = ("_fields_left", "_view")
+
+    def __init__(self, data: bytes, fields_max: int) -> None:
+        self._view = memoryview(data)
+        self._fields_left = fields_max
+
+    def fields(self, start: int, until: int) -> Iterator[Field]:
+        """Every field of the part in [start, until)."""
+        view = self._view
+        while start < until:
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise InvalidRequest(ErrorCode.TELEMETRY_TOO_LARGE, "too many fields in one push")
+            tag, start = _varint(view, start, until)
+            number, wire = tag >> 3, tag & 7
+            if wire == _VARINT:
+                value, start = _varint(view, start, until)
+                yield number, wire, value, start
+                continue
+            if wire == _BYTES:
+                size, start = _varint(view, start, until)
+            elif wire in _SIZES:
+                size = _SIZES[wire]
+            else:
+                raise Corrupt(f"metrics: a field of wire type {wire}")
+            end = start + size
+            if end > until:
+                raise Corrupt("metrics: a field is longer than its message")
+            yield number, wire, start, end
+            start = end
+
+    def parts(self, start: int, until: int, wanted: int) -> Iterator[tuple[int, int]]:
+        """Where the messages under one field number are."""
+        for number, wire, first, last in self.fields(start, until):
+            if number == wanted and wire == _BYTES:
+                yield first, last
+
+    def text(self, start: int, until: int) -> str:
+        """A text, cut where it is too long."""
+        try:
+            return str(self._view[start:until], "utf-8")[:TEXT_LENGTH_MAX]
+        except UnicodeDecodeError:
+            raise Corrupt("metrics: a text is not UTF-8") from None
+
+    def double(self, start: int) -> float:
+        """A floating-point number of 8 bytes."""
+        return float(_double(self._view, start)[0])
+
+    def signed(self, start: int) -> int:
+        """A number of 8 bytes that may be negative."""
+        return int(_long(self._view, start)[0])
+
+    def unsigned(self, start: int) -> int:
+        """A number of 8 bytes that is not."""
+        return int(_unsigned(self._view, start)[0])
+
+
+def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX) -> Pushed:
     """The points in a ``MetricsData``.
 
     Raises:
         Corrupt: it is none.
-        InvalidRequest: there are more points than that.
+        InvalidRequest: there are more points or fields than that.
     """
-    view = memoryview(data)
+    message = _Message(data, fields_max)
     resource: dict[str, Value] = {}
     points: list[Point] = []
-    for of_resource in _parts(view, 0, len(data), 1):
-        for part in _parts(view, *of_resource, 1):
-            resource.update(_attributes(view, *part, 1))
-        for scope in _parts(view, *of_resource, 2):
-            for metric in _parts(view, *scope, 2):
-                points += _metric(view, *metric)
+    for of_resource in message.parts(0, len(data), 1):
+        for part in message.parts(*of_resource, 1):
+            resource.update(_attributes(message, *part, 1))
+        for scope in message.parts(*of_resource, 2):
+            for metric in message.parts(*scope, 2):
+                points += _metric(message, *metric)
                 if len(points) > points_max:
                     raise InvalidRequest(
                         ErrorCode.TELEMETRY_TOO_LARGE, f"more than {points_max} points in one push"
@@ -74,117 +138,78 @@ def decode_metrics(data: bytes, *, points_max: int) -> Pushed:
 _KINDS = {5: "gauge", 7: "sum", 9: "histogram"}
 
 
-def _metric(view: memoryview, start: int, until: int) -> Iterator[Point]:
+def _metric(message: _Message, start: int, until: int) -> Iterator[Point]:
     name = ""
     points: list[tuple[str, int, int]] = []
-    for number, wire, first, last in _fields(view, start, until):
+    for number, wire, first, last in message.fields(start, until):
         if number == 1 and wire == _BYTES:
-            name = _text(view, first, last)
+            name = message.text(first, last)
         elif number in _KINDS and wire == _BYTES:
-            points += [(_KINDS[number], *point) for point in _parts(view, first, last, 1)]
+            points += [(_KINDS[number], *point) for point in message.parts(first, last, 1)]
     for kind, first, last in points:
-        yield (
-            _histogram(view, name, first, last)
-            if kind == "histogram"
-            else _number(view, name, kind, (first, last))
-        )
+        if kind == "histogram":
+            yield _histogram(message, name, first, last)
+        else:
+            yield _number(message, name, kind, (first, last))
 
 
-def _number(view: memoryview, name: str, kind: str, at: tuple[int, int]) -> Point:
+def _number(message: _Message, name: str, kind: str, at: tuple[int, int]) -> Point:
     value, time_ms = 0.0, 0
-    for number, wire, first, _ in _fields(view, *at):
+    for number, wire, first, _ in message.fields(*at):
         if wire != _FIXED64:
             continue
         if number == 3:
-            time_ms = _unsigned(view, first)[0] // 1_000_000
+            time_ms = message.unsigned(first) // 1_000_000
         elif number == 4:
-            value = _double(view, first)[0]
+            value = message.double(first)
         elif number == 6:
-            value = _long(view, first)[0]
-    return Point(name, kind, value, None, time_ms, _attributes(view, *at, 7))
+            value = message.signed(first)
+    return Point(name, kind, value, None, time_ms, _attributes(message, *at, 7))
 
 
-def _histogram(view: memoryview, name: str, start: int, until: int) -> Point:
+def _histogram(message: _Message, name: str, start: int, until: int) -> Point:
     total, count, time_ms = 0.0, 0, 0
-    for number, wire, first, _ in _fields(view, start, until):
+    for number, wire, first, _ in message.fields(start, until):
         if wire != _FIXED64:
             continue
         if number == 3:
-            time_ms = _unsigned(view, first)[0] // 1_000_000
+            time_ms = message.unsigned(first) // 1_000_000
         elif number == 4:
-            count = _unsigned(view, first)[0]
+            count = message.unsigned(first)
         elif number == 5:
-            total = _double(view, first)[0]
-    attributes = _attributes(view, start, until, 9)
+            total = message.double(first)
+    attributes = _attributes(message, start, until, 9)
     return Point(name, "histogram", total, count, time_ms, attributes)
 
 
-def _attributes(view: memoryview, start: int, until: int, wanted: int) -> dict[str, Value]:
+def _attributes(message: _Message, start: int, until: int, wanted: int) -> dict[str, Value]:
     found: dict[str, Value] = {}
-    for first, last in _parts(view, start, until, wanted):
+    for first, last in message.parts(start, until, wanted):
         if len(found) >= ATTRIBUTES_MAX:
             break
         key, value = "", None
-        for number, wire, begin, end in _fields(view, first, last):
+        for number, wire, begin, end in message.fields(first, last):
             if wire == _BYTES and number == 1:
-                key = _text(view, begin, end)
+                key = message.text(begin, end)
             elif wire == _BYTES and number == 2:
-                value = _any_value(view, begin, end)
+                value = _any_value(message, begin, end)
         if value is not None:
             found[key] = value
     return found
 
 
-def _any_value(view: memoryview, start: int, until: int) -> Value | None:
+def _any_value(message: _Message, start: int, until: int) -> Value | None:
     """A text, truth value or number; lists and maps are not used by clients."""
-    for number, wire, first, last in _fields(view, start, until):
+    for number, wire, first, last in message.fields(start, until):
         if number == 1 and wire == _BYTES:
-            return _text(view, first, last)
+            return message.text(first, last)
         if number == 2 and wire == _VARINT:
             return bool(first)
         if number == 3 and wire == _VARINT:
             return first - (1 << 64) if first >> 63 else first
         if number == 4 and wire == _FIXED64:
-            return float(_double(view, first)[0])
+            return message.double(first)
     return None
-
-
-def _text(view: memoryview, start: int, until: int) -> str:
-    try:
-        return str(view[start:until], "utf-8")[:TEXT_LENGTH_MAX]
-    except UnicodeDecodeError:
-        raise Corrupt("metrics: a text is not UTF-8") from None
-
-
-def _parts(view: memoryview, start: int, until: int, wanted: int) -> Iterator[tuple[int, int]]:
-    """Where the messages under one field number are."""
-    for number, wire, first, last in _fields(view, start, until):
-        if number == wanted and wire == _BYTES:
-            yield first, last
-
-
-def _fields(view: memoryview, start: int, until: int) -> Iterator[Field]:
-    """Every field of a message."""
-    while start < until:
-        tag, start = _varint(view, start, until)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, start = _varint(view, start, until)
-            yield number, wire, value, start
-            continue
-        if wire == _BYTES:
-            size, start = _varint(view, start, until)
-        elif wire == _FIXED64:
-            size = 8
-        elif wire == _FIXED32:
-            size = 4
-        else:
-            raise Corrupt(f"metrics: a field of wire type {wire}")
-        end = start + size
-        if end > until:
-            raise Corrupt("metrics: a field is longer than its message")
-        yield number, wire, start, end
-        start = end
 
 
 def _varint(view: memoryview, start: int, until: int) -> tuple[int, int]:

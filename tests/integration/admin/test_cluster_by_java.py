@@ -1,14 +1,18 @@
 """The cluster as a whole, administered by the Java client: what it changes, it reads back."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
+from confluent_kafka import Consumer
 from tests.clients.client import java_command
 
 from mainstem.testing.local_node import LocalNode
+
+PATIENCE_S = 30.0
 
 pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
 
@@ -111,6 +115,22 @@ def test_features_are_switched_and_told_to_every_client(java: Java) -> None:
     for unknown in ("metadata.version", "share.version"):
         refused = java.ask("feature", unknown, 1, "UPGRADE")
         assert refused.startswith("InvalidUpdateVersionException "), unknown
+
+
+def test_groups_that_the_node_assigns_are_described(node: LocalNode, java: Java) -> None:
+    assert java.ask("group", "assigned").startswith("GroupIdNotFoundException ")
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": node.kafka,
+        "client.id": "member",
+        "group.id": "assigned",
+        "group.protocol": "consumer",
+    }
+    with Consumer(settings) as member:
+        member.subscribe(["t"])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(member.assignment()) < 2 and time.monotonic() < deadline:
+            member.poll(0.1)
+        assert java.ask("group", "assigned") == "ok Consumer Stable member 2"
 
 
 def test_a_node_that_is_gone_for_good_is_unregistered(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.AlterPartitionReassignmentsOptions;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.FeatureMetadata;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
@@ -111,6 +112,13 @@ public final class ClusterAdmin {
                 return admin.describeCluster().nodes().get().stream()
                         .map(node -> String.valueOf(node.id())).sorted()
                         .collect(Collectors.joining(" "));
+            case "group":
+                ConsumerGroupDescription group = admin.describeConsumerGroups(List.of(words[1]))
+                        .describedGroups().get(words[1]).get();
+                return group.type() + " " + group.groupState() + " " + group.members().stream()
+                        .map(member -> member.clientId() + " "
+                                + member.assignment().topicPartitions().size())
+                        .sorted().collect(Collectors.joining(" "));
             case "subscribe":
                 return subscribe(words);
             case "subscriptions":

@@ -1,0 +1,245 @@
+"""Which clients are asked for which metrics, how often they may push, and what is kept of it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from tests.unit.broker.kit import topics_admin
+from tests.unit.telemetry import otlp_bytes as otlp
+
+from mainstem.broker.client_metrics_api import NO_INSTANCE, MeasuredClient, Push
+from mainstem.broker.client_metrics_service import (
+    POINTS_PER_PUSH_MAX,
+    PUSH_BYTES_MAX,
+    ClientMetricsDesk,
+)
+from mainstem.broker.measured_clients import INSTANCES_MAX, MeasuredClients
+from mainstem.model import compression
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.telemetry.metrics import Metrics
+
+CLIENT = MeasuredClient("app-1", "apache-kafka-java", "4.2.0", "10.0.0.7", 50_000, "User:alice")
+ID = b"instance of test"
+ALL = {"metrics": "*", "interval.ms": "1000"}
+SMALL = otlp.pushed(otlp.gauge("org.a", otlp.point(1.5)), otlp.total("org.b", otlp.point(2)))
+
+
+def clients(**subscriptions: Mapping[str, str]) -> MeasuredClients:
+    made = MeasuredClients()
+    made.load(subscriptions)
+    return made
+
+
+def refusal(act: Callable[..., Any], *arguments: Any, **rest: Any) -> ErrorCode:
+    with pytest.raises(MainstemError) as refused:
+        act(*arguments, **rest)
+    return refused.value.code
+
+
+# Who is asked for what
+
+
+def test_without_subscriptions_nothing_is_asked_for() -> None:
+    asked = clients().ask(ID, CLIENT, 0)
+    assert (asked.metrics, asked.interval_ms) == ((), 300_000)
+    assert not asked.wants("anything")
+
+
+def test_all_subscriptions_that_match_count_together() -> None:
+    asked = clients(
+        a={"metrics": "org.x,org.y", "interval.ms": "2000", "match": "client_id=app-.*"},
+        b={"metrics": "org.y,org.z"},
+        c={"metrics": "*", "interval.ms": "100", "match": "client_id=app"},
+    ).ask(ID, CLIENT, 0)
+    assert (asked.metrics, asked.interval_ms) == (("org.x", "org.y", "org.z"), 2_000)
+    assert asked.wants("org.x.total")
+    assert not asked.wants("org.a")
+    everything = clients(a={"metrics": "org.x"}, b=ALL).ask(ID, CLIENT, 0)
+    assert everything.metrics == ("*",)
+    assert everything.wants("org.a")
+
+
+@pytest.mark.parametrize(
+    ("match", "matches"),
+    [
+        ("client_instance_id=aW5zdGFuY2Ugb2YgdGVzdA", True),
+        ("client_software_name=apache-kafka-java,client_software_version=4[.].*", True),
+        ("client_source_address=10[.]0[.]0[.]7,client_source_port=50000", True),
+        ("client_software_name=librdkafka", False),
+        ("client_id=app-1,client_source_port=1", False),
+    ],
+)
+def test_every_selector_has_to_match(match: str, matches: bool) -> None:
+    asked = clients(a={"metrics": "*", "match": match}).ask(ID, CLIENT, 0)
+    assert asked.metrics == (("*",) if matches else ())
+
+
+def test_the_number_of_a_subscription_changes_with_what_is_asked_for() -> None:
+    first = clients(a=ALL).ask(ID, CLIENT, 0).id
+    assert clients(a=ALL).ask(ID, CLIENT, 0).id == first
+    assert clients(a={**ALL, "interval.ms": "2000"}).ask(ID, CLIENT, 0).id != first
+    assert clients(a={**ALL, "metrics": "org"}).ask(ID, CLIENT, 0).id != first
+
+
+# How often
+
+
+def test_who_asks_again_too_soon_is_refused_unless_something_changed() -> None:
+    measured = clients(a=ALL)
+    measured.ask(ID, CLIENT, 0)
+    assert refusal(measured.ask, ID, CLIENT, 500) is ErrorCode.THROTTLED
+    measured.load({"a": {**ALL, "metrics": "org"}})
+    assert measured.ask(ID, CLIENT, 500).metrics == ("org",)
+    assert measured.ask(ID, CLIENT, 1_450).metrics == ("org",), "clocks differ a little"
+
+
+def test_who_pushes_too_soon_is_refused() -> None:
+    measured = clients(a=ALL)
+    measured.ask(ID, CLIENT, 0)
+    measured.admit(ID, CLIENT, 10, terminating=False)
+    early: dict[str, Any] = {"terminating": False}
+    assert refusal(measured.admit, ID, CLIENT, 500, **early) is ErrorCode.THROTTLED
+    measured.admit(ID, CLIENT, 1_010, terminating=False)
+    measured.admit(ID, CLIENT, 1_020, terminating=True)
+    assert refusal(measured.admit, ID, CLIENT, 9_999, **early) is ErrorCode.INVALID_REQUEST
+
+
+def test_only_so_many_clients_are_remembered() -> None:
+    measured = clients(a=ALL)
+    measured.ask(ID, CLIENT, 0)
+    for number in range(INSTANCES_MAX):
+        measured.ask(number.to_bytes(16, "big"), CLIENT, 0)
+    measured.ask(ID, CLIENT, 1)
+    assert refusal(measured.ask, (5).to_bytes(16, "big"), CLIENT, 1) is ErrorCode.THROTTLED
+
+
+# What is kept
+
+
+class Clock:
+    now_s = 100.0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Desk:
+    """A node that asks everybody for everything."""
+
+    def __init__(self, placement: Any) -> None:
+        self.clock = Clock()
+        self.written: list[str] = []
+        self.metrics = Metrics()
+        self.desk = ClientMetricsDesk(
+            placement, self.clock, self.metrics, self.written.append, lambda: ID
+        )
+        self.asked = self.desk.subscription(NO_INSTANCE, CLIENT)
+
+    def push(self, data: bytes, *, codec: int = 0, **changes: Any) -> None:
+        self.clock.now_s += 1.0
+        fields: dict[str, Any] = {"instance": ID, "subscription_id": self.asked.id}
+        fields |= {"terminating": False, "codec": codec, "data": data}
+        self.desk.push(Push(**(fields | changes)), CLIENT)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.written]
+
+
+def play(story: Callable[[Desk, Any], Awaitable[None]], configs: Mapping[str, str] = ALL) -> None:
+    async def run() -> None:
+        admin = await topics_admin()
+        await admin.of_client_metrics.replace("sub", configs)
+        await story(Desk(admin._placement), admin)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_push_becomes_a_line(codec: int) -> None:
+    async def story(desk: Desk, _admin: Any) -> None:
+        assert desk.asked.instance == ID
+        desk.push(compression.compress(codec, SMALL), codec=codec, terminating=True)
+        [line] = desk.lines
+        assert (line["time"], line["client_id"]) == ("2023-11-14T22:13:20.000Z", "app-1")
+        assert (line["user"], line["address"]) == ("User:alice", "10.0.0.7")
+        assert line["client_instance_id"] == "aW5zdGFuY2Ugb2YgdGVzdA"
+        assert line["software"] == "apache-kafka-java 4.2.0"
+        assert line["terminating"]
+        values = {metric["name"]: metric["value"] for metric in line["metrics"]}
+        assert values == {"org.a": 1.5, "org.b": 2}
+        assert desk.metrics.client_pushes == 1
+
+    play(story)
+
+
+def test_only_what_was_asked_for_is_kept() -> None:
+    async def story(desk: Desk, _admin: Any) -> None:
+        desk.push(SMALL)
+        assert [metric["name"] for metric in desk.lines[0]["metrics"]] == ["org.b"]
+
+    play(story, {"metrics": "org.b", "interval.ms": "1000"})
+
+
+def test_of_whom_nothing_is_asked_nothing_is_kept() -> None:
+    async def story(desk: Desk, _admin: Any) -> None:
+        desk.clock.now_s += 1_000
+        desk.push(b"not looked at")
+        assert desk.lines == []
+
+    play(story, {"metrics": "*", "match": "client_id=nobody"})
+
+
+def test_a_changed_subscription_is_told_and_asked_for_again() -> None:
+    async def story(desk: Desk, admin: Any) -> None:
+        desk.push(SMALL)
+        await admin.of_client_metrics.replace("sub", {**ALL, "metrics": "org.a"})
+        assert refusal(desk.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
+        desk.asked = desk.desk.subscription(ID, CLIENT)
+        assert desk.asked.metrics == ("org.a",)
+        desk.push(SMALL)
+        assert len(desk.lines) == 2
+        await admin.of_client_metrics.replace("sub", {})
+        assert admin.of_client_metrics.names() == []
+        assert refusal(desk.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
+        assert desk.desk.subscription(ID, CLIENT).metrics == ()
+
+    play(story)
+
+
+BOMB = compression.compress(compression.ZSTD, bytes(1 << 26))
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "code"),
+    [
+        (SMALL, {"instance": NO_INSTANCE}, ErrorCode.INVALID_REQUEST),
+        (SMALL, {"subscription_id": 1}, ErrorCode.UNKNOWN_SUBSCRIPTION),
+        (SMALL, {"codec": 9}, ErrorCode.UNSUPPORTED_COMPRESSION),
+        (SMALL, {"codec": 4}, ErrorCode.INVALID_RECORD),
+        (SMALL[:-1], {}, ErrorCode.INVALID_RECORD),
+        (bytes(PUSH_BYTES_MAX + 1), {}, ErrorCode.TELEMETRY_TOO_LARGE),
+        (BOMB, {"codec": 4}, ErrorCode.TELEMETRY_TOO_LARGE),
+        (
+            otlp.pushed(otlp.gauge("g", *[otlp.point(1)] * (POINTS_PER_PUSH_MAX + 1))),
+            {},
+            ErrorCode.TELEMETRY_TOO_LARGE,
+        ),
+    ],
+    ids=["no id", "unasked", "codec", "not zstd", "cut", "large", "bomb", "points"],
+)
+def test_what_cannot_be_kept_is_refused(
+    data: bytes, changes: dict[str, Any], code: ErrorCode
+) -> None:
+    async def story(desk: Desk, _admin: Any) -> None:
+        assert refusal(desk.push, data, **changes) is code
+        assert desk.lines == []
+        desk.push(SMALL)
+        assert len(desk.lines) == 1, "the next one is welcome"
+
+    play(story)
