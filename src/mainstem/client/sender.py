@@ -15,6 +15,7 @@ from mainstem.client.identities import IdentitySource
 from mainstem.client.losses import Losses
 from mainstem.client.outbox import Batch, Outbox
 from mainstem.client.produce_call import ProduceOptions, produce
+from mainstem.client.settings import ProducerSettings
 from mainstem.client.tasks import Tasks
 from mainstem.client.values import TopicPartition
 from mainstem.model.columns import EncodedRecords
@@ -49,7 +50,7 @@ class Sender:
         self._identities = identities
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
-        self._outboxes: dict[TopicPartition, Outbox] = {}
+        self._outboxes = _Outboxes(options.settings, needs_identity=identities is not None)
         self._busy: dict[TopicPartition, Outbox] = {}
         self._identifying: set[TopicPartition] = set()
         self._requests_of: dict[int, int] = {}
@@ -63,7 +64,7 @@ class Sender:
 
     def add(self, partition: TopicPartition, record: Record, size: int) -> tuple[Batch, bool]:
         """Takes a record in; says its batch, and whether that batch is now full."""
-        outbox = self._outbox(partition)
+        outbox = self._outboxes[partition]
         now = self._loop.time()
         batch = outbox.add(record, size, now, now + self._settings.delivery_timeout_ms / 1000)
         self.buffered_bytes += size
@@ -80,7 +81,7 @@ class Sender:
 
     def add_encoded(self, partition: TopicPartition, encoded: EncodedRecords) -> Batch:
         """Takes in records that were encoded elsewhere; they leave as one batch."""
-        outbox = self._outbox(partition)
+        outbox = self._outboxes[partition]
         now = self._loop.time()
         deadline = now + self._settings.delivery_timeout_ms / 1000
         batch = outbox.add_encoded(encoded, now, deadline)
@@ -89,17 +90,6 @@ class Sender:
         self.unsettled[batch] = None
         self._pump_in(0)
         return batch
-
-    def _outbox(self, partition: TopicPartition) -> Outbox:
-        outbox = self._outboxes.get(partition)
-        if outbox is None:
-            outbox = self._outboxes[partition] = Outbox(
-                partition,
-                batch_bytes=self._settings.batch_bytes,
-                in_flight_max=self._settings.in_flight_max,
-            )
-            outbox.needs_identity = self._identities is not None
-        return outbox
 
     def hurry(self) -> None:
         """Makes every open batch ready."""
@@ -243,7 +233,14 @@ class Sender:
         outbox = self._outboxes[batch.partition]
         now = self._loop.time()
         if error.code is ErrorCode.RECORD_TOO_LARGE and batch.record_count > 1:
-            self._split(batch, outbox)
+            # Its records may each be small enough for the topic.
+            self._settled(batch)
+            parts = batch.split()
+            for part in parts:
+                self.unsettled[part] = None
+                self.buffered_bytes += part.size_bytes
+            outbox.replace(batch, parts)
+            self._pump_in(0)
             return
         if self._dropping is not None:
             outbox.landed(batch)
@@ -261,17 +258,6 @@ class Sender:
         self._pump_in(self._retry_pause_s)
         if not lost_sequence:
             self._look_at_cluster()
-
-    def _split(self, batch: Batch, outbox: Outbox) -> None:
-        """Its records may each be small enough for the topic."""
-        del self.unsettled[batch]
-        self.buffered_bytes -= batch.size_bytes
-        parts = batch.split()
-        for part in parts:
-            self.unsettled[part] = None
-            self.buffered_bytes += part.size_bytes
-        outbox.replace(batch, parts)
-        self._pump_in(0)
 
     def _lose(self, batch: Batch, error: MainstemError) -> None:
         self._settled(batch)
@@ -324,6 +310,24 @@ class Sender:
             self._pump_in(0)
         finally:
             self._identifying.discard(outbox.partition)
+
+
+class _Outboxes(dict[TopicPartition, Outbox]):
+    """The outboxes by partition; one is made when it is first asked for."""
+
+    def __init__(self, settings: ProducerSettings, *, needs_identity: bool) -> None:
+        super().__init__()
+        self._settings = settings
+        self._needs_identity = needs_identity
+
+    def __missing__(self, partition: TopicPartition) -> Outbox:
+        outbox = self[partition] = Outbox(
+            partition,
+            batch_bytes=self._settings.batch_bytes,
+            in_flight_max=self._settings.in_flight_max,
+        )
+        outbox.needs_identity = self._needs_identity
+        return outbox
 
 
 async def until_done(batch: Batch) -> None:
