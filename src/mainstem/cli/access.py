@@ -25,16 +25,25 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Login(NamedTuple):
-    """Who asks. ``token`` is for OAUTHBEARER; ``by_token``: user and password are a token's."""
+    """Who asks. ``by_token``: user and password are a delegation token's.
+
+    ``token`` is for OAUTHBEARER; ``token_file``, where it came from, is read again at each login,
+    since whoever writes tokens that expire there also replaces them.
+    """
 
     mechanism: str
     user: str = ""
     password: str = ""
     token: str = ""
     by_token: bool = False
+    token_file: str | None = None
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, {self.user!r})"
+
+    async def fresh_token(self) -> str:
+        """The token that the file holds now."""
+        return read_secret(self.token_file) if self.token_file else self.token
 
 
 class Tls(NamedTuple):
@@ -86,6 +95,7 @@ class Access:
                 username=self.login.user,
                 password=self.login.password,
                 token=self.login.token,
+                token_source=self.login.fresh_token if self.login.token_file else None,
                 by_token=self.login.by_token,
             )
         connect_s = min(timeout_s, CONNECT_TIMEOUT_S)

@@ -120,7 +120,8 @@ def _login(wishes: Wishes, secret: Secret) -> Login | None:
         if mechanism != BEARER:
             raise UsageFailure(f"{mechanism} takes no token", remedy=f"--mechanism {BEARER}")
         token = wishes.token if wishes.token is not None else secret.of_file(str(wishes.token_file))
-        return Login(BEARER, token=token)
+        file = wishes.token_file if wishes.token is None else None
+        return Login(BEARER, token=token, token_file=file)
     if wishes.user is None:
         if wishes.password_file is not None or wishes.by_token or wishes.mechanism is not None:
             raise UsageFailure("nobody is named who logs in", remedy="--user NAME")

@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.cli import certificates
@@ -51,6 +51,7 @@ def escaped(text: str) -> str:
     return "".join(c if c.isalnum() and c.isascii() else f"\\u{ord(c):04x}" for c in text)
 
 
+@settings(deadline=None)  # a busy machine is slow
 @given(
     st.dictionaries(
         st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), min_size=1),

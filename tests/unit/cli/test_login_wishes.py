@@ -1,7 +1,10 @@
 """Which source of a login wins, and what the sources come to."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.cli.access import DEFAULT_ADDRESS, Login
@@ -30,6 +33,7 @@ def test_nothing_said_is_no_login_at_the_usual_address() -> None:
     )  # fmt: skip
 
 
+@settings(deadline=None)  # a busy machine is slow
 @given(
     st.lists(
         st.builds(Wishes, bootstrap=st.none() | st.text(min_size=1),
@@ -59,10 +63,22 @@ def test_a_stronger_password_file_covers_a_weaker_password() -> None:
 
 def test_a_token_leaves_users_behind_and_a_user_tokens() -> None:
     weak = Wishes(user="alice", password="p", mechanism="PLAIN")
-    assert login(Wishes(token_file="t"), weak) == Login("OAUTHBEARER", token="in t")
+    assert login(Wishes(token_file="t"), weak) == Login("OAUTHBEARER", token="in t", token_file="t")
     assert login(Wishes(user="alice"), Wishes(token="t", mechanism="OAUTHBEARER")) == Login(
         "SCRAM-SHA-512", "alice", "asked alice"
     )
+
+
+def test_a_token_is_read_again_from_its_file_at_each_login(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    found = login(Wishes(token_file=str(file)))
+    assert found is not None
+    file.write_text("second\n")
+    assert asyncio.run(found.fresh_token()) == "second"
+    given = login(Wishes(token="given"))
+    assert given is not None
+    assert asyncio.run(given.fresh_token()) == "given"
 
 
 def test_an_authority_given_twice_is_the_stronger_one() -> None:
