@@ -175,6 +175,10 @@ def test_librdkafka_is_known_by_its_certificate(node: SecureNode) -> None:
     conf = librdkafka(node, "SSL")
     conf |= {"ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
     produce_and_consume(conf, b"by certificate")
+    logins = [line for line in audit(node) if line.get("user") == "User:by-certificate"]
+    assert {(line["event"], line["outcome"], line["method"]) for line in logins} == {
+        ("login", "granted", "TLS")
+    }
 
 
 def test_who_is_known_by_a_certificate_has_the_rights_of_that_name_only(node: SecureNode) -> None:
