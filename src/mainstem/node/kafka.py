@@ -10,6 +10,7 @@ from mainstem.node.security import entrance
 from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
@@ -59,11 +60,11 @@ class KafkaListeners:
                 idle_ms=config.kafka.connection_idle_ms,
                 buffers=buffers,
             )
-            options: dict[str, object] = {}
+            door: TlsDoor | None = None
             if spec.tls:
                 assert tls is not None, "checked when the configuration was read"
-                options = {"ssl": tls.context, "ssl_handshake_timeout": TLS_HANDSHAKE_TIMEOUT_S}
-            port = await listener.start(spec.host, spec.port, **options)
+                door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
+            port = await listener.start(spec.host, spec.port, door)
             self._open.append((spec, listener, port))
 
     async def stop(self) -> None:

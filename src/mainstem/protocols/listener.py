@@ -20,6 +20,7 @@ from typing import Any, cast
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
+from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
 from mainstem.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -330,20 +331,26 @@ class Listener:
         self._make_session = make_session
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
-        self._server: asyncio.Server | None = None
+        self._handshakes = 0
+        self._server: asyncio.Server | TlsServer | None = None
         self._empty: asyncio.Event | None = None
         self._idle_ticks_max = max(1, idle_ms // TICK_MS)
         self._ticking: asyncio.TimerHandle | None = None
         self.tick = 0  # a clock that costs a connection nothing to read
 
-    async def start(self, host: str, port: int, **options: Any) -> int:
+    async def start(self, host: str, port: int, tls: TlsDoor | None = None) -> int:
         """Listen; the port, which the system chooses where 0 was asked for."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self, self._make_session), host, port, backlog=1024, **options
-        )
+
+        def connect() -> Connection:
+            return Connection(self, self._make_session)
+
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
-        return int(self._server.sockets[0].getsockname()[1])
+        if tls is not None:
+            self._server = TlsServer(self, tls, connect)
+            return await self._server.listen(host, port)
+        self._server = server = await loop.create_server(connect, host, port, backlog=BACKLOG)
+        return int(server.sockets[0].getsockname()[1])
 
     def _ticked(self) -> None:
         """Close connections on which nothing has moved for too long: half open, or forgotten."""
@@ -355,19 +362,39 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
 
+    def greet(self, address: str) -> bool:
+        """Whether a caller may shake hands; he counts as a connection meanwhile."""
+        if self._is_full() or self._comes_too_often(address):
+            return False
+        self._handshakes += 1
+        return True
+
+    def greeted(self) -> None:
+        """A handshake is over."""
+        self._handshakes -= 1
+
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False when there are too many."""
-        if len(self._connections) >= self._connections_max:
-            self.metrics.connections_rejected += 1
-            log.warning("%s: %d connections, the limit", self.name, self._connections_max)
-            return False
-        if self.refuses is not None and self.refuses(connection.peer[0]):
-            self.metrics.connections_rejected += 1
-            log.warning("%s: %s connects too often", self.name, connection.peer[0])
+        # Behind TLS all this was asked before the handshake.
+        if not connection.tls and (self._is_full() or self._comes_too_often(connection.peer[0])):
             return False
         self.metrics.connections_accepted += 1
         self.metrics.connections_active += 1
         self._connections.add(connection)
+        return True
+
+    def _is_full(self) -> bool:
+        if len(self._connections) + self._handshakes < self._connections_max:
+            return False
+        self.metrics.connections_rejected += 1
+        log.warning("%s: %d connections, the limit", self.name, self._connections_max)
+        return True
+
+    def _comes_too_often(self, address: str) -> bool:
+        if self.refuses is None or not self.refuses(address):
+            return False
+        self.metrics.connections_rejected += 1
+        log.warning("%s: %s connects too often", self.name, address)
         return True
 
     def gone(self, connection: Connection) -> bool:
