@@ -102,10 +102,8 @@ def change_password(
 
 
 def _exists(bootstrap: Access, timeout_s: float, name: str) -> bool:
-    async def act(admin: "Admin") -> bool:
-        return any(user.name == name for user in await admin.credentials.users())
-
-    return with_admin(bootstrap, timeout_s, act)
+    found = with_admin(bootstrap, timeout_s, lambda admin: admin.credentials.user(name))
+    return found is not None
 
 
 def _set(

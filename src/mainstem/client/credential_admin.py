@@ -70,6 +70,16 @@ class CredentialAdmin:
 
         return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms)
 
+    async def user(self, name: str) -> UserCredentials | None:
+        """One user; None where nobody of that name has a password."""
+        try:
+            [found] = await self.users([name])
+        except InvalidRequest as error:
+            if error.code is ErrorCode.UNKNOWN_RESOURCE:
+                return None
+            raise
+        return found
+
     async def set_password(
         self,
         user: str,
@@ -95,8 +105,8 @@ class CredentialAdmin:
             await asyncio.to_thread(_upsertion, user, password, name, iterations)
             for name in dict.fromkeys(mechanisms)
         ]
-        known = {each.name: each for each in await self.users()}
-        held = known[user].iterations if user in known else {}
+        known = await self.user(user)
+        held = {} if known is None else known.iterations
         stale = [name for name in held if name in MECHANISMS and name not in mechanisms]
         await self._alter(user, upserts, stale)
 
