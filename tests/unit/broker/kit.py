@@ -55,5 +55,5 @@ async def topics_admin(
     """The topics of a node that has just started."""
     service = PlacementService(journal or ListJournal(), Catalogue(), FixedClock(), fatal)
     await service.submit(FormCluster(CLUSTER))
-    await service.submit(RegisterNode(NODE, 1, "dir"))
+    await service.submit(RegisterNode(NODE, 1, "0d" * 16))
     return TopicsAdmin(service, NODE, NodeDefaults(static or {}))

@@ -5,19 +5,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeVar, cast
 
-from tests.unit.broker.kit import NODE, topics_admin
+from tests.unit.broker.kit import NODE, FixedClock, topics_admin
 
 from mainstem.broker.admin import TopicsAdmin
+from mainstem.broker.cluster_service import ClusterAdmin
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import Offset
 from mainstem.model.metadata import Node
 from mainstem.protocols.kafka.call import Call, Peer
-from mainstem.protocols.kafka.handlers import cluster, configs, topics
+from mainstem.protocols.kafka.handlers import cluster, configs, quorum, replicas, topics
 from mainstem.wire.kafka import codec
 
 T = TypeVar("T")
 
-SERVED = {**cluster.SERVED, **configs.SERVED, **topics.SERVED}
+SERVED = {
+    **cluster.SERVED,
+    **configs.SERVED,
+    **quorum.SERVED,
+    **replicas.SERVED,
+    **topics.SERVED,
+}
 
 
 class Held:
@@ -54,6 +61,7 @@ class Counter:
     def __init__(self, admin: TopicsAdmin, node: Node) -> None:
         self.topics = admin
         self.streams = Held(admin)
+        self.cluster = ClusterAdmin(admin._placement, lambda: admin.node, FixedClock())
         self.node = node
 
 

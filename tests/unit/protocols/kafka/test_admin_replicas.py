@@ -1,0 +1,241 @@
+"""Elections, reassignments, folders, the quorum, features and nodes, as clients see them."""
+
+from typing import Any
+
+import pytest
+from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
+
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.placement.records import RegisterNode
+from mainstem.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from mainstem.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from mainstem.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from mainstem.wire.kafka.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from mainstem.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from mainstem.wire.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
+from mainstem.wire.kafka.messages.unregister_broker import UnregisterBrokerRequest
+from mainstem.wire.kafka.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+
+CREATE, FOLDERS, ELECT, REASSIGN, LIST, QUORUM, FEATURES, UNREGISTER = (
+    19, 34, 43, 45, 46, 55, 57, 64,
+)  # fmt: skip
+UNKNOWN_TOPIC, BAD_FACTOR, BAD_REPLICAS, INVALID_REQUEST, NO_FOLDER = 3, 38, 39, 42, 57
+POLICY, NOT_NEEDED, NO_REASSIGNMENT, BAD_LEVEL, UNKNOWN_NODE = 44, 84, 85, 95, 102
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+def versions(api_key: int) -> range:
+    return range(SERVED[api_key].min_version, SERVED[api_key].max_version + 1)
+
+
+async def with_topic(client: Client) -> None:
+    topic = CreatableTopic("t", 2, 1, [], [])
+    await client.ask(CREATE, 7, CreateTopicsRequest(topics=[topic]))
+
+
+@pytest.mark.parametrize("version", versions(ELECT))
+def test_no_election_is_needed_where_the_preferred_replica_leads(version: int) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        asked = [TopicPartitions("t", [0, 1, 2]), TopicPartitions("u", [0])]
+        for kind in (0, 1) if version else (0,):
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+            answer = await client.ask(ELECT, version, request)
+            codes = {
+                result.topic: [part.error_code for part in result.partition_result]
+                for result in answer.replica_election_results
+            }
+            assert answer.error_code == 0
+            assert codes == {"t": [NOT_NEEDED, NOT_NEEDED, UNKNOWN_TOPIC], "u": [UNKNOWN_TOPIC]}
+        answer = await client.ask(ELECT, version, ElectLeadersRequest(topic_partitions=None))
+        assert answer.replica_election_results == []
+
+    tell(story)
+
+
+def test_an_election_of_a_kind_that_does_not_exist_is_refused() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        asked = [TopicPartitions("t", [0])]
+        request = ElectLeadersRequest(election_type=7, topic_partitions=asked)
+        answer = await client.ask(ELECT, 2, request)
+        [result] = answer.replica_election_results
+        assert answer.error_code == INVALID_REQUEST
+        assert [part.error_code for part in result.partition_result] == [INVALID_REQUEST]
+
+    tell(story)
+
+
+async def reassign(client: Client, replicas: list[int] | None, **rest: Any) -> int:
+    version = rest.pop("version", 1)
+    topic = ReassignableTopic(
+        rest.pop("topic", "t"), [ReassignablePartition(rest.pop("partition", 0), replicas)]
+    )
+    request = AlterPartitionReassignmentsRequest(topics=[topic], **rest)
+    answer = await client.ask(REASSIGN, version, request)
+    assert answer.error_code == 0
+    [[part]] = [response.partitions for response in answer.responses]
+    assert bool(part.error_message) is bool(part.error_code)
+    return int(part.error_code)
+
+
+@pytest.mark.parametrize("version", versions(REASSIGN))
+def test_a_partition_is_reassigned_to_where_it_is_and_nowhere_else(version: int) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        assert await reassign(client, [1], version=version) == 0
+        assert await reassign(client, None, version=version) == NO_REASSIGNMENT
+        for bad in ([], [1, 1], [2], [1, 2], [-1]):
+            assert await reassign(client, bad, version=version) == BAD_REPLICAS, bad
+        assert await reassign(client, [1], version=version, partition=2) == UNKNOWN_TOPIC
+        assert await reassign(client, [1], version=version, topic="u") == UNKNOWN_TOPIC
+        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+        assert (answer.error_code, answer.topics) == (0, [])
+
+    tell(story)
+
+
+def test_a_node_that_does_not_run_takes_no_partition() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        await another_node(client)
+        assert await reassign(client, [2]) == BAD_REPLICAS
+        assert await reassign(client, [1, 2]) == BAD_REPLICAS
+        assert await reassign(client, [1, 2], allow_replication_factor_change=False) == BAD_FACTOR
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", versions(FOLDERS))
+def test_partitions_are_in_the_one_folder_that_there_is(version: int) -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        dirs = [
+            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", [0, 2])])
+            for path in ("/", "/elsewhere")
+        ]
+        answer = await client.ask(FOLDERS, version, AlterReplicaLogDirsRequest(dirs=dirs))
+        codes = [[part.error_code for part in result.partitions] for result in answer.results]
+        assert codes == [[0, UNKNOWN_TOPIC], [NO_FOLDER, NO_FOLDER]]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", versions(QUORUM))
+def test_the_quorum_is_one_node(version: int) -> None:
+    async def story(client: Client) -> None:
+        topics = [
+            RequestTopicData("__cluster_metadata", [RequestPartitionData(0)]),
+            RequestTopicData("t", [RequestPartitionData(0)]),
+        ]
+        request = DescribeQuorumRequest(topics=topics)
+        [[found], [unknown]] = [
+            topic.partitions for topic in (await client.ask(QUORUM, version, request)).topics
+        ]
+        assert (found.error_code, found.leader_id, found.leader_epoch) == (0, 1, 1)
+        assert found.high_watermark == 3
+        [voter] = found.current_voters
+        assert (voter.replica_id, voter.log_end_offset) == (1, 3)
+        assert found.observers == []
+        assert unknown.error_code == UNKNOWN_TOPIC
+        await with_topic(client)
+        answer = await client.ask(QUORUM, version, request)
+        assert answer.topics[0].partitions[0].high_watermark == 4
+        if version >= 2:
+            [node] = answer.nodes
+            [listener] = node.listeners
+            assert (node.node_id, listener.host, listener.port) == (1, "192.0.2.7", 31_092)
+
+    tell(story)
+
+
+async def update(client: Client, *updates: FeatureUpdateKey, version: int = 2, **rest: Any) -> Any:
+    request = UpdateFeaturesRequest(feature_updates=list(updates), **rest)
+    return await client.ask(FEATURES, version, request)
+
+
+@pytest.mark.parametrize("version", versions(FEATURES))
+def test_features_go_down_and_up(version: int) -> None:
+    async def story(client: Client) -> None:
+        cluster = client.counter.cluster
+        down = FeatureUpdateKey("transaction.version", 1, SAFE, allow_downgrade=True)
+        up = FeatureUpdateKey("transaction.version", 2, UPGRADE)
+        answer = await update(client, down, version=version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert [result.feature for result in answer.results] == (
+            ["transaction.version"] if version < 2 else []
+        )
+        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (1, 1)
+        assert (await update(client, up, version=version)).error_code == 0
+        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (2, 2)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("updates", "code"),
+    [
+        ([FeatureUpdateKey("transaction.version", 1, UPGRADE)], BAD_LEVEL),
+        ([FeatureUpdateKey("transaction.version", 2, SAFE)], 0),
+        ([FeatureUpdateKey("transaction.version", 3, UPGRADE)], BAD_LEVEL),
+        ([FeatureUpdateKey("metadata.version", 1, UPGRADE)], BAD_LEVEL),
+        ([FeatureUpdateKey("group.version", 0, 0)], INVALID_REQUEST),
+        ([FeatureUpdateKey("group.version", 0, UNSAFE)] * 2, INVALID_REQUEST),
+        (
+            [FeatureUpdateKey("group.version", 0, SAFE), FeatureUpdateKey("x", 1, UPGRADE)],
+            BAD_LEVEL,
+        ),
+    ],
+)
+def test_changes_of_features_count_all_or_none(updates: list[FeatureUpdateKey], code: int) -> None:
+    async def story(client: Client) -> None:
+        assert (await update(client, *updates)).error_code == code
+        assert client.counter.cluster.level("group.version") == 1
+        assert client.counter.cluster.features_epoch() <= 1
+
+    tell(story)
+
+
+def test_a_change_of_features_may_be_tried_out() -> None:
+    async def story(client: Client) -> None:
+        down = FeatureUpdateKey("group.version", 0, UNSAFE)
+        assert (await update(client, down, validate_only=True)).error_code == 0
+        assert client.counter.cluster.level("group.version") == 1
+
+    tell(story)
+
+
+async def another_node(client: Client) -> None:
+    node = Node(NodeId(2), "127.0.0.2", 9092)
+    await client.counter.topics._placement.submit(RegisterNode(node, 1, "dir-2"))
+
+
+def test_a_node_that_is_gone_is_forgotten() -> None:
+    async def story(client: Client) -> None:
+        await another_node(client)
+        answers = {}
+        for node in (3, 1, 2):
+            answer = await client.ask(UNREGISTER, 0, UnregisterBrokerRequest(broker_id=node))
+            answers[node] = answer.error_code
+        assert answers == {3: UNKNOWN_NODE, 1: POLICY, 2: 0}
+        assert [node.id for node in client.counter.topics.nodes()] == [1]
+
+    tell(story)
