@@ -12,13 +12,22 @@ from mainstem.wire.kafka.messages.sasl_handshake import (
     SaslHandshakeResponse,
 )
 
+FRAMED_SINCE = 1  # messages of the mechanism are requests of their own (KIP-152)
+
 
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Which mechanism follows; those there are, when it is none of them."""
+    """Which mechanism follows; those there are, when it is none of them.
+
+    Version 0, after which messages come without a header, is refused. It is advertised all the
+    same: librdkafka 2.0 (kcat) takes a server that does not know it for one without logins.
+    """
     login = call.peer.login
     if login is None:
         code = kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE)
         return SaslHandshakeResponse(error_code=code, mechanisms=[])
+    if call.version < FRAMED_SINCE:
+        code = kafka_code(ErrorCode.UNSUPPORTED_VERSION)
+        return SaslHandshakeResponse(error_code=code, mechanisms=list(login.mechanisms))
     try:
         login.begin(request.mechanism)
     except MainstemError as error:
@@ -52,6 +61,6 @@ async def sasl_authenticate(
 
 
 SERVED = {
-    17: Served(sasl_handshake, 1, 1),
+    17: Served(sasl_handshake, 0, 1),
     36: Served(sasl_authenticate, 0, 2),
 }
