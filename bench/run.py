@@ -16,21 +16,26 @@ import json
 import signal
 import statistics
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.figures import FULL, GOALS, QUICK, WARM, Figure, Volume
+from bench.guarded import PASSWORD, USER, Certificates, GuardedKafka, GuardedNode
 from bench.measure import load_average, settle
 from bench.peers.kafka.peer import ApacheKafka
-from bench.sides import SIDES, Side
+from bench.sides import SIDES, Side, with_ways
 from bench.table import document, render
-from bench.workloads import FULL, GOALS, QUICK, WARM, WORKLOADS, Figure, Volume, at_rest
+from bench.workloads import WORKLOADS, at_rest
 
 from mainstem.testing.local_node import LocalNode
 
 RESULTS = Path(__file__).parent / "results"
+# Figures that need servers which ask who is there.
+GUARDED = {"guarded_produce", "guarded_consume", "tls_produce", "tls_consume"}
 Samples = dict[str, dict[str, list[Figure]]]
 
 
@@ -48,7 +53,7 @@ def main() -> int:
     samples: Samples = defaultdict(lambda: defaultdict(list))
     if wanted & {"ready", "rss_start", "idle"}:
         _measure_at_rest(samples, rounds, peer=peer, idle_s=2 if options.quick else 10)
-    with _sides(peer=peer) as sides:
+    with _sides(peer=peer, guarded=bool(wanted & GUARDED)) as sides:
         if not options.quick:
             # A server on a virtual machine gets faster with use; nobody is measured cold.
             unused: Samples = defaultdict(lambda: defaultdict(list))
@@ -112,12 +117,20 @@ def _turned(sides: dict[str, Side], number: int) -> dict[str, Side]:
 
 
 @contextlib.contextmanager
-def _sides(*, peer: bool) -> Iterator[dict[str, Side]]:
+def _sides(*, peer: bool, guarded: bool) -> Iterator[dict[str, Side]]:
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(LocalNode())
         found = {"written": SIDES["written"](node), "synced": SIDES["synced"](node)}
         if peer:
             found["kafka"] = SIDES["kafka"](stack.enter_context(ApacheKafka()))
+        if guarded:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tls-")))
+            certificates = Certificates(folder)
+            asking = stack.enter_context(GuardedNode(certificates))
+            found["written"] = with_ways(found["written"], asking, USER, PASSWORD)
+            if peer:
+                other = stack.enter_context(GuardedKafka(certificates))
+                found["kafka"] = with_ways(found["kafka"], other, USER, PASSWORD)
         yield found
 
 

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench.workloads import Goal
+from bench.figures import Goal
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -19,6 +19,8 @@ SHOWN = {
     "rss_mb": "{:,.0f} MB",
     "passed_gb": "{:,.1f} GB",
     "as_found_ms": "as found {:.2f}",
+    "path_ns": "{:,.0f} ns/message",
+    "plain_ns": "plain {:,.0f}",
 }
 
 Kept = dict[str, dict[str, list[dict[str, Any]]]]
@@ -29,12 +31,14 @@ def render(kept: Kept, goals: dict[str, Goal]) -> str:
     rows = [HEAD, ["---"] * len(HEAD)]
     for name, goal in goals.items():
         by_side = kept.get(name, {})
-        kafka = [_median(figures) for title, figures in by_side.items() if "kafka" in title]
+        compared = {title: _compared(goal, figures) for title, figures in by_side.items()}
+        kafka = [value for title, value in compared.items() if "kafka" in title]
         for title, figures in by_side.items():
             median = _median(figures)
             least = min(figure["value"] for figure in figures)
-            related = goal.compared and kafka and median and "kafka" not in title
-            ratio = f"{kafka[0] / median:.1f}x" if related else ""
+            own = compared[title]
+            related = kafka and kafka[0] and own and "kafka" not in title
+            ratio = f"{kafka[0] / own:.1f}x" if related else ""
             rows.append(
                 [
                     goal.title,
@@ -65,6 +69,15 @@ def document(table: str, rounds: int) -> None:
 
 def _median(figures: list[dict[str, Any]]) -> float:
     return statistics.median(float(figure["value"]) for figure in figures)
+
+
+def _compared(goal: Goal, figures: list[dict[str, Any]]) -> float:
+    """What a side is held against Apache Kafka by; 0 where nothing is compared."""
+    if goal.compared is None:
+        return 0.0
+    if goal.compared == "value":
+        return _median(figures)
+    return statistics.median(float(figure["beside"][goal.compared]) for figure in figures)
 
 
 def _beside(figures: list[dict[str, Any]]) -> str:

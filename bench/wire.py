@@ -5,14 +5,16 @@ it also serves the tests as a second opinion about what a server stored.
 """
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
-PRODUCE, FETCH = 0, 1
+PRODUCE, FETCH, SASL_HANDSHAKE, INIT_PRODUCER_ID, SASL_AUTHENTICATE = 0, 1, 17, 22, 36
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
+_CRC_AT, _CRC_FROM, _SEQUENCE_AT = 17, 21, 53
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEAD = struct.Struct(">hhih")
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -33,12 +35,17 @@ class StoredBatch:
     size_bytes: int
 
 
-def batch(values: list[bytes], *, timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """An uncompressed v2 batch of keyless records."""
+def batch(
+    values: list[bytes],
+    *,
+    timestamp_ms: int = 1_700_000_000_000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytes:
+    """An uncompressed v2 batch of keyless records; ``producer`` is its id, epoch and sequence."""
     records = b"".join(_record(delta, value) for delta, value in enumerate(values))
     last = len(values) - 1
-    tail = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
-    body = tail + records
+    tail = struct.pack(">hiqq", 0, last, timestamp_ms, timestamp_ms)
+    body = tail + struct.pack(">qhii", *producer, len(values)) + records
     return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c(body)) + body
 
 
@@ -66,15 +73,45 @@ def fetch(topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes:
     return request(FETCH, FETCH_VERSION, 1, body)
 
 
-def connect(address: str) -> socket.socket:
-    """A blocking connection to ``host:port``."""
+def resequence(frame: bytearray, batch_at: int, sequence: int) -> None:
+    """Give the batch that fills ``frame`` from ``batch_at`` on another sequence."""
+    struct.pack_into(">i", frame, batch_at + _SEQUENCE_AT, sequence)
+    checksum = crc32c(memoryview(frame)[batch_at + _CRC_FROM :])
+    struct.pack_into(">I", frame, batch_at + _CRC_AT, checksum)
+
+
+def connect(address: str, *, ca: str = "", login: str = "") -> socket.socket:
+    """A blocking connection to ``host:port``: by TLS if ``ca`` trusts it, as ``user:password``."""
     host, _, port = address.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if ca:
+        context = ssl.create_default_context(cafile=ca)
+        connection = context.wrap_socket(connection, server_hostname=host)
+    if login:
+        log_in(connection, *login.split(":", 1))
     return connection
 
 
-def exchange(connection: socket.socket, frame: bytes) -> bytes:
+def log_in(connection: socket.socket, user: str, password: str) -> None:
+    """Say who is there by PLAIN."""
+    answer = exchange(connection, request(SASL_HANDSHAKE, 1, 1, _string("PLAIN")))
+    _check("handshake", answer, 4)
+    shown = f"\0{user}\0{password}".encode()
+    body = struct.pack(">i", len(shown)) + shown
+    _check("login", exchange(connection, request(SASL_AUTHENTICATE, 0, 1, body)), 4)
+
+
+def producer_identity(connection: socket.socket) -> tuple[int, int]:
+    """Id and epoch for a producer that numbers its batches."""
+    body = struct.pack(">hi", -1, 60_000)
+    answer = exchange(connection, request(INIT_PRODUCER_ID, 1, 1, body))
+    _check("producer id", answer, 8)
+    producer_id, epoch = struct.unpack_from(">qh", answer, 10)
+    return int(producer_id), int(epoch)
+
+
+def exchange(connection: socket.socket, frame: bytes | bytearray) -> bytes:
     """Send one request and return the body of its answer."""
     connection.sendall(frame)
     [size] = struct.unpack(">i", exactly(connection, 4))
@@ -143,6 +180,12 @@ def stored_batches(address: str, topic: str, partition: int, offset: int = 0) ->
             if not whole or whole[-1].base_offset + whole[-1].record_count >= high_watermark:
                 return found
             offset = whole[-1].base_offset + whole[-1].record_count
+
+
+def _check(what: str, answer: bytes, at: int) -> None:
+    [error] = struct.unpack_from(">h", answer, at)
+    if error:
+        raise Refused(f"{what} answered with error {error}")
 
 
 def _record(delta: int, value: bytes) -> bytes:

@@ -4,6 +4,8 @@ The client does as little as Python allows, so that the server is what is measur
 
     python -m bench.loaders.raw produce <address> <topic> <count> <record bytes> <depth> <acks>
     python -m bench.loaders.raw fetch   <address> <topic> <count> <bytes per fetch> <depth> 0
+
+After these: ``records=N`` in a batch, ``idempotent=1``, ``login=user:password``, ``ca=FILE`` (TLS).
 """
 
 import json
@@ -11,31 +13,64 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from bench import wire
 
+Options = dict[str, str]
+Frames = Callable[[int], bytes | bytearray]
 
-def produce(address: str, topic: str, count: int, size: int, depth: int, acks: int) -> None:
-    """Send ``count`` requests of one record each and keep ``depth`` of them in flight."""
-    # A server may delete records by age at any moment, so they are as young as they can be.
-    records = wire.batch([b"x" * size], timestamp_ms=time.time_ns() // 1_000_000)
-    frame = wire.produce(topic, 0, records, acks=acks)
-    with wire.connect(address) as connection:
-        answer = wire.exchange(connection, frame)
+
+def produce(
+    address: str, topic: str, numbers: tuple[int, int, int, int], options: Options | None = None
+) -> None:
+    """Send ``count`` requests of one batch each and keep ``depth`` of them in flight."""
+    count, size, depth, acks = numbers
+    options = options or {}
+    with _connect(address, options) as connection:
+        frames = _frames(connection, topic, size, acks, options)
+        answer = wire.exchange(connection, frames(0))
         wire.produced_offset(answer)
         answer_bytes = len(answer) + 4
         # The base offset is the only part of an answer that differs.
         began = time.perf_counter()
-        last = _pipeline(connection, frame, count, depth, answer_bytes)
+        last = _pipeline(connection, frames, count, depth, answer_bytes)
         seconds = time.perf_counter() - began
         wire.produced_offset(last[4:])
-    _say({"messages": count, "seconds": seconds, "client_cpu_s": time.process_time()})
+    messages = count * int(options.get("records", "1"))
+    _say({"messages": messages, "seconds": seconds, "client_cpu_s": time.process_time()})
+
+
+def _connect(address: str, options: Options) -> socket.socket:
+    return wire.connect(address, ca=options.get("ca", ""), login=options.get("login", ""))
+
+
+def _frames(
+    connection: socket.socket, topic: str, size: int, acks: int, options: Options
+) -> Frames:
+    """The request of a number; always the same one unless batches are numbered."""
+    values = [b"x" * size] * int(options.get("records", "1"))
+    # A server may delete records by age at any moment, so they are as young as they can be.
+    now_ms = time.time_ns() // 1_000_000
+    if "idempotent" not in options:
+        same = wire.produce(topic, 0, wire.batch(values, timestamp_ms=now_ms), acks=acks)
+        return lambda _: same
+    producer = (*wire.producer_identity(connection), 0)
+    records = wire.batch(values, timestamp_ms=now_ms, producer=producer)
+    frame = bytearray(wire.produce(topic, 0, records, acks=acks))
+
+    def numbered(number: int) -> bytearray:
+        wire.resequence(frame, len(frame) - len(records), number * len(values))
+        return frame
+
+    return numbered
 
 
 def _pipeline(
-    connection: socket.socket, frame: bytes, count: int, depth: int, answer_bytes: int
+    connection: socket.socket, frames: Frames, count: int, depth: int, answer_bytes: int
 ) -> bytes:
     """Send ``count`` frames; the last answer, after all the others have arrived whole."""
+    frame = frames(1)
     bursts = [frame * number for number in range(depth + 1)] if len(frame) < 4096 else []
     connection.settimeout(60)
     buffer = bytearray(max(answer_bytes * depth, 1 << 16))
@@ -43,7 +78,7 @@ def _pipeline(
     while answered < count:
         room = min(depth - (sent - answered), count - sent)
         if room:
-            connection.sendall(bursts[room] if bursts else frame)
+            connection.sendall(bursts[room] if bursts else frames(sent + 1))
             sent += room if bursts else 1
             if not bursts and room > 1:
                 continue
@@ -59,13 +94,16 @@ def _pipeline(
     return last
 
 
-def fetch(address: str, topic: str, count: int, size: int, depth: int, acks: int) -> None:
+def fetch(
+    address: str, topic: str, numbers: tuple[int, int, int, int], options: Options | None = None
+) -> None:
     """Fetch ``count`` times, each from where the last answer ended, from offset 0 on."""
+    count, size, depth, _ = numbers
     assert depth == 1, "where the next fetch begins is known when the last one has arrived"
     offset = total = records_seen = 0
     buffer = bytearray(size + (1 << 20))
     view = memoryview(buffer)
-    with wire.connect(address) as connection:
+    with _connect(address, options or {}) as connection:
         began = time.perf_counter()
         for _ in range(count):
             connection.sendall(wire.fetch(topic, 0, offset, max_bytes=size))
@@ -90,5 +128,7 @@ def _say(result: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    mode, at, name, *numbers = sys.argv[1:]
-    {"produce": produce, "fetch": fetch}[mode](at, name, *map(int, numbers))
+    mode, at, name, *words = sys.argv[1:]
+    count, size, depth, acks = map(int, words[:4])
+    given = dict(word.split("=", 1) for word in words[4:])
+    {"produce": produce, "fetch": fetch}[mode](at, name, (count, size, depth, acks), given)

@@ -3,8 +3,10 @@
  *   rdload produce <bootstrap> <topic> <count> <size> [setting=value ...]
  *   rdload consume <bootstrap> <topic> <count> <size> [setting=value ...]
  *   rdload latency <bootstrap> <topic> <count> <size> [setting=value ...]
+ *   rdload transact <bootstrap> <topic> <count> <size> [setting=value ...]
  *
- * Only partition 0 is used. `latency` sends one record per millisecond and measures each from
+ * Only partition 0 is used, except by `transact`, which commits <count> transactions of 1,000
+ * messages each over partitions 0, 1 and 2. `latency` sends one record per millisecond and measures each from
  * the call of produce to its arrival in the consumer of the same process.
  */
 #include <librdkafka/rdkafka.h>
@@ -79,10 +81,11 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *bootstrap, int given
   return made;
 }
 
-static void send_one(rd_kafka_t *producer, const char *topic, char *value, size_t size) {
+static void send_one(rd_kafka_t *producer, const char *topic, int partition, char *value,
+                     size_t size) {
   for (;;) {
     rd_kafka_resp_err_t error = rd_kafka_producev(
-        producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(0),
+        producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(value, size), RD_KAFKA_V_END);
     if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return;
     if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) die(rd_kafka_err2str(error));
@@ -104,13 +107,36 @@ static void produce(const char *bootstrap, const char *topic, long count, size_t
   for (size_t i = 0; i < size; i++) value[i] = 'a' + (char)(i % 26);
   long long began = now_ns();
   for (long i = 0; i < count; i++) {
-    send_one(producer, topic, value, size);
+    send_one(producer, topic, 0, value, size);
     if (i % 1000 == 0) rd_kafka_poll(producer, 0);
   }
   if (rd_kafka_flush(producer, 120000)) die("not everything was delivered in time");
   double seconds = (now_ns() - began) / 1e9;
   if (failed || delivered != count) die("deliveries failed");
   printf("{\"messages\": %ld, \"seconds\": %.6f, \"client_cpu_s\": %.3f}\n", delivered, seconds,
+         cpu_s());
+}
+
+static void check(rd_kafka_error_t *error) {
+  if (error) die(rd_kafka_error_string(error));
+}
+
+static void transact(const char *bootstrap, const char *topic, long count, size_t size, int given,
+                     char **settings) {
+  rd_kafka_t *producer = client(RD_KAFKA_PRODUCER, bootstrap, given, settings);
+  char *value = calloc(1, size);
+  check(rd_kafka_init_transactions(producer, 60000));
+  long long began = now_ns();
+  for (long i = 0; i < count; i++) {
+    check(rd_kafka_begin_transaction(producer));
+    for (int message = 0; message < 1000; message++)
+      send_one(producer, topic, message % 3, value, size);
+    check(rd_kafka_commit_transaction(producer, 60000));
+  }
+  double seconds = (now_ns() - began) / 1e9;
+  rd_kafka_poll(producer, 0);
+  if (failed || delivered != count * 1000) die("deliveries failed");
+  printf("{\"messages\": %ld, \"seconds\": %.6f, \"client_cpu_s\": %.3f}\n", count, seconds,
          cpu_s());
 }
 
@@ -181,7 +207,7 @@ static void latency(const char *bootstrap, const char *topic, long count, size_t
   char *value = calloc(1, size);
   /* Records with time 0 only show that both ends are connected. */
   while (!arrivals.ready) {
-    send_one(producer, topic, value, size);
+    send_one(producer, topic, 0, value, size);
     rd_kafka_poll(producer, 20);
   }
   usleep(300000);
@@ -191,7 +217,7 @@ static void latency(const char *bootstrap, const char *topic, long count, size_t
     while (now_ns() < next) rd_kafka_poll(producer, 0), usleep(50);
     long long sent = now_ns();
     memcpy(value, &sent, sizeof(sent));
-    send_one(producer, topic, value, size);
+    send_one(producer, topic, 0, value, size);
   }
   pthread_join(receiver, NULL);
   qsort(arrivals.took_ns, (size_t)count, sizeof(long long), by_size);
@@ -203,7 +229,8 @@ static void latency(const char *bootstrap, const char *topic, long count, size_t
 }
 
 int main(int count, char **words) {
-  if (count < 6) die("usage: rdload produce|consume|latency <bootstrap> <topic> <count> <size> ...");
+  if (count < 6)
+    die("usage: rdload produce|consume|latency|transact <bootstrap> <topic> <count> <size> ...");
   const char *mode = words[1], *bootstrap = words[2], *topic = words[3];
   long messages = atol(words[4]);
   size_t size = (size_t)atol(words[5]);
@@ -213,6 +240,8 @@ int main(int count, char **words) {
     consume(bootstrap, topic, messages, size, count - 6, words + 6);
   else if (!strcmp(mode, "latency"))
     latency(bootstrap, topic, messages, size, count - 6, words + 6);
+  else if (!strcmp(mode, "transact"))
+    transact(bootstrap, topic, messages, size, count - 6, words + 6);
   else
     die("unknown mode");
   fflush(stdout);

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.peers.maven import classpath
@@ -34,11 +35,19 @@ POLL_S = 0.05
 
 
 class ApacheKafka(ServerProcess):
-    """Apache Kafka under the same loads as a node."""
+    """Apache Kafka under the same loads as a node.
 
-    def __init__(self, data_dir: Path | None = None) -> None:
+    Args:
+        data_dir: where it keeps its data; a temporary folder, removed at the end, if None.
+        settings: properties on top of the committed ones, which they replace.
+    """
+
+    def __init__(
+        self, data_dir: Path | None = None, *, settings: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__("kafka-peer-", data_dir)
-        self._broker_port, self._controller_port = _free_ports(2)
+        self.settings = dict(settings or {})
+        self._broker_port, self._controller_port = free_ports(2)
         self.kafka = f"127.0.0.1:{self._broker_port}"
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -64,6 +73,8 @@ class ApacheKafka(ServerProcess):
         }
         for mark, value in filled.items():
             text = text.replace(mark, value)
+        # Of two lines with one name Java takes the last.
+        text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
         path = self._scratch / "server.properties"
         path.write_text(text)
         return path
@@ -88,7 +99,8 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:

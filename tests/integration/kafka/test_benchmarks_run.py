@@ -5,17 +5,30 @@ import uuid
 from pathlib import Path
 
 import pytest
+from bench.figures import GOALS, Volume
+from bench.guarded import PASSWORD, USER, Certificates, GuardedNode
 from bench.loaders import raw
 from bench.measure import costs, cpu_s, family, rss_bytes
 from bench.page_cache import make_present
-from bench.sides import SIDES
+from bench.paths import encrypted, guarded, idempotent
+from bench.sides import SIDES, with_ways
 from bench.table import render
-from bench.workloads import GOALS, Volume, at_rest, fsync_gain, large, single
+from bench.workloads import at_rest, fsync_gain, large, single
 from confluent_kafka import Consumer, TopicPartition
 
 from mainstem.testing.local_node import LocalNode
 
-TINY = Volume(batched=1, large=5, single=200, lone=20, latency=1, synced=200, through=1)
+TINY = Volume(
+    batched=1,
+    large=5,
+    single=200,
+    lone=20,
+    latency=1,
+    synced=200,
+    through=1,
+    path=30,
+    transactions=2,
+)
 
 
 @pytest.mark.parametrize("key", ["written", "synced"])
@@ -26,12 +39,20 @@ def test_the_bare_loads_run_and_give_figures(key: str, shared_node: LocalNode) -
     assert all(figure.value > 0 for figure in figures.values())
 
 
+def test_the_ways_beside_the_plain_one_are_measured(shared_node: LocalNode, tmp_path: Path) -> None:
+    with GuardedNode(Certificates(tmp_path)) as asking:
+        side = with_ways(SIDES["written"](shared_node), asking, USER, PASSWORD)
+        figures = guarded(side, TINY) | encrypted(side, TINY) | idempotent(side, TINY)
+    assert set(figures) <= set(GOALS)
+    assert all(figure.beside["path_ns"] > 0 for figure in figures.values())
+
+
 def test_the_loader_writes_records_that_no_retention_by_age_takes_away(
     shared_node: LocalNode,
 ) -> None:
     side, topic = SIDES["written"](shared_node), f"young-{uuid.uuid4().hex[:8]}"
     side.create(topic)
-    raw.produce(shared_node.kafka, topic, 1, 100, 1, 1)
+    raw.produce(shared_node.kafka, topic, (1, 100, 1, 1))
     consumer = Consumer({"bootstrap.servers": shared_node.kafka, "group.id": topic})
     consumer.assign([TopicPartition(topic, 0, 0)])
     message = consumer.poll(10)
@@ -78,6 +99,10 @@ def test_a_table_row_names_durability_ratio_and_target() -> None:
             "kafka (page cache)": figures(400.0),
         },
         "fsync_gain": {"mainstem (fsync)": figures(20.0)},
+        "idempotent": {
+            "mainstem (page cache)": [{"value": 1.1, "beside": {"path_ns": 80.0}}],
+            "kafka (page cache)": [{"value": 1.0, "beside": {"path_ns": 400.0}}],
+        },
     }
     table = render(kept, GOALS)
     rows = table.splitlines()[2:]
@@ -86,3 +111,4 @@ def test_a_table_row_names_durability_ratio_and_target() -> None:
     assert rows[1].endswith("| 2.7x |  |")
     assert rows[2].endswith("|  |  |")
     assert rows[3].endswith("≥ 30 **missed** |")
+    assert rows[4].endswith("| 5.0x | ≤ 1.15 met |"), "a ratio is compared by what it is a ratio of"
