@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -52,6 +53,15 @@ class Wish(NamedTuple):
     timeout_s: float
 
 
+class TableWish(NamedTuple):
+    """What to write to a file."""
+
+    topic: str
+    partitions: Sequence[int]
+    since_ms: int | None
+    read_committed: bool
+
+
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
     from_beginning: Annotated[
@@ -85,6 +95,10 @@ def consume(
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out aborted transactions.")
     ] = False,
+    to_parquet: Annotated[
+        Path | None,
+        typer.Option("--to-parquet", help="Write all records there are to a Parquet file."),
+    ] = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
@@ -103,6 +117,16 @@ def consume(
             remedy="move it first: mainstem group reset-offsets",
         )
     moment_ms = parse_moment(timestamp, time.time_ns() // 1_000_000) if timestamp else None
+    if to_parquet is not None:
+        if group is not None or follow or offset is not None or records_max or form or topics[1:]:
+            raise UsageFailure(
+                "a Parquet file holds all records of one topic",
+                subject="--to-parquet",
+                remedy="use it with --timestamp, --partition and --read-committed only",
+            )
+        table = TableWish(topics[0], partition or [], moment_ms, read_committed)
+        asyncio.run(_write_parquet(bootstrap, table, to_parquet, timeout))
+        return
     begin = Begin(offset, moment_ms, from_beginning or not (follow or group))
     wish = Wish(topics, partition or [], group, begin, follow, records_max, timeout)
     with until_the_reader_leaves():
@@ -124,6 +148,26 @@ def printer(form: str | None, output: Output) -> Printer:
     return lambda record: yaml.safe_dump(
         as_document(record), sort_keys=False, explicit_start=True, allow_unicode=True
     ).encode()
+
+
+async def _write_parquet(bootstrap: Access, wish: TableWish, path: Path, timeout_s: float) -> None:
+    try:
+        from mainstem.client.table import TableSettings, to_parquet
+    except ImportError as error:
+        raise UsageFailure(
+            f"{error.name} is not installed",
+            subject="--to-parquet",
+            remedy="pip install mainstem[arrow]",
+        ) from None
+    settings = TableSettings(
+        partitions=wish.partitions or None,
+        since_ms=wish.since_ms,
+        read_committed=wish.read_committed,
+        with_headers=True,
+    )
+    async with bootstrap.cluster(timeout_s) as cluster:
+        rows = await to_parquet(cluster, wish.topic, path, settings)
+    sys.stderr.write(f"{rows:,} records written to {path}\n")
 
 
 async def _read(bootstrap: Access, wish: Wish, form: Printer, *, read_committed: bool) -> None:
