@@ -120,12 +120,26 @@ class CredentialAdmin:
         await self._alter(user, [], list(known.iterations))
 
     async def _alter(
-        self, user: str, upserts: list[ScramCredentialUpsertion], deletions: Sequence[str]
+        self, user: str, upserts: Sequence[ScramCredentialUpsertion], deletions: Sequence[str]
     ) -> None:
-        request = AlterUserScramCredentialsRequest(
-            deletions=[ScramCredentialDeletion(user, MECHANISMS[name]) for name in deletions],
-            upsertions=upserts,
-        )
+        """All changes of one user in one request; Apache Kafka wants them one by one."""
+        gone = [ScramCredentialDeletion(user, MECHANISMS[name]) for name in deletions]
+        try:
+            await self._send(gone, upserts)
+        except InvalidRequest as error:
+            if error.code is not ErrorCode.DUPLICATE_RESOURCE or len(upserts) + len(gone) < 2:
+                raise
+            for upsert in upserts:
+                await self._send([], [upsert])
+            for deletion in gone:
+                await self._send([deletion], [])
+
+    async def _send(
+        self,
+        deletions: Sequence[ScramCredentialDeletion],
+        upserts: Sequence[ScramCredentialUpsertion],
+    ) -> None:
+        request = AlterUserScramCredentialsRequest(list(deletions), list(upserts))
         response: AlterUserScramCredentialsResponse = await self._cluster.call_controller(
             request, timeout_ms=self._timeout_ms
         )
