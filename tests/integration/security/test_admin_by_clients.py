@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka import admin as confluent_admin
-from tests.integration.security import java_client
+from tests.integration.security import java_client, requests
 from tests.integration.security.java_client import Java, Refusal
 from tests.integration.security.kit import (
     ADMIN_PASSWORD,
@@ -19,6 +20,7 @@ from tests.integration.security.kit import (
     USER_PASSWORD,
     Client,
     SecureNode,
+    codes,
     rule,
 )
 from tests.integration.security.lasting import LastingNode
@@ -177,6 +179,39 @@ def test_librdkafka_sets_describes_and_takes_away_a_password(node: LastingNode) 
     with pytest.raises(KafkaException) as refusal:
         admin.describe_user_scram_credentials(["carla"])["carla"].result(10)
     assert refusal.value.args[0].name() == "RESOURCE_NOT_FOUND"
+
+
+# Roles and API tokens, which Kafka's protocol does not know
+
+
+def test_roles_and_api_tokens_hold_after_a_restart(node: LastingNode) -> None:
+    def web(method: str, path: str, body: object = None) -> Any:
+        answer = httpx.request(method, f"http://{node.http}/v1/{path}", json=body, timeout=10)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    with node.client() as admin:
+        admin.ask(*requests.create_topic("roles"))
+    node.make_user("rosa")
+    web("PUT", "roles/roles-writer", {"rules": [
+        {"resource": "topic", "operation": "write", "name": "roles"}]})  # fmt: skip
+    web("PUT", "roles/roles-writer/members/rosa")
+    made = web("POST", "tokens", {"user": "rosa", "name": "script"})
+    for _ in restarted(node):
+        with node.login("rosa") as client:
+            assert codes(client.ask(*requests.produce("roles"))) == {0}
+            assert 29 in codes(client.ask(*requests.fetch("roles")))
+        with Client(node.address("SASL_PLAINTEXT")) as client:
+            message = f"n,,\x01auth=Bearer {made['token']}\x01\x01".encode()
+            assert client.try_login("OAUTHBEARER", message).auth_bytes == b""
+            assert codes(client.ask(*requests.produce("roles"))) == {0}
+    web("DELETE", f"tokens/{made['id']}")
+    web("DELETE", "roles/roles-writer/members/rosa")
+    for _ in restarted(node):
+        with node.login("rosa") as client:
+            assert 29 in codes(client.ask(*requests.produce("roles")))
+        with Client(node.address("SASL_PLAINTEXT")) as client:
+            assert client.try_login("OAUTHBEARER", message).auth_bytes != b""
 
 
 # Java

@@ -99,9 +99,11 @@ class Access(Struct, frozen=True, kw_only=True):
         scope[METER] = self._metered(known, address)
 
     async def _identity(self, headers: Headers, line: Line, address: str) -> Identity | None:
-        given = headers.get("authorization")
-        if given is None:
+        shown = headers.getlist("authorization")
+        if not shown:
             return self._by_certificate(line, address)
+        # Of two, something in front of us may have looked at the other one.
+        given = shown[0] if len(shown) == 1 else ""
         scheme, _, value = given.partition(" ")
         news = line.is_news(given)
         logins = self.security.logins
