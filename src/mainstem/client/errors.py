@@ -110,7 +110,8 @@ TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     80: ("PREFERRED_LEADER_NOT_AVAILABLE", ErrorCode.WRITER_UNAVAILABLE),
     81: ("GROUP_MAX_SIZE_REACHED", ErrorCode.GROUP_FULL),
     82: ("FENCED_INSTANCE_ID", ErrorCode.FENCED_MEMBER),
-    84: ("ELECTION_NOT_NEEDED", ErrorCode.INVALID_REQUEST),
+    84: ("ELECTION_NOT_NEEDED", ErrorCode.ELECTION_NOT_NEEDED),
+    85: ("NO_REASSIGNMENT_IN_PROGRESS", ErrorCode.NO_REASSIGNMENT),
     86: ("GROUP_SUBSCRIBED_TO_TOPIC", ErrorCode.GROUP_SUBSCRIBED),
     87: ("INVALID_RECORD", ErrorCode.INVALID_RECORD),
     88: ("UNSTABLE_OFFSET_COMMIT", ErrorCode.UNSTABLE_OFFSET),
@@ -119,15 +120,19 @@ TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     91: ("RESOURCE_NOT_FOUND", ErrorCode.UNKNOWN_RESOURCE),
     92: ("DUPLICATE_RESOURCE", ErrorCode.DUPLICATE_RESOURCE),
     93: ("UNACCEPTABLE_CREDENTIAL", ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    95: ("INVALID_UPDATE_VERSION", ErrorCode.INVALID_FEATURE_LEVEL),
     100: ("UNKNOWN_TOPIC_ID", ErrorCode.UNKNOWN_TOPIC_ID),
     105: ("TRANSACTIONAL_ID_NOT_FOUND", ErrorCode.UNKNOWN_TRANSACTION),
     120: ("TRANSACTION_ABORTABLE", ErrorCode.TRANSACTION_ABORTABLE),
     128: ("INVALID_REGULAR_EXPRESSION", ErrorCode.INVALID_PATTERN),
+    102: ("BROKER_ID_NOT_REGISTERED", ErrorCode.UNKNOWN_NODE),
     103: ("INCONSISTENT_TOPIC_ID", ErrorCode.INCONSISTENT_TOPIC_ID),
     110: ("FENCED_MEMBER_EPOCH", ErrorCode.FENCED_MEMBER_EPOCH),
     111: ("UNRELEASED_INSTANCE_ID", ErrorCode.UNRELEASED_INSTANCE),
     112: ("UNSUPPORTED_ASSIGNOR", ErrorCode.UNSUPPORTED_ASSIGNOR),
     113: ("STALE_MEMBER_EPOCH", ErrorCode.STALE_MEMBER_EPOCH),
+    117: ("UNKNOWN_SUBSCRIPTION_ID", ErrorCode.UNKNOWN_SUBSCRIPTION),
+    118: ("TELEMETRY_TOO_LARGE", ErrorCode.TELEMETRY_TOO_LARGE),
 }
 
 # A refreshed view of the cluster and another try help with these too.
@@ -194,7 +199,7 @@ def unreachable(address: str, why: str) -> Unavailable:
         ErrorCode.WRITER_UNAVAILABLE,
         f"cannot reach the node: {why}",
         subject=address,
-        remedy="check the address, and that the node runs",
+        remedy="check the address, that the node runs, and whether it asks for TLS or a login",
     )
 
 

@@ -131,6 +131,7 @@ def test_a_listener_that_asks_hangs_up_on_whoever_does_not_log_in(shell: Shell) 
     error = shell("topic", "list", "--timeout", "2", login=NOBODY, listener="SASL_PLAINTEXT",
                   ends_with=ExitCode.UNAVAILABLE)  # fmt: skip
     assert "closed the connection" in error
+    assert "whether it asks for TLS or a login" in error
 
 
 def test_a_mechanism_that_is_not_served_is_refused(shell: Shell) -> None:
