@@ -1,0 +1,19 @@
+"""Transforms: steps of a pipeline file, compiled to Spark's own expressions.
+
+    plan = compile_steps([{"type": "mask_field", "config": {"fields": ["email"]}}], "transforms")
+    frame, dead = plan.apply(wire_frame)
+
+No step but ``externalize_blob`` runs Python per record.
+"""
+
+from mainstem.pipelines.transforms.plan import Plan, compile_steps, predicate_schema, step_schemas
+from mainstem.pipelines.transforms.typed import Applied, structured
+
+__all__ = [
+    "Applied",
+    "Plan",
+    "compile_steps",
+    "predicate_schema",
+    "step_schemas",
+    "structured",
+]

@@ -1,0 +1,169 @@
+"""``compute_field``: new fields made of others."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.pipelines.transforms.fields import constant, is_empty, put, text, value_at, variant
+from mainstem.pipelines.transforms.paths import parse_path
+from mainstem.pipelines.transforms.predicate import Said
+from mainstem.pipelines.transforms.rows import Rows, Turn
+from mainstem.pipelines.transforms.shaping import fail_where_stuck
+from mainstem.pipelines.transforms.step import Step, path_problems
+from mainstem.pipelines.transforms.times import iso8601
+
+Operation = Literal["concat", "hash", "upper", "lower", "coalesce", "uuid", "timestamp", "now"]
+_SEPARATOR: Final = "\x1f"
+
+
+class Need(NamedTuple):
+    """Which settings an operation takes, and which it cannot do without."""
+
+    required: str | None
+    optional: tuple[str, ...] = ()
+
+
+_NEEDS: Final[dict[str, Need]] = {
+    "concat": Need("parts"),
+    "hash": Need("fields", ("algorithm",)),
+    "upper": Need("source"),
+    "lower": Need("source"),
+    "coalesce": Need("fields", ("default",)),
+    "uuid": Need(None, ("fields",)),
+    "timestamp": Need(None),
+    "now": Need(None),
+}
+
+
+class LiteralPart(Struct, frozen=True, forbid_unknown_fields=True):
+    """A word that is meant as it stands and not as the name of a field."""
+
+    literal: str
+
+
+class Computation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One field to compute.
+
+    ``concat`` joins ``parts``: names of fields, anything that cannot be one (``" "``, ``"-"``) as
+    it stands, and ``{literal: word}``; absent fields and nulls count as empty. ``hash`` is the
+    digest of ``fields``; ``upper`` and ``lower`` change ``source``; ``coalesce`` takes the first
+    of ``fields`` that is not null, else ``default``; ``uuid`` is random, or of ``fields`` always
+    the same; ``timestamp`` (or ``now``) is the moment at which the batch is worked on.
+    """
+
+    target: str
+    type: Operation
+    parts: tuple[str | LiteralPart, ...] = ()
+    fields: tuple[str, ...] = ()
+    source: str | None = None
+    default: Any = None
+    algorithm: Literal["sha256", "sha512", "md5"] = "sha256"
+
+    def problems(self) -> Iterator[Said]:
+        """What the types of the settings do not tell."""
+        need = _NEEDS[self.type]
+        for name, unset in (("parts", ()), ("fields", ()), ("source", None)):
+            given = getattr(self, name) != unset
+            if name == need.required and not given:
+                yield name, f"{self.type} needs {name}", ""
+            if given and name != need.required and name not in need.optional:
+                yield name, f"{self.type} takes no {name}", ""
+        names = (*self.fields, *filter(None, (self.source,)))
+        yield from path_problems("target", [self.target])
+        yield from path_problems("fields" if self.fields else "source", names, required=False)
+
+    def column(self, fields: Column) -> Column:
+        """The value, as a variant."""
+        match self.type:
+            case "concat":
+                plain = F.concat(*(_part(fields, part) for part in self.parts))
+            case "hash":
+                plain = self._hash(fields)
+            case "upper":
+                plain = F.upper(self._source(fields))
+            case "lower":
+                plain = F.lower(self._source(fields))
+            case "coalesce":
+                found = (value_at(fields, name) for name in self.fields)
+                present = (F.when(~is_empty(value), value) for value in found)
+                plain = F.coalesce(*present, constant(self.default))
+            case "uuid":
+                plain = _uuid_of(self._joined(fields)) if self.fields else F.uuid()
+            case "timestamp" | "now":
+                plain = iso8601(F.current_timestamp())
+        return variant(plain)
+
+    def _source(self, fields: Column) -> Column:
+        assert self.source is not None, "checked by problems"
+        return text(value_at(fields, self.source))
+
+    def _hash(self, fields: Column) -> Column:
+        joined = self._joined(fields)
+        return F.md5(joined) if self.algorithm == "md5" else F.sha2(joined, int(self.algorithm[3:]))
+
+    def _joined(self, fields: Column) -> Column:
+        """The fields as one text, in which no two different lists look the same."""
+        if len(self.fields) == 1:
+            return text(value_at(fields, self.fields[0]))
+        written = (F.coalesce(F.to_json(value_at(fields, name)), F.lit("")) for name in self.fields)
+        return F.concat_ws(_SEPARATOR, *written)
+
+
+class ComputeField(Step, frozen=True, kw_only=True):
+    """Computes fields one after the other; later ones may use earlier ones."""
+
+    computations: tuple[Computation, ...]
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        if not self.computations:
+            yield "computations", "nothing to compute", "give at least one"
+        for index, computation in enumerate(self.computations):
+            for where, said, remedy in computation.problems():
+                yield f"computations[{index}].{where}", said, remedy
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Adds every computed field."""
+        for computation in self.computations:
+            rows = fail_where_stuck(rows, computation.target, turn)
+
+            def computed(fields: Column, computation: Computation = computation) -> Column:
+                return put(fields, computation.target, computation.column(fields))
+
+            rows = rows.edit(computed, turn)
+        return rows
+
+
+def _part(fields: Column, part: str | LiteralPart) -> Column:
+    if isinstance(part, LiteralPart):
+        return F.lit(part.literal)
+    if not _names_a_field(part):
+        return F.lit(part)
+    return F.coalesce(text(value_at(fields, part)), F.lit(""))
+
+
+def _names_a_field(part: str) -> bool:
+    """Whether a part is a name: it begins with a letter, a digit, ``_``, ``@``, ``$`` or ``[``."""
+    if not (part[:1].isalnum() or part[:1] in {"_", "@", "$", "["}) or part != part.strip():
+        return False
+    try:
+        parse_path(part)
+    except ValueError:
+        return False
+    return True
+
+
+def _uuid_of(plain: Column) -> Column:
+    """A UUID of version 8 (RFC 9562): the first 122 bits are those of a SHA-256."""
+    digest = F.sha2(plain, 256)
+    groups = (
+        F.substring(digest, 1, 8),
+        F.substring(digest, 9, 4),
+        F.concat(F.lit("8"), F.substring(digest, 14, 3)),
+        F.concat(F.lit("8"), F.substring(digest, 18, 3)),
+        F.substring(digest, 21, 12),
+    )
+    return F.concat_ws("-", *groups)

@@ -1,0 +1,223 @@
+"""From the steps of a pipeline file to a plan, and from a plan to expressions of Spark.
+
+``compile_steps`` needs no Spark: every problem is found, and told at once, before it starts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.transforms.casting import Cast
+from mainstem.pipelines.transforms.changes import ExtractNewRecordState, Outbox
+from mainstem.pipelines.transforms.computing import ComputeField
+from mainstem.pipelines.transforms.keys import HeaderToValue, ValueToKey
+from mainstem.pipelines.transforms.masking import MaskField, SetNull
+from mainstem.pipelines.transforms.predicate import Predicate, Said
+from mainstem.pipelines.transforms.query import OutputMode, Sql
+from mainstem.pipelines.transforms.routing import ContentRouter, Filter, RegexRouter
+from mainstem.pipelines.transforms.rows import Rows, Turn, open_rows
+from mainstem.pipelines.transforms.shaping import (
+    Flatten,
+    InsertField,
+    RemoveField,
+    ReplaceField,
+    Unwrap,
+)
+from mainstem.pipelines.transforms.step import Step, read
+from mainstem.pipelines.transforms.times import TimestampConverter, TimezoneConverter
+from mainstem.pipelines.transforms.typed import Applied, dead_of, pinned
+
+STEPS: Final[dict[str, type[Step]]] = {
+    "cast": Cast,
+    "compute_field": ComputeField,
+    "content_router": ContentRouter,
+    "extract_new_record_state": ExtractNewRecordState,
+    "filter": Filter,
+    "flatten": Flatten,
+    "header_to_value": HeaderToValue,
+    "insert_field": InsertField,
+    "mask_field": MaskField,
+    "outbox": Outbox,
+    "regex_router": RegexRouter,
+    "remove_field": RemoveField,
+    "replace_field": ReplaceField,
+    "set_null": SetNull,
+    "sql": Sql,
+    "timestamp_converter": TimestampConverter,
+    "timezone_converter": TimezoneConverter,
+    "unwrap": Unwrap,
+    "value_to_key": ValueToKey,
+}
+ALIASES: Final = {"add_field": "insert_field", "rename_field": "replace_field"}
+STEPS_MAX: Final = 200
+_WITHOUT_PREDICATE: Final = {"sql"}
+
+
+class StepEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step as a pipeline file writes it."""
+
+    type: str
+    name: str | None = None
+    predicate: Mapping[str, Any] | None = None
+    config: Mapping[str, Any] = {}
+
+
+class PlannedStep(Struct, frozen=True, kw_only=True):
+    """A step that has been checked. ``label`` names it in dead letters and errors."""
+
+    label: str
+    where: str
+    step: Step
+    predicate: Predicate | None
+
+    def apply(self, rows: Rows) -> Rows:
+        """Adds the step to the frame."""
+        asks = self.predicate is not None and self.predicate.needs_fields
+        if self.step.needs_fields or asks:
+            rows = rows.parse()
+        everywhere = Turn(self.label, where=self.where)
+        turn = everywhere
+        if self.predicate is not None:
+            turn = Turn(self.label, self.predicate.column(), self.where)
+        if asks:
+            rows = rows.require_fields(everywhere)
+        elif self.step.needs_fields:
+            rows = rows.require_fields(turn)
+        return self.step.apply(rows, turn)
+
+
+class Plan(Struct, frozen=True):
+    """Checked steps, in order. Applying them adds expressions to a frame and runs nothing."""
+
+    steps: tuple[PlannedStep, ...]
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """How a streaming query of this plan writes: append, unless an sql step says otherwise."""
+        modes = [one.step.output_mode for one in self.steps if isinstance(one.step, Sql)]
+        return modes[-1] if modes else "append"
+
+    def apply(self, frame: DataFrame) -> Applied:
+        """The records that go on, and those that failed, each as a frame of its own.
+
+        Raises:
+            Problems: Spark refuses the schema or the query of an sql step.
+            InvalidRequest: the session's time zone is not UTC.
+        """
+        if not self.steps:
+            return Applied(frame, None)
+        rows = self._run(frame)
+        marked = _pinned_marks(rows)
+        good = marked.where(F.col("error").isNull()).drop("error", "step")
+        dead = dead_of(marked)
+        for earlier in rows.set_aside:
+            dead = earlier.unionByName(dead)
+        return Applied(good, dead)
+
+    def marked(self, frame: DataFrame) -> DataFrame:
+        """All records in one frame: wire columns, and ``error`` and ``step`` where one failed.
+
+        Like ``apply``, but the source is read once; the records that failed are as they came.
+        """
+        rows = self._run(frame)
+        marked = rows.close()
+        for earlier in rows.set_aside:
+            marked = marked.unionByName(earlier)
+        return marked
+
+    def _run(self, frame: DataFrame) -> Rows:
+        zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+        if zone not in {"UTC", "Etc/UTC", "Z"}:
+            raise InvalidRequest(
+                ErrorCode.INVALID_CONFIG,
+                f"the session's time zone is {zone}, and transforms count on UTC",
+                subject="spark.sql.session.timeZone",
+                remedy='spark.conf.set("spark.sql.session.timeZone", "UTC")',
+            )
+        rows = open_rows(frame)
+        for step in self.steps:
+            rows = step.apply(rows)
+        return rows
+
+
+def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
+    """Checks the steps of a pipeline file; ``where`` is their place in it.
+
+    Raises:
+        Problems: everything that is wrong with them.
+    """
+    problems: list[Problem] = []
+    planned: list[PlannedStep] = []
+    if len(steps) > STEPS_MAX:
+        problems.append(Problem(where, f"more than {STEPS_MAX} steps"))
+    for index, given in enumerate(steps):
+        found = _planned(given, f"{where}[{index}]")
+        if isinstance(found, PlannedStep):
+            planned.append(found)
+        else:
+            problems += found
+    modes = {one.step.output_mode for one in planned if isinstance(one.step, Sql)}
+    if len(modes) > 1:
+        problems.append(Problem(where, "sql steps of one pipeline share one output_mode"))
+    if problems:
+        raise Problems(problems, subject=where)
+    return Plan(tuple(planned))
+
+
+def step_schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of every step's config, by the name of the step."""
+    named = STEPS | {alias: STEPS[name] for alias, name in ALIASES.items()}
+    return {name: msgspec.json.schema(kind) for name, kind in sorted(named.items())}
+
+
+def predicate_schema() -> dict[str, Any]:
+    """The JSON Schema of predicates."""
+    return msgspec.json.schema(Predicate)
+
+
+def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
+    entry = read(StepEntry, given, where)
+    if isinstance(entry, list):
+        return entry
+    kind = STEPS.get(ALIASES.get(entry.type, entry.type))
+    if kind is None:
+        known = ", ".join(sorted({*STEPS, *ALIASES}))
+        return [Problem(f"{where}.type", f"{entry.type!r} is no step", f"one of {known}")]
+    step = read(kind, entry.config, f"{where}.config")
+    problems = _said(step, f"{where}.config")
+    predicate = None
+    if entry.predicate is not None:
+        predicate = read(Predicate, entry.predicate, f"{where}.predicate")
+        problems += _said(predicate, f"{where}.predicate")
+        if entry.type in _WITHOUT_PREDICATE:
+            remedy = "put the condition into WHERE"
+            problems.append(Problem(f"{where}.predicate", "sql takes no predicate", remedy))
+    if problems:
+        return problems
+    assert isinstance(step, Step)
+    assert not isinstance(predicate, list)
+    label = f"{where} ({entry.name or entry.type})"
+    return PlannedStep(label=label, where=where, step=step, predicate=predicate)
+
+
+def _said(part: Step | Predicate | list[Problem], where: str) -> list[Problem]:
+    """The problems of a part: those of its types, or else those it tells itself."""
+    if isinstance(part, list):
+        return part
+    return list(_placed(part.problems(), where))
+
+
+def _placed(said: Iterator[Said] | Any, where: str) -> Iterator[Problem]:
+    for place, message, remedy in said:
+        yield Problem(f"{where}.{place}" if place else where, message, remedy)
+
+
+def _pinned_marks(rows: Rows) -> DataFrame:
+    marked = rows.close()
+    return pinned(marked, {"error": F.col("error")})

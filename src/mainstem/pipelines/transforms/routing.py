@@ -1,0 +1,212 @@
+"""Steps that decide whether a record goes on, and to which topic."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from msgspec import UNSET, Struct, UnsetType
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.pipelines.transforms.conditions import parse_condition
+from mainstem.pipelines.transforms.fields import false, text, value_at
+from mainstem.pipelines.transforms.paths import is_path
+from mainstem.pipelines.transforms.predicate import (
+    Said,
+    equals,
+    path_problem,
+    pattern_problem,
+    whole,
+)
+from mainstem.pipelines.transforms.rows import Rows, Turn, row_fields
+from mainstem.pipelines.transforms.step import Step
+
+ROUTES_MAX: Final = 1000
+_TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}\z"
+_HOLE: Final = re.compile(r"\{([^{}]*)\}")
+
+
+class Filter(Step, frozen=True, kw_only=True):
+    """Keeps the records for which a condition holds, or with ``drop: true`` drops them.
+
+    Tombstones have no fields to ask and pass.
+    """
+
+    condition: str
+    drop: bool = False
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        return _condition_problems("condition", self.condition)
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Drops what is not wanted."""
+        met = parse_condition(self.condition).column(row_fields())
+        unwanted = met if self.drop else ~met
+        return rows.drop(turn, unwanted & row_fields().isNotNull())
+
+
+class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sends records on: ``field`` with ``value`` or ``pattern``, or any condition as ``when``."""
+
+    topic: str
+    field: str | None = None
+    value: Any | UnsetType = UNSET
+    pattern: str | None = None
+    when: str | None = None
+
+    def problems(self) -> Iterator[Said]:
+        """What the types of the settings do not tell."""
+        yield from topic_problems("topic", self.topic)
+        given = [self.value is not UNSET, self.pattern is not None, self.when is not None]
+        if sum(given) != 1:
+            yield "", "one of value, pattern and when is wanted", ""
+        if (self.field is None) != (self.when is not None):
+            yield "field", "field goes with value and pattern, not with when", ""
+        if self.field is not None and (said := path_problem(self.field)):
+            yield "field", said, ""
+        if self.pattern is not None and (said := pattern_problem(self.pattern)):
+            yield "pattern", said, ""
+        if self.when is not None:
+            yield from _condition_problems("when", self.when)
+
+    def column(self, fields: Column) -> Column:
+        """Whether a record takes this route."""
+        if self.when is not None:
+            return parse_condition(self.when).column(fields)
+        assert self.field is not None, "checked by problems"
+        found = value_at(fields, self.field)
+        if self.pattern is not None:
+            return text(found).rlike(whole(self.pattern))
+        return equals(found, self.value)
+
+
+class ContentRouter(Step, frozen=True, kw_only=True):
+    """Chooses the topic by what a record says; the first route that fits counts.
+
+    A topic may name fields in braces: ``orders.{country}``. Without a fitting route and without
+    ``default_topic`` the topic stays. A record whose topic would not be a legal name fails.
+    """
+
+    routes: tuple[ContentRoute, ...] = ()
+    default_topic: str | None = None
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        yield from _route_problems(self.routes, self.default_topic)
+        if self.default_topic is not None:
+            yield from topic_problems("default_topic", self.default_topic)
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Sets the topic."""
+        fields = row_fields()
+        last = F.col("topic")
+        if self.default_topic is not None:
+            last = topic_of(self.default_topic, fields)
+        chosen: Column | None = None
+        for route in self.routes:
+            topic = topic_of(route.topic, fields)
+            chosen = (F if chosen is None else chosen).when(route.column(fields), topic)
+        topic = last if chosen is None else chosen.otherwise(last)
+        # A tombstone tells nothing about itself: it goes where its topic says.
+        topic = F.when(fields.isNull(), F.col("topic")).otherwise(topic)
+        templates = [route.topic for route in self.routes] + [self.default_topic or ""]
+        return route_to(rows, topic, turn, checked=any("{" in one for one in templates))
+
+
+class RegexRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A pattern of topics and the topic they become; ``$1`` is the first group of the pattern."""
+
+    pattern: str
+    topic: str
+
+    def problems(self) -> Iterator[Said]:
+        """What the types of the settings do not tell."""
+        if said := pattern_problem(self.pattern):
+            yield "pattern", said, ""
+            return
+        groups = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", self.pattern)).groups
+        asked = [int(number) for number in re.findall(r"\$(\d)", self.topic)]
+        if max(asked, default=0) > groups:
+            yield "topic", f"${max(asked)} is asked for, but the pattern has {groups} groups", ""
+        if not re.match(_TOPIC.replace(r"\z", r"\Z"), re.sub(r"\$\d", "x", self.topic)):
+            yield "topic", f"{self.topic!r} is no topic", "letters, digits, dot, dash, underscore"
+
+
+class RegexRouter(Step, frozen=True, kw_only=True):
+    """Chooses the topic by the topic; patterns must match all of it, the first that fits counts.
+
+    Without a fitting route and without ``default_topic`` the topic stays.
+    """
+
+    needs_fields: ClassVar[bool] = False
+    routes: tuple[RegexRoute, ...] = ()
+    default_topic: str | None = None
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        yield from _route_problems(self.routes, self.default_topic)
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Sets the topic."""
+        topic = F.col("topic")
+        last = topic if self.default_topic is None else F.lit(self.default_topic)
+        chosen: Column | None = None
+        for route in self.routes:
+            pattern = whole(route.pattern)
+            renamed = F.regexp_replace(topic, F.lit(pattern), F.lit(route.topic))
+            chosen = (F if chosen is None else chosen).when(topic.rlike(pattern), renamed)
+        routed = last if chosen is None else chosen.otherwise(last)
+        return route_to(rows, routed, turn, checked=any("$" in one.topic for one in self.routes))
+
+
+def topic_of(template: str, fields: Column) -> Column:
+    """A topic with the fields that it names in braces; null if one is absent or null."""
+    parts: list[Column] = []
+    position = 0
+    for hole in _HOLE.finditer(template):
+        parts.append(F.lit(template[position : hole.start()]))
+        parts.append(text(value_at(fields, hole[1])))
+        position = hole.end()
+    parts.append(F.lit(template[position:]))
+    return F.concat(*parts) if len(parts) > 1 else parts[0]
+
+
+def route_to(rows: Rows, topic: Column, turn: Turn, *, checked: bool) -> Rows:
+    """Sends records to a topic; with ``checked`` those whose topic is no legal name fail."""
+    if checked:
+        illegal = ~F.coalesce(topic.rlike(_TOPIC), false())
+        illegal = F.when(topic.eqNullSafe(F.col("topic")), false()).otherwise(illegal)
+        said = F.concat(
+            F.lit("the route leads to no legal topic: "), F.coalesce(topic, F.lit("null"))
+        )
+        rows = rows.fail(turn, illegal, F.substring(said, 1, 400))
+    return rows.with_columns({"topic": topic}, turn)
+
+
+def topic_problems(where: str, template: str) -> Iterator[Said]:
+    """What is wrong with a topic that may name fields."""
+    for name in _HOLE.findall(template):
+        if not is_path(name):
+            yield where, f"{{{name}}} names no field", ""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", _HOLE.sub("x", template)):
+        yield where, f"{template!r} is no topic", "letters, digits, dot, dash, underscore"
+
+
+def _route_problems(
+    routes: Sequence[ContentRoute | RegexRoute], default_topic: str | None
+) -> Iterator[Said]:
+    if not routes and default_topic is None:
+        yield "routes", "no route is given", ""
+    if len(routes) > ROUTES_MAX:
+        yield "routes", f"more than {ROUTES_MAX} routes", "use several steps"
+    for index, route in enumerate(routes):
+        for where, said, remedy in route.problems():
+            yield f"routes[{index}].{where}".rstrip("."), said, remedy
+
+
+def _condition_problems(where: str, source: str) -> Iterator[Said]:
+    try:
+        parse_condition(source)
+    except ValueError as error:
+        yield where, str(error), "for example: status = active and amount > 100"

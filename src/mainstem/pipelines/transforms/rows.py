@@ -1,0 +1,251 @@
+"""The working frame of a plan: wire columns, the parsed record beside them, and what went wrong.
+
+    open -> (parse) -> edit, route, drop, fail ... -> close
+
+Promises: a record that no step applied to keeps its bytes; a record that failed keeps everything
+it came with; a null value (a tombstone) has no fields and passes every step that wants some. A
+*change event* (an object with ``op``, ``source`` and ``before`` or ``after``) is taken apart: steps
+see the fields of its row, in both images, and the envelope is put round them again at the end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
+from mainstem.pipelines.transforms.fields import (
+    FIELDS_TYPE,
+    as_fields,
+    false,
+    is_empty,
+    json_null,
+    true,
+)
+from mainstem.pipelines.transforms.typed import pinned
+
+FIELDS: Final = "__fields"
+BEFORE: Final = "__before"
+ENVELOPE: Final = "__envelope"
+_WRAPPED: Final = "__wrapped"
+_MALFORMED: Final = "__malformed"
+_CHANGED: Final = "__changed"
+_FAULT: Final = "__fault"
+_ORIGINAL: Final = "__original_"
+_GONE: Final = "__gone"
+_PARSED: Final = "__parsed"
+_WHOLE: Final = "__whole"
+_TEXT: Final = "__text"
+_INFINITY: Final = b"Infinity"
+_STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+
+
+class Turn(NamedTuple):
+    """The turn of one step: how it is called and to which records it applies (None: to all)."""
+
+    label: str
+    applies: Column | None = None
+    where: str = ""
+    """Its place in the pipeline file."""
+
+    def chosen(self, new: Column, old: Column) -> Column:
+        """The new value where the step applies."""
+        return new if self.applies is None else F.when(self.applies, new).otherwise(old)
+
+    def and_(self, condition: Column) -> Column:
+        """Where the step applies and a condition holds; never null."""
+        met = condition if self.applies is None else self.applies & condition
+        return F.coalesce(met, false())
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A frame on its way through the steps."""
+
+    frame: DataFrame
+    parsed: bool = False
+    changed_by: str = ""
+    """The last step that may have changed fields."""
+    kept: frozenset[str] = frozenset()
+    """Wire columns that a step may have changed; a copy is kept for dead letters."""
+    faulty: bool = False
+    """Whether any step so far may have failed."""
+    set_aside: tuple[DataFrame, ...] = ()
+    """Records that failed before the frame was cut: wire columns, ``error``, ``step``."""
+
+    def parse(self) -> "Rows":
+        """Looks into the values; what is wrong with one is remembered until a step needs it."""
+        return self if self.parsed else replace(self, frame=_parsed(self.frame), parsed=True)
+
+    def require_fields(self, turn: Turn) -> "Rows":
+        """Fails records whose value a step would need to look into but cannot."""
+        return self.fail(turn, F.col(_MALFORMED).isNotNull(), F.col(_MALFORMED))
+
+    def edit(self, change: Callable[[Column], Column], turn: Turn) -> "Rows":
+        """Changes the fields of a record, in both images of a change event."""
+        images = {name: turn.chosen(change(F.col(name)), F.col(name)) for name in (FIELDS, BEFORE)}
+        return self.replace_fields(images, turn)
+
+    def replace_fields(self, columns: dict[str, Column], turn: Turn) -> "Rows":
+        """Sets columns of the working frame and notes that the value has to be written anew."""
+        applied = true() if turn.applies is None else turn.applies
+        marked = F.col(_CHANGED) | (applied & F.col(_MALFORMED).isNull())
+        frame = self.frame.withColumns({**columns, _CHANGED: marked})
+        return replace(self, frame=frame, changed_by=turn.label)
+
+    def with_columns(self, columns: dict[str, Column], turn: Turn) -> "Rows":
+        """Sets wire columns."""
+        chosen = {name: turn.chosen(new, F.col(name)) for name, new in columns.items()}
+        fresh = columns.keys() - self.kept
+        copies = {_ORIGINAL + name: F.col(name) for name in sorted(fresh)}
+        frame = self.frame.withColumns(chosen | copies)
+        return replace(self, frame=frame, kept=self.kept | fresh)
+
+    def fail(self, turn: Turn, condition: Column, message: Column | str) -> "Rows":
+        """Gives up on records for which a condition holds; the first failure counts."""
+        said = F.lit(message) if isinstance(message, str) else message
+        fault = F.struct(F.lit(turn.label).alias("step"), said.alias("error"))
+        frame = self.frame.withColumn(
+            _FAULT, F.coalesce(F.col(_FAULT), F.when(turn.and_(condition), fault))
+        )
+        return replace(self, frame=frame, faulty=True)
+
+    def drop(self, turn: Turn, condition: Column) -> "Rows":
+        """Drops records; those that failed before stay, to be reported."""
+        gone = turn.and_(condition) & F.col(_FAULT).isNull()
+        frame = pinned(self.frame, {_GONE: gone}).where(~F.col(_GONE)).drop(_GONE)
+        return replace(self, frame=frame)
+
+    def unwrap_change(self, fields: Column, turn: Turn) -> "Rows":
+        """Takes the envelope off change events and leaves ``fields`` as the record."""
+        was_wrapped = F.col(_WRAPPED)
+        columns = {
+            FIELDS: turn.chosen(
+                F.when(was_wrapped, fields).otherwise(F.col(FIELDS)), F.col(FIELDS)
+            ),
+            BEFORE: turn.chosen(F.lit(None).cast(FIELDS_TYPE), F.col(BEFORE)),
+            _WRAPPED: turn.chosen(false(), was_wrapped),
+        }
+        only_changes = turn.and_(was_wrapped)
+        return self.replace_fields(columns, Turn(turn.label, only_changes))
+
+    def replace_value(self, value: Column, turn: Turn) -> "Rows":
+        """Gives a record another value as bytes; it has not been looked into yet."""
+        rows = self.close_value().with_columns({"value": value}, turn)
+        return replace(rows, frame=rows.frame.drop(*_SIDE_COLUMNS), parsed=False)
+
+    def close_value(self) -> "Rows":
+        """Writes the value of records that were changed."""
+        if not self.changed_by:
+            return self
+        wrapped = F.map_concat(
+            F.create_map(F.lit("before"), _image(BEFORE), F.lit("after"), _image(FIELDS)),
+            F.col(ENVELOPE),
+        )
+        whole = F.when(F.col(_WRAPPED), wrapped).otherwise(F.col(FIELDS))
+        text = F.when(F.col(_CHANGED), F.to_json(whole))
+        rows = replace(self, frame=self.frame.withColumn(_TEXT, text), changed_by="")
+        # A number beyond the range of a double would go on as a text.
+        infinite = F.col(_TEXT).contains('Infinity"') & ~F.col("value").contains(F.lit(_INFINITY))
+        turn = Turn(self.changed_by)
+        rows = rows.fail(turn, infinite, "a number is beyond the range of a double")
+        changed = Turn(self.changed_by, F.col(_CHANGED))
+        rows = rows.with_columns({"value": F.col(_TEXT).cast("binary")}, changed)
+        return replace(rows, frame=rows.frame.drop(_TEXT))
+
+    def close(self, keep: tuple[str, ...] = ()) -> DataFrame:
+        """The wire columns with ``error`` and ``step``, null in records that are well."""
+        rows = self.close_value()
+        fault = F.col(_FAULT)
+
+        def column(name: str) -> Column:
+            if name not in rows.kept or not rows.faulty:
+                return F.col(name)
+            original = F.col(_ORIGINAL + name)
+            return F.when(fault.isNotNull(), original).otherwise(F.col(name)).alias(name)
+
+        marks = (fault["error"].alias("error"), fault["step"].alias("step"))
+        return rows.frame.select(*(column(name) for name in WIRE_TYPES), *marks, *keep)
+
+
+_SIDE_COLUMNS: Final = (FIELDS, BEFORE, ENVELOPE, _WRAPPED, _MALFORMED, _CHANGED)
+
+
+def open_rows(frame: DataFrame, set_aside: tuple[DataFrame, ...] = ()) -> Rows:
+    """Begins with any frame: the columns of a source become one JSON object per row."""
+    no_fault = F.lit(None).cast("struct<step:string,error:string>")
+    return Rows(as_wire(frame).withColumn(_FAULT, no_fault), set_aside=set_aside)
+
+
+def row_fields() -> Column:
+    """The fields of a record; of a deletion, those of the row that is gone."""
+    return F.coalesce(F.col(FIELDS), F.col(BEFORE))
+
+
+def change_source(name: str) -> Column:
+    """A word of where a change event comes from, such as ``table``; null in other records."""
+    return F.try_variant_get(F.col(ENVELOPE)["source"], f"$.{name}", "string")
+
+
+def change_word(name: str) -> Column:
+    """A word of the envelope itself, such as ``op``; null in records that are no change events."""
+    return F.try_variant_get(F.col(ENVELOPE)[name], "$", "string")
+
+
+def _image(name: str) -> Column:
+    return F.coalesce(F.to_variant_object(F.col(name)), json_null())
+
+
+def _parsed(frame: DataFrame) -> DataFrame:
+    """Adds the parsed record, and what is wrong with it.
+
+    Spark's parser stops after the first value and would take ``{"a":1} x`` for ``{"a":1}``. So the
+    text is parsed inside an object of our own: whatever follows it, or is missing from it, then
+    spoils what we wrote round it.
+    """
+    text = F.col("value").cast("string")
+    framed = F.concat(F.lit('{"r":'), text, F.lit(',"s":0}'))
+    parsed = F.from_json(framed, f"struct<r:{FIELDS_TYPE},s:int>", _STRICT)
+    frame = frame.withColumn(_PARSED, parsed)
+    record = F.col(_PARSED)["r"]
+    names = F.map_keys(record)
+    malformed = (
+        F.when(F.col("value").isNull(), F.lit(None))
+        .when(~F.is_valid_utf8(text), F.lit("the value is not UTF-8"))
+        .when(F.col(_PARSED)["s"].isNull(), F.lit("the value is not JSON"))
+        .when(
+            record.isNull(),
+            F.lit("the value is not a JSON object, or one inside it has a field twice"),
+        )
+        .when(F.size(F.array_distinct(names)) != F.size(names), F.lit("a field is there twice"))
+    )
+    frame = frame.withColumn(_MALFORMED, malformed)
+    frame = frame.withColumn(_WHOLE, F.when(F.col(_MALFORMED).isNull(), record)).drop(_PARSED)
+    frame = frame.withColumn(_WRAPPED, F.coalesce(_is_change(F.col(_WHOLE)), false()))
+    return _taken_apart(frame)
+
+
+def _taken_apart(frame: DataFrame) -> DataFrame:
+    whole, wrapped = F.col(_WHOLE), F.col(_WRAPPED)
+    rest = F.map_filter(whole, lambda key, _: ~key.isin("before", "after"))
+    columns = {
+        FIELDS: F.when(wrapped, as_fields(whole["after"])).otherwise(whole),
+        BEFORE: F.when(wrapped, as_fields(whole["before"])),
+        ENVELOPE: F.when(wrapped, rest),
+        _CHANGED: false(),
+    }
+    return frame.withColumns(columns).drop(_WHOLE)
+
+
+def _is_change(whole: Column) -> Column:
+    """Whether a record is a change event whose images are rows or absent."""
+
+    def is_image(name: str) -> Column:
+        value = whole[name]
+        return is_empty(value) | as_fields(value).isNotNull()
+
+    named = F.map_contains_key(whole, "op") & F.map_contains_key(whole, "source")
+    imaged = F.map_contains_key(whole, "before") | F.map_contains_key(whole, "after")
+    return named & imaged & is_image("before") & is_image("after")

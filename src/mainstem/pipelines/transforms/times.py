@@ -1,0 +1,176 @@
+"""Points in time between the ways that records write them.
+
+All of it counts on a session whose time zone is UTC, which a plan makes sure of.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+from zoneinfo import available_timezones
+
+from msgspec import field
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.pipelines.transforms.casting import convert
+from mainstem.pipelines.transforms.fields import is_string, text, variant
+from mainstem.pipelines.transforms.predicate import Said
+from mainstem.pipelines.transforms.rows import Rows, Turn
+from mainstem.pipelines.transforms.step import OnError, Step, path_problems
+
+Format = Literal[
+    "iso8601", "epoch_seconds", "epoch_millis", "epoch_micros", "date_only", "time_only"
+]
+Source = Literal["auto", "iso8601", "epoch_seconds", "epoch_millis", "epoch_micros", "pattern"]
+_EPOCHS: Final = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000, "epoch_micros": 1}
+# Without a unit a number tells its own by its size: in seconds these bounds lie in the year 5138,
+# in the next finer unit in 1973.
+_SECONDS_UNTIL: Final = 100_000_000_000
+_MILLIS_UNTIL: Final = 100_000_000_000_000
+_MICROS_UNTIL: Final = 100_000_000_000_000_000
+# The years 1 to 9999: what calendars, and the formats that we write, can tell.
+_FIRST_MICROS: Final = -62_135_596_800_000_000
+_LAST_MICROS: Final = 253_402_300_799_999_999
+_OFFSET: Final = r"(?:[zZ]|[+-]\d{2}:?\d{2})$"
+
+
+class TimestampConverter(Step, frozen=True, kw_only=True):
+    """Writes points in time in another format.
+
+    ``from`` tells what the values are: ``auto`` takes numbers for seconds, milliseconds,
+    microseconds or nanoseconds by their size and texts for ISO 8601; ``pattern`` reads texts by
+    ``pattern``. A text without an offset is in ``timezone``. What cannot be read follows
+    ``on_error``.
+    """
+
+    fields: tuple[str, ...]
+    format: Format = "iso8601"
+    source: Source = field(default="auto", name="from")
+    pattern: str | None = None
+    timezone: str = "UTC"
+    on_error: OnError = "dead_letter"
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        yield from path_problems("fields", self.fields)
+        yield from zone_problems("timezone", self.timezone)
+        if (self.source == "pattern") != (self.pattern is not None):
+            yield "pattern", "a pattern goes with from: pattern", ""
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Converts the fields that a record has and that are not null."""
+
+        def converted(value: Column) -> Column:
+            return written(self._instant(value), self.format)
+
+        return convert(rows, dict.fromkeys(self.fields, converted), self.on_error, turn)
+
+    def _instant(self, value: Column) -> Column:
+        match self.source:
+            case "auto":
+                return instant(value, self.timezone)
+            case "iso8601":
+                return _from_text(text(value), self.timezone)
+            case "pattern":
+                parsed = F.try_to_timestamp(text(value), F.lit(self.pattern))
+                return F.to_utc_timestamp(parsed, self.timezone)
+            case epoch:
+                number = F.try_variant_get(value, "$", "decimal(38,9)")
+                return _from_micros(number * F.lit(_EPOCHS[epoch]))
+
+
+class TimezoneConverter(Step, frozen=True, kw_only=True):
+    """Writes points in time as the wall clock of another zone shows them, with its offset.
+
+    A text without an offset is in ``from``; numbers and texts with one are points in time already.
+    With ``date_only`` the day in that zone is left.
+    """
+
+    fields: tuple[str, ...]
+    to: str
+    source: str = field(default="UTC", name="from")
+    date_only: bool = False
+    on_error: OnError = "dead_letter"
+
+    def problems(self) -> Iterable[Said]:
+        """What the types of the settings do not tell."""
+        yield from path_problems("fields", self.fields)
+        yield from zone_problems("from", self.source)
+        yield from zone_problems("to", self.to)
+
+    def apply(self, rows: Rows, turn: Turn) -> Rows:
+        """Converts the fields that a record has and that are not null."""
+
+        def converted(value: Column) -> Column:
+            at = instant(value, self.source)
+            wall = F.from_utc_timestamp(at, self.to)
+            if self.date_only:
+                return variant(F.date_format(wall, "yyyy-MM-dd"))
+            minutes = ((F.unix_seconds(wall) - F.unix_seconds(at)) / 60).cast("int")
+            return variant(F.concat(_clock(wall), _offset(minutes)))
+
+        return convert(rows, dict.fromkeys(self.fields, converted), self.on_error, turn)
+
+
+def instant(value: Column, zone: str) -> Column:
+    """The point in time that a value means; null if it means none."""
+    number = F.try_variant_get(value, "$", "decimal(38,9)")
+    size = F.abs(number)
+    micros = (
+        F.when(size < _SECONDS_UNTIL, number * 1_000_000)
+        .when(size < _MILLIS_UNTIL, number * 1_000)
+        .when(size < _MICROS_UNTIL, number)
+        .otherwise(number / 1_000)
+    )
+    return F.when(is_string(value), _from_text(text(value), zone)).otherwise(_from_micros(micros))
+
+
+def written(at: Column, how: Format) -> Column:
+    """A point in time in a format, as a variant; SQL's null if there is none."""
+    match how:
+        case "iso8601":
+            plain = iso8601(at)
+        case "date_only":
+            plain = F.date_format(at, "yyyy-MM-dd")
+        case "time_only":
+            plain = F.substring_index(_clock(at), "T", -1)
+        case epoch:
+            plain = F.floor(F.unix_micros(at) / F.lit(_EPOCHS[epoch])).cast("bigint")
+    return plain.cast("variant")
+
+
+def iso8601(at: Column) -> Column:
+    """``2026-03-01T12:00:00Z``, with milliseconds or microseconds if there are any."""
+    return F.concat(_clock(at), F.lit("Z"))
+
+
+def zone_problems(where: str, zone: str) -> Iterable[Said]:
+    """What is wrong with the name of a time zone."""
+    if zone not in available_timezones():
+        yield where, f"{zone!r} is no time zone", "use an IANA name such as Europe/Berlin"
+
+
+def _from_text(plain: Column, zone: str) -> Column:
+    parsed = F.try_to_timestamp(F.trim(plain))
+    has_offset = F.trim(plain).rlike(_OFFSET)
+    return F.when(has_offset, parsed).otherwise(F.to_utc_timestamp(parsed, zone))
+
+
+def _from_micros(micros: Column) -> Column:
+    whole = F.floor(micros).try_cast("bigint")
+    return F.when(whole.between(_FIRST_MICROS, _LAST_MICROS), F.timestamp_micros(whole))
+
+
+def _clock(at: Column) -> Column:
+    micros = F.pmod(F.unix_micros(at), F.lit(1_000_000))
+    precise = (
+        F.when(micros == 0, F.lit(""))
+        .when(micros % 1000 == 0, F.date_format(at, ".SSS"))
+        .otherwise(F.date_format(at, ".SSSSSS"))
+    )
+    return F.concat(F.date_format(at, "yyyy-MM-dd'T'HH:mm:ss"), precise)
+
+
+def _offset(minutes: Column) -> Column:
+    size = F.abs(minutes)
+    sign = F.when(minutes < 0, "-").otherwise("+")
+    return F.format_string("%s%02d:%02d", sign, (size / 60).cast("int"), size % 60)
