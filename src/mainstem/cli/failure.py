@@ -42,6 +42,7 @@ _EXIT_CODES = {
     ErrorCode.UNKNOWN_RESOURCE: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_TRANSACTION: ExitCode.NOT_FOUND,
     ErrorCode.UNKNOWN_TOKEN: ExitCode.NOT_FOUND,
+    ErrorCode.UNKNOWN_NODE: ExitCode.NOT_FOUND,
     ErrorCode.TOPIC_EXISTS: ExitCode.CONFLICT,
     ErrorCode.GROUP_NOT_EMPTY: ExitCode.CONFLICT,
     ErrorCode.GROUP_SUBSCRIBED: ExitCode.CONFLICT,

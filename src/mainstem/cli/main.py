@@ -13,6 +13,8 @@ from mainstem.cli import (
     api_tokens,
     bench,
     certs,
+    client_metrics,
+    cluster,
     config,
     delegation_tokens,
     groups,
@@ -53,6 +55,8 @@ app.add_typer(quotas.app, name="quota")
 app.add_typer(api_tokens.app, name="token")
 app.add_typer(delegation_tokens.app, name="delegation-token")
 app.add_typer(certs.app, name="cert")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(client_metrics.app, name="client-metrics")
 app.add_typer(log_files.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(pipeline.app, name="pipeline")

@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from mainstem.client import errors
 from mainstem.client.acl_admin import AclAdmin
+from mainstem.client.client_metrics_admin import ClientMetricsAdmin
 from mainstem.client.cluster import Cluster
+from mainstem.client.cluster_admin import ClusterAdmin
 from mainstem.client.credential_admin import CredentialAdmin
 from mainstem.client.delegation_admin import DelegationTokenAdmin
 from mainstem.client.group_admin import GroupAdmin
@@ -118,6 +120,8 @@ class Admin:
         self.acls = AclAdmin(self._cluster, timeout_ms=timeout_ms)
         self.credentials = CredentialAdmin(self._cluster, timeout_ms=timeout_ms)
         self.quotas = QuotaAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.client_metrics = ClientMetricsAdmin(self._cluster, timeout_ms=timeout_ms)
+        self.cluster = ClusterAdmin(self._cluster, timeout_ms=timeout_ms)
         self.delegation_tokens = DelegationTokenAdmin(self._cluster, timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:

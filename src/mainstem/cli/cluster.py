@@ -1,0 +1,102 @@
+"""``mainstem cluster``: its nodes, its quorum, its features."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.cli.connected import with_admin
+from mainstem.cli.failure import UsageFailure
+from mainstem.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    Bootstrap,
+    OutputForm,
+    TimeoutSeconds,
+    Yes,
+)
+from mainstem.cli.render import Output, show_done, show_one, show_rows
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import Admin
+
+app = typer.Typer(help="The cluster: nodes, quorum, features.", no_args_is_help=True)
+
+
+@app.command("describe")
+def describe(
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Describe the cluster: id, nodes, who keeps its catalogue."""
+
+    async def act(admin: "Admin") -> dict[str, object]:
+        found, quorum = await admin.describe_cluster(), await admin.cluster.quorum()
+        return {
+            "id": found.id,
+            "controller": found.controller,
+            "nodes": [f"{node.id} at {node.host}:{node.port}" for node in found.nodes],
+            "quorum_leader": quorum.leader,
+            "quorum_epoch": quorum.epoch,
+            "quorum_end": quorum.end,
+            "voters": list(quorum.voters),
+            "observers": list(quorum.observers),
+        }
+
+    show_one(with_admin(bootstrap, timeout, act), output)
+
+
+@app.command("features")
+def features(
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """List features: at which level each is, and at which ones it may be."""
+    found = with_admin(bootstrap, timeout, lambda admin: admin.cluster.features())
+    rows: list[dict[str, object]] = [
+        {"name": f.name, "level": f.level, "lowest": f.lowest, "highest": f.highest} for f in found
+    ]
+    show_rows(rows, output, columns=["name", "level", "lowest", "highest"])
+
+
+@app.command("set-feature")
+def set_feature(
+    feature: Annotated[
+        str, typer.Argument(metavar="NAME=LEVEL", help="Such as transaction.version=1; 0 is off.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say whether it could be done.")
+    ] = False,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Give a feature another level: clients that connect from now on go by it."""
+    name, _, text = feature.partition("=")
+    if not name or not text.isascii() or not text.isdigit():
+        raise UsageFailure("a feature has a name and a level", subject=feature,
+                           remedy="mainstem cluster set-feature transaction.version=1")  # fmt: skip
+    level = int(text)
+    with_admin(
+        bootstrap,
+        timeout,
+        lambda admin: admin.cluster.set_feature(name, level, validate_only=dry_run),
+    )
+    done = "could be" if dry_run else "is now"
+    show_done(f"{name} {done} at level {level}", {"feature": name, "level": level}, output)
+
+
+@app.command("unregister")
+def unregister(
+    node: Annotated[int, typer.Argument(metavar="NODE", min=0, help="Number of the node.")],
+    yes: Yes = False,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Forget a node that is gone for good and writes no partition."""
+    if not yes:
+        typer.confirm(f"Forget node {node}?", abort=True, err=True)
+    with_admin(bootstrap, timeout, lambda admin: admin.cluster.unregister(node))
+    show_done(f"node {node} is no longer part of the cluster", {"node": node}, output)
