@@ -130,6 +130,7 @@ def java_command(name: str) -> list[str]:
     digest = hashlib.sha256(source.read_bytes() + POM.read_bytes()).hexdigest()[:12]
     classes = CACHE / f"{name.lower()}-{digest}"
     if not classes.is_dir():
+        CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
             compiled = Path(scratch) / "classes"
             command = ["javac", "-cp", classpath(POM), "-d", str(compiled), str(source)]
