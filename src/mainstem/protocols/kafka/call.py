@@ -25,7 +25,8 @@ class Peer(Struct):
     """The connection a request came through, and who is at its other end.
 
     ``login`` is there on listeners that ask for one. ``advertised`` is what clients of the listener
-    are told to dial. ``owed_ms`` is how long the client has to wait for what it has used.
+    are told to dial. ``owed_ms`` is how long the client has to wait for what it has used, most of
+    all of ``owed_for``.
     """
 
     address: str
@@ -40,6 +41,7 @@ class Peer(Struct):
     quotas: Quotas | None = None
     meter: Meter | None = None
     owed_ms: int = 0
+    owed_for: str = ""
     advertised: tuple[str, int] | None = None
 
     def is_now(self, identity: Identity, rights: Rights) -> None:
@@ -60,7 +62,8 @@ class Peer(Struct):
         if quotas is None or not quotas.limited:
             return 0
         wait_ms = self.count(kind, amount)
-        self.owed_ms = max(self.owed_ms, wait_ms)
+        if wait_ms > self.owed_ms:
+            self.owed_ms, self.owed_for = wait_ms, kind
         return wait_ms
 
     def count(self, kind: str, amount: float) -> int:

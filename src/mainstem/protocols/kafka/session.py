@@ -7,6 +7,7 @@ requests behind it wait, as Kafka's clients expect of one connection.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from struct import Struct as Layout
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ from mainstem.protocols.kafka.login_service import FRAME_BYTES_MAX as LOGIN_FRAM
 from mainstem.protocols.kafka.login_service import LOGIN_APIS
 from mainstem.protocols.kafka.replies import Replies, Reply
 from mainstem.protocols.session import Chunk, ProtocolViolation, Sender
-from mainstem.security.quotas import PRODUCE_BYTES, REQUESTS
+from mainstem.security.quotas import PRODUCE_BYTES, REQUESTS, THROTTLE_MS_MAX
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 
@@ -287,11 +288,15 @@ class KafkaSession:
         owed_ms, self._peer.owed_ms = self._peer.owed_ms, 0
         if owed_ms:
             self._muted += 1
-            self._runner.later(owed_ms, self._unmute)
+            self._runner.later(owed_ms, partial(self._unmute, owed_ms))
             self._watch_backlog()
 
-    def _unmute(self) -> None:
+    def _unmute(self, waited_ms: int) -> None:
         self._muted -= 1
+        if not self._muted and waited_ms >= THROTTLE_MS_MAX:
+            # More may be owed than a client is told; or less, if its limit was raised meanwhile.
+            self._peer.charge(self._peer.owed_for, 0)
+            self._mute()
         self._watch_backlog()
 
     def _watch_backlog(self) -> None:
