@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mainstem.pipelines.connector.shapes import Place
-from mainstem.pipelines.connector.wire import as_wire
+from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
 from mainstem.pipelines.file import rules
 from mainstem.pipelines.file.model import BrokerSection, Settings, SinkEntry, SourceEntry
 from mainstem.pipelines.file.reading import Pipeline
@@ -144,7 +144,8 @@ class Assembly:
             options["startingTimestamp"] = str(_milliseconds(entry.start_offset))
         if pace.rows_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(pace.rows_per_batch_max)
-        return self._spark.readStream.format(FORMAT).options(**options).load()
+        read = self._spark.readStream.format(FORMAT).options(**options).load()
+        return read.select(*WIRE_TYPES)
 
 
 def transformed(frame: DataFrame, pipeline: Pipeline, *, topic: str | None) -> DataFrame:
@@ -171,8 +172,10 @@ def parted(records: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, DataFrame
         return records, None
     if pipeline.entry.dead_letter_topic is None:
         return transformed(records, pipeline, topic=None), None
-    applied = plan_of(pipeline).apply(records)
-    return applied.frame, applied.dead
+    marked = plan_of(pipeline).marked(records)
+    error = F.col(dead_letters.ERROR)
+    good = marked.where(error.isNull()).drop(dead_letters.ERROR, dead_letters.STEP)
+    return good, marked.where(error.isNotNull())
 
 
 def plan_of(pipeline: Pipeline) -> Plan:

@@ -88,7 +88,8 @@ def _letter(frame: DataFrame, topic: Column, pipeline: str) -> list[Column]:
     envelope = F.struct(
         given("topic").alias("original_topic"),
         F.lit(pipeline).alias("connector_name"),
-        F.base64(given("value")).alias("payload_b64"),
+        # Spark breaks the text into lines, which no reader expects within JSON.
+        F.translate(F.base64(given("value")), "\r\n", "").alias("payload_b64"),
         F.substring(F.col(ERROR), 1, ERROR_LENGTH_MAX).alias("error"),
         F.lit(0).alias("retry_count"),
         F.unix_millis(F.current_timestamp()).alias("timestamp"),

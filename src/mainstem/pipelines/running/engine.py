@@ -1,6 +1,7 @@
 """The Spark session of a connect process, from the settings of its file."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 from py4j.protocol import Py4JError
@@ -16,6 +17,8 @@ APPLICATION = "mainstem-connect"
 def engine(settings: Settings) -> Iterator[SparkSession]:
     """A session that ends with the block; when Spark is dead by then nothing is left to end."""
     wanted = settings.spark
+    # PySpark prints whole plans, options and all, whenever an analysis fails; the runner tells it.
+    logging.getLogger("SQLQueryContextLogger").disabled = settings.log_level != "debug"
     spark = open_session(
         SparkSettings(
             application=APPLICATION,
@@ -32,3 +35,10 @@ def engine(settings: Settings) -> Iterator[SparkSession]:
     finally:
         with contextlib.suppress(Py4JError, OSError):
             spark.stop()
+
+
+def activate(spark: SparkSession) -> None:
+    """Make the session known to this thread: Spark looks up Python data sources through it."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)

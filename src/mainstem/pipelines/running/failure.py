@@ -6,6 +6,8 @@ what happened. That line is what a person needs; the rest is logged at debug lev
 
 import re
 
+from pyspark.errors import AnalysisException
+
 from mainstem.model.errors import MainstemError
 
 SENTENCE_LENGTH_MAX = 1_000
@@ -30,14 +32,16 @@ def sentence(error: BaseException) -> str:
     """What happened, in one line."""
     if isinstance(error, MainstemError | StartFailed):
         return _one_line(str(error))
-    return _one_line(_found_in(str(error)) or f"{type(error).__name__}: {error}")
+    # Below the first line Spark prints its plan, options and all.
+    first = str(error).partition("\n")[0]
+    return _one_line(_found_in(str(error)) or f"{type(error).__name__}: {first}")
 
 
 def is_final(error: BaseException) -> bool:
     """Whether no waiting can mend it: what the file asks for cannot work."""
     if isinstance(error, StartFailed | MainstemError):
         return not error.retriable
-    return False
+    return isinstance(error, AnalysisException)
 
 
 def _found_in(text: str) -> str:

@@ -25,6 +25,7 @@ from mainstem.pipelines.file.reading import Pipeline, PipelineFile
 from mainstem.pipelines.running.assembly import Assembly
 from mainstem.pipelines.running.counts import ProgressListener
 from mainstem.pipelines.running.course import Course, State
+from mainstem.pipelines.running.engine import activate
 from mainstem.pipelines.running.failure import StartFailed, is_final, sentence
 from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
 from mainstem.pipelines.running.topics import ensure_topics, wanted_topics
@@ -131,6 +132,7 @@ class Runner:
 
     def _start(self, pipeline: Pipeline) -> list[StreamingQuery]:
         """Runs on a thread of its own: connecting may take its time."""
+        activate(self._spark)
         model = self._file.model
         ensure_topics(model.broker, model.settings.topic, wanted_topics(pipeline.entry, model))
         for finding in pipeline.connector.check(pipeline.config):
@@ -233,7 +235,7 @@ class Runner:
         deadline = time.monotonic() + self._file.model.settings.stop_timeout_ms / 1000
         for query in queries:
             try:
-                while query.isActive and query.status["isTriggerActive"]:
+                while query.isActive and _is_busy(query):
                     if time.monotonic() >= deadline:
                         _log.warning("stopped within a batch", extra={"query": query.name})
                         break
@@ -270,3 +272,9 @@ class Runner:
             last_batch_at=counts.last_batch_at,
             progress=read_progress(self._assembly.folder(job.pipeline) / "connector"),
         )
+
+
+def _is_busy(query: StreamingQuery) -> bool:
+    """Whether the query is within a batch, or still opening its source."""
+    status = query.status
+    return bool(status["isTriggerActive"]) or "Initializing" in str(status["message"])

@@ -1,0 +1,261 @@
+"""Pipelines against a real node: sources, sinks, dead letters, failures, restarts."""
+
+import asyncio
+import base64
+import json
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.pipelines.stage import (
+    CollectingSink,
+    produce,
+    records,
+    registry_with,
+    running,
+)
+
+from mainstem.client.admin import Admin
+from mainstem.pipelines.file.reading import read_text
+from mainstem.pipelines.running.cases import run_case
+from mainstem.pipelines.running.course import State
+from mainstem.pipelines.running.rehearsal import rehearse
+from mainstem.pipelines.running.status import metrics_text, read_status
+from mainstem.testing.local_node import LocalNode
+
+pytestmark = pytest.mark.timeout(400)
+
+ROWS = 200
+
+
+def test_many_pipelines_run_side_by_side_and_one_failure_stays_alone(
+    spark: SparkSession, shared_node: LocalNode, tmp_path: Path
+) -> None:
+    kept, flaky, locked = CollectingSink(), CollectingSink(), CollectingSink()
+    flaky.failures_left = 2
+    locked.is_reachable = False
+    text = f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+  orders:
+    connector: datagen
+    topic: rt.orders
+    topic_config: {{partitions: 2}}
+    dead_letter_topic: rt.orders.dead
+    config: {{count: {ROWS}, rows_per_second: null}}
+    transforms:
+    - {{type: mask_field, config: {{fields: [email]}}}}
+    - type: cast
+      config: {{specs: {{country: integer}}}}
+      predicate: {{field_value: {{field: product, value: anchor}}}}
+  misguided: {{connector: datagen, topic: rt.other, config: {{key: no_such_column}}}}
+  resting: {{connector: datagen, topic: rt.resting, enabled: false}}
+sinks:
+  kept: {{connector: kept, topics: [rt.orders]}}
+  flaky: {{connector: flaky, topics: ["rt.order?"]}}
+  locked: {{connector: locked, topics: [rt.orders]}}
+settings: {{retry: {{initial_backoff_ms: 100, max_backoff_ms: 400}}}}
+"""
+    registry = registry_with(kept=kept, flaky=flaky, locked=locked)
+    with running(text, spark, tmp_path, registry) as run:
+        run.until(lambda: run.pipeline("sources.orders").records
+                  + run.pipeline("sources.orders").dead_letters == ROWS)  # fmt: skip
+        arrived = records(shared_node.kafka, "rt.orders")
+        run.until(lambda: len(kept.values) >= len(arrived) <= len(flaky.values))
+        run.until(lambda: run.pipeline("sinks.flaky").error == "")
+        misguided, resting = run.pipeline("sources.misguided"), run.pipeline("sources.resting")
+        locked_out = run.pipeline("sinks.locked")
+        flaky_status = run.pipeline("sinks.flaky")
+    letters = records(shared_node.kafka, "rt.orders.dead")
+
+    assert len(arrived) + len(letters) == ROWS
+    assert all(json.loads(r.value or b"")["email"] == "***" for r in arrived)
+    assert sorted(kept.values) == sorted(flaky.values) == sorted(r.value or b"" for r in arrived)
+    check_letter(letters[0].value or b"", dict(letters[0].headers))
+
+    assert misguided.state is State.FAILED
+    assert "no_such_column" in misguided.error
+    assert locked_out.state is State.FAILED
+    assert "login refused (check the password)" in locked_out.error
+    assert resting.state is State.DISABLED
+    assert flaky_status.restarts == 2
+
+    status = read_status(tmp_path)
+    assert status is not None
+    assert {each.state for each in status.pipelines} == {
+        State.STOPPED,
+        State.FAILED,
+        State.DISABLED,
+    }
+    assert (
+        f'dead_letters_total{{pipeline="sources.orders",connector="datagen"}} {len(letters)}'
+        in (metrics_text(status))
+    )
+    assert asyncio.run(lag(shared_node, "pipeline-kept", "rt.orders")) == 0
+
+
+def check_letter(value: bytes, headers: dict[str, bytes | None]) -> None:
+    envelope = json.loads(value)
+    assert list(envelope) == [
+        "original_topic", "connector_name", "payload_b64", "error", "retry_count", "timestamp"
+    ]  # fmt: skip
+    assert envelope["original_topic"] == "rt.orders"
+    assert envelope["connector_name"] == "sources.orders"
+    assert "country" in envelope["error"]
+    assert abs(envelope["timestamp"] / 1000 - time.time()) < 600
+    assert json.loads(base64.b64decode(envelope["payload_b64"]))["product"] == "anchor"
+    assert b"sources.orders.transforms[1]" in (headers["mainstem.step"] or b"")
+
+
+async def lag(node: LocalNode, group: str, topic: str) -> int:
+    async with Admin(node.kafka) as admin:
+        mine = [each for each in await admin.groups.lag(group) if each.partition.topic == topic]
+        assert mine
+        return sum(each.lag or 0 for each in mine)
+
+
+def test_a_bad_record_without_a_place_for_dead_letters_stops_its_pipeline(
+    spark: SparkSession, shared_node: LocalNode, tmp_path: Path
+) -> None:
+    text = f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+  strict:
+    connector: datagen
+    topic: rt.strict
+    config: {{count: 20, rows_per_second: null}}
+    transforms: [{{type: cast, config: {{specs: {{country: integer}}}}}}]
+settings: {{retry: {{max_retries: 1, initial_backoff_ms: 50}}}}
+"""
+    with running(text, spark, tmp_path) as run:
+        run.until(lambda: run.pipeline("sources.strict").state is State.FAILED)
+        error = run.pipeline("sources.strict").error
+    assert "sources.strict.transforms[0] (cast) refused a record" in error
+    assert "set dead_letter_topic" in error
+    assert records(shared_node.kafka, "rt.strict") == []
+
+
+def test_good_records_of_a_sink_are_not_held_up_by_bad_ones(
+    spark: SparkSession, shared_node: LocalNode, tmp_path: Path
+) -> None:
+    sink = CollectingSink()
+    values = [b'{"n": %d}' % n for n in range(10)]
+    produce(shared_node.kafka, "rt.mixed", [*values, b"no json", b'{"n": "refuse me"}'])
+    text = f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sinks:
+  mixed:
+    connector: kept
+    topics: [rt.mixed]
+    dead_letter_topic: rt.mixed-dead
+    transforms: [{{type: insert_field, config: {{static_fields: {{seen: "yes"}}}}}}]
+"""
+    with running(text, spark, tmp_path, registry_with(kept=sink)) as run:
+        run.until(lambda: len(sink.values) == len(values)
+                  and len(records(shared_node.kafka, "rt.mixed-dead")) == 2)  # fmt: skip
+    assert all(json.loads(value)["seen"] == "yes" for value in sink.values)
+    letters = [json.loads(r.value or b"") for r in records(shared_node.kafka, "rt.mixed-dead")]
+    payloads = {base64.b64decode(letter["payload_b64"]) for letter in letters}
+    assert b"no json" in payloads
+    assert {letter["original_topic"] for letter in letters} == {"rt.mixed"}
+    assert "never wanted" in {letter["error"] for letter in letters}
+
+
+def test_a_rate_limit_is_kept(spark: SparkSession, shared_node: LocalNode, tmp_path: Path) -> None:
+    text = f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+  slow:
+    connector: datagen
+    topic: rt.slow
+    rate_limit: {{events_per_second: 100, burst_size: 25}}
+    config: {{rows_per_second: null}}
+"""
+    with running(text, spark, tmp_path) as run:
+        run.until(lambda: run.pipeline("sources.slow").records > 0)
+        began, before = time.monotonic(), run.pipeline("sources.slow").records
+        run.until(lambda: run.pipeline("sources.slow").records >= before + 200)
+        took = time.monotonic() - began
+    # One burst may be under way at either end.
+    assert took >= (200 - 2 * 25) / 100
+
+
+def test_a_rehearsal_shows_records_and_writes_none(
+    spark: SparkSession, shared_node: LocalNode
+) -> None:
+    produce(shared_node.kafka, "rt.shown", [b'{"email": "a@b"}', b"no json"])
+    file = read_text(
+        f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+  made: {{connector: datagen, topic: rt.never, config: {{kind: clicks}}}}
+sinks:
+  shown:
+    connector: stdout
+    topics: [rt.shown]
+    dead_letter_topic: rt.never-dead
+    transforms: [{{type: mask_field, config: {{fields: [email]}}}}]
+""",
+        {},
+    )
+    made = rehearse(file, file.pipeline("made"), spark, records=3, patience_s=100)
+    shown = rehearse(file, file.pipeline("shown"), spark, records=2, patience_s=100)
+
+    assert [json.loads(bytes(row["value"]))["page"][0] for row in made.good] == ["/"] * 3
+    assert [json.loads(bytes(row["value"])) for row in shown.good] == [{"email": "***"}]
+    assert [bytes(row["value"]) for row in shown.dead] == [b"no json"]
+
+    async def left_behind() -> tuple[set[str], list[str]]:
+        async with Admin(shared_node.kafka) as admin:
+            topics = set(await admin.list_topics())
+            return topics, [each.id for each in await admin.groups.list_all()]
+
+    topics, groups = asyncio.run(left_behind())
+    assert not topics & {"rt.never", "rt.never-dead"}
+    assert not [group for group in groups if group.startswith("rehearsal")]
+
+
+def test_cases_of_a_file_compare_what_comes_out(spark: SparkSession) -> None:
+    file = read_text(
+        """
+version: "1.0"
+sources:
+  people:
+    connector: datagen
+    topic: people
+    transforms:
+    - {type: mask_field, config: {fields: [email]}}
+    - {type: cast, config: {specs: {age: integer}}}
+tests:
+- name: all as it should be
+  pipeline: sources.people
+  input:
+  - {key: a, value: {email: x@y, age: "7"}}
+  - {value: {age: old}}
+  - {value: no json}
+  expect: [{key: a, topic: people, value: {email: "***", age: 7}}]
+  expect_dead: [{error: age}, {value: no json, step: mask_field}]
+- name: other values
+  pipeline: sources.people
+  input: [{value: {age: "7"}}]
+  expect: [{value: {age: 8}}, {key: b}]
+- name: more than expected
+  pipeline: sources.people
+  input: [{value: {age: 1}}]
+""",
+        {},
+    )
+    right, wrong, more = [run_case(c, file.pipeline(c.pipeline), spark) for c in file.cases]
+    assert right.passed, right.differences
+    assert wrong.differences == (
+        'expect[0]: value is {"age":7}, expected {"age":8}',
+        "expect[1]: nothing came out for it",
+    )
+    assert len(more.differences) == 1
+    assert "unexpected record" in more.differences[0]
