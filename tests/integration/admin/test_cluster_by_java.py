@@ -1,7 +1,9 @@
 """The cluster as a whole, administered by the Java client: what it changes, it reads back."""
 
+import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -9,8 +11,17 @@ from typing import Self
 import pytest
 from confluent_kafka import Consumer
 from tests.clients.client import java_command
+from tests.integration.bad_input.wire import Raw
+from tests.integration.kafka.transaction_clients import Java as JavaProducer
+from tests.integration.kafka.transaction_clients import read
 
 from mainstem.testing.local_node import LocalNode
+from mainstem.wire.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 
 PATIENCE_S = 30.0
 
@@ -115,6 +126,48 @@ def test_features_are_switched_and_told_to_every_client(java: Java) -> None:
     for unknown in ("metadata.version", "share.version"):
         refused = java.ask("feature", unknown, 1, "UPGRADE")
         assert refused.startswith("InvalidUpdateVersionException "), unknown
+
+
+def requests_of(node: LocalNode, api: str) -> int:
+    """How many requests of a kind the node has served."""
+    with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=PATIENCE_S) as answer:
+        text = answer.read().decode()
+    found = re.search(rf'^mainstem_kafka_requests_total{{api="{api}"}} (\S+)$', text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_clients_go_by_the_level_of_transactions(node: LocalNode, java: Java, level: int) -> None:
+    how = "UPGRADE" if level == 2 else "SAFE_DOWNGRADE"
+    assert java.ask("feature", "transaction.version", level, how) == "ok"
+    added = requests_of(node, "AddPartitionsToTxn")
+    producer = JavaProducer(node.kafka, f"level-{level}")
+    try:
+        for value, ends in (("a", producer.commit), ("b", producer.abort), ("c", producer.commit)):
+            producer.begin()
+            producer.send("t", f"{value}{level}")
+            ends()
+    finally:
+        producer.close()
+        java.ask("feature", "transaction.version", 2, "UPGRADE")
+    values = [value for value in read(node.kafka, "t") if value.endswith(str(level))]
+    assert values == [f"a{level}", f"c{level}"]
+    has_added = requests_of(node, "AddPartitionsToTxn") > added
+    assert has_added is (level == 1), "only the older flow adds before it writes"
+
+
+def test_java_waits_when_it_creates_too_fast(node: LocalNode, java: Java) -> None:
+    entry = RequestEntryData(
+        [RequestEntityData("client-id", None)], [OpData("controller_mutation_rate", 10.0)]
+    )
+    gone = RequestEntryData(entry.entity, [OpData("controller_mutation_rate", 0.0, remove=True)])
+    with Raw(node.kafka) as raw:
+        raw.call(49, 1, AlterClientQuotasRequest([entry]))
+        begun = time.monotonic()
+        assert [java.ask("create", f"fast-{number}", 20) for number in range(3)] == ["ok"] * 3
+        # Ten at once, then ten a second: the last one waits for what the first two have used.
+        assert time.monotonic() - begun > 2.0
+        raw.call(49, 1, AlterClientQuotasRequest([gone]))
 
 
 def test_groups_that_the_node_assigns_are_described(node: LocalNode, java: Java) -> None:

@@ -18,7 +18,7 @@ _TRANSACTIONS = "tests/integration/kafka/test_transactions.py::test_"
 _GROUPS = "tests/integration/groups/test_group_members.py::test_"
 _CONSUMERS = "tests/integration/groups/test_consumer_protocol.py::test_"
 _JAVA_CONSUMERS = "tests/integration/groups/test_consumer_protocol_java.py::test_"
-_REPLACED = "tests/integration/admin/test_settings_replaced.py::test_"
+_CONFLUENT = "tests/integration/admin/test_confluent_calls.py::test_"
 _SECURITY = "tests/integration/security/test_admin_by_clients.py::test_"
 _LOGINS = "tests/integration/security/test_clients.py::test_"
 
@@ -56,7 +56,7 @@ PROOFS: dict[int, str] = {
     30: f"{_SECURITY}java_creates_describes_and_deletes_rules",
     31: f"{_SECURITY}java_creates_describes_and_deletes_rules",
     32: f"{_ADMIN}confluent_changes_settings_of_a_topic",
-    33: f"{_REPLACED}confluent_replaces_all_that_is_set_on_a_topic",
+    33: f"{_CONFLUENT}confluent_replaces_all_that_is_set_on_a_topic",
     34: f"{_CLUSTER}partitions_move_to_folders_that_there_are",
     35: _TOOLS,
     36: f"{_LOGINS}librdkafka_logs_in",

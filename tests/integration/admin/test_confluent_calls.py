@@ -1,6 +1,7 @@
-"""Settings that are replaced as a whole: the older call, which librdkafka still has."""
+"""Calls that only librdkafka still has, or has too: settings replaced as a whole, elections."""
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
@@ -24,3 +25,16 @@ def test_confluent_replaces_all_that_is_set_on_a_topic(shared_node: LocalNode) -
     assert described["retention.ms"].value == "604800000", (
         "what is left out is as it was by default"
     )
+
+
+def test_confluent_hears_that_no_election_is_needed(shared_node: LocalNode) -> None:
+    admin = AdminClient({"bootstrap.servers": shared_node.kafka})
+    admin.create_topics([NewTopic("elected", 2, 1)])["elected"].result(WAIT_S)
+    asked = [TopicPartition("elected", partition) for partition in (0, 1, 2)]
+    outcome = admin.elect_leaders(ElectionType.PREFERRED, asked).result(WAIT_S)
+    names = {part.partition: error.name() for part, error in outcome.items()}
+    assert names == {
+        0: "ELECTION_NOT_NEEDED",
+        1: "ELECTION_NOT_NEEDED",
+        2: "UNKNOWN_TOPIC_OR_PART",
+    }
