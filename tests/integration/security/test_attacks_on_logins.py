@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+from msgspec.structs import replace
 from tests.integration.security import requests
 from tests.integration.security.issuer import AUDIENCE, ISSUER, KEY, Issuer, token
 from tests.integration.security.kit import (
@@ -49,6 +50,7 @@ def node(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     settings = issuer.settings | {
         "security.login_timeout_ms": LOGIN_TIMEOUT_MS,
         "security.super_users": "User:root",
+        "security.oauth_groups_claim": "groups",
         "logs.level": "debug",
     }
     with SecureNode(tmp_path_factory.mktemp("attacks"), *flags(settings)) as made:
@@ -178,6 +180,28 @@ def test_a_login_is_repeated_in_time_by_the_same_user_only(
     answer = stranger.try_login("OAUTHBEARER", bearer_message(token("other")))
     assert answer.error_code == SASL_FAILED
     assert stranger.is_closed()
+
+
+def test_groups_of_a_token_give_the_rights_of_groups_and_of_nobody_else(node: SecureNode) -> None:
+    topic = "of-the-team"
+    allow = rule("x", Operation.WRITE, (ResourceType.TOPIC, topic))
+    with node.client() as admin:
+        admin.ask(*requests.create_topic(topic))
+        admin.allow(replace(allow, principal="Group:team"))
+    claims: dict[str, tuple[dict[str, object], bool]] = {
+        "in the group": ({"groups": ["other", "team"]}, True),
+        "in another group": ({"groups": ["teams", "TEAM", "Group:team"]}, False),
+        "in no group": ({}, False),
+        "a text where a list should be": ({"groups": "team"}, False),
+        "a list in a list": ({"groups": [["team"]]}, False),
+        "named like the group": ({"sub": "team"}, False),
+        "named like the principal": ({"sub": "Group:team"}, False),
+    }
+    for what, (said, may) in claims.items():
+        with Client(node.address("SASL_PLAINTEXT")) as client:
+            answer = client.try_login("OAUTHBEARER", bearer_message(token("member", **said)))
+            assert answer.auth_bytes == b""
+            assert (codes(client.ask(*requests.produce(topic))) == {0}) == may, what
 
 
 # Other people's names
