@@ -35,7 +35,7 @@ def main() -> None:
     write(rows(spark, 0, count), bootstrap, source)
     found = read(spark, bootstrap, source)
     seen = summary(found)
-    middle = found.agg(f.expr("percentile_approx(timestamp, 0.5)")).first()[0]
+    [[middle]] = found.agg(f.expr("percentile_approx(timestamp, 0.5)")).collect()
     since_ms = int(middle.timestamp() * 1000)
     later = (
         spark.read.format("kafka")
@@ -105,10 +105,12 @@ def summary(frame: DataFrame) -> list[object]:
         f.col("headers")[0]["key"],
         f.col("headers")[0]["value"].cast("string"),
     )
-    row = frame.select(content.alias("content")).agg(
-        f.count("content"), f.countDistinct("content"), f.sum(f.crc32("content"))
+    [row] = (
+        frame.select(content.alias("content"))
+        .agg(f.count("content"), f.countDistinct("content"), f.sum(f.crc32("content")))
+        .collect()
     )
-    return list(row.first())
+    return list(row)
 
 
 if __name__ == "__main__":
