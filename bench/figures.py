@@ -41,7 +41,7 @@ QUICK = Volume(
     transactions=60,
 )
 # Enough for a Java server to have compiled its hot paths and touched its heap once.
-WARM = replace(QUICK, batched=2_000_000, large=1_200, single=100_000)
+WARM = replace(QUICK, batched=2_000_000, large=1_200, single=100_000, path=2_000, transactions=200)
 
 
 @dataclass(frozen=True)

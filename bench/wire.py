@@ -7,6 +7,7 @@ it also serves the tests as a second opinion about what a server stored.
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from crc32c import crc32c
 PRODUCE, FETCH, SASL_HANDSHAKE, INIT_PRODUCER_ID, SASL_AUTHENTICATE = 0, 1, 17, 22, 36
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
 _CRC_AT, _CRC_FROM, _SEQUENCE_AT = 17, 21, 53
+COORDINATOR_LOADING = 14
+IDENTITY_TIMEOUT_S = 30.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEAD = struct.Struct(">hhih")
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -105,7 +108,14 @@ def log_in(connection: socket.socket, user: str, password: str) -> None:
 def producer_identity(connection: socket.socket) -> tuple[int, int]:
     """Id and epoch for a producer that numbers its batches."""
     body = struct.pack(">hi", -1, 60_000)
-    answer = exchange(connection, request(INIT_PRODUCER_ID, 1, 1, body))
+    deadline_s = time.monotonic() + IDENTITY_TIMEOUT_S
+    while True:
+        answer = exchange(connection, request(INIT_PRODUCER_ID, 1, 1, body))
+        # Apache Kafka says so until it has its first block of ids.
+        is_loading = struct.unpack_from(">h", answer, 8) == (COORDINATOR_LOADING,)
+        if not is_loading or time.monotonic() > deadline_s:
+            break
+        time.sleep(0.1)
     _check("producer id", answer, 8)
     producer_id, epoch = struct.unpack_from(">qh", answer, 10)
     return int(producer_id), int(epoch)
