@@ -56,8 +56,11 @@ class Bucket:
 
     def charge(self, amount: float, now: float) -> float:
         """Take an amount out; seconds until the bucket is level again, 0 while it is."""
-        self._level = self._filled(now) - amount
-        return max(0.0, -self._level / self.rate_per_s)
+        # Asked for every read of a limited connection: with as few calls as can be.
+        level = min(self._level + (now - self._at) * self.rate_per_s, self._burst)
+        self._at = now
+        self._level = level = level - amount
+        return -level / self.rate_per_s if level < 0 else 0.0
 
     def refuses(self, amount: float, now: float) -> bool:
         """Take an amount out if it is there; whether it was not."""
@@ -101,8 +104,10 @@ class Meter:
         if not buckets:
             return 0
         now = quotas.now()
-        wait_s = max(bucket.charge(amount, now) for bucket in buckets)
-        return min(THROTTLE_MS_MAX, round(wait_s * 1000))
+        wait_s = 0.0
+        for bucket in buckets:
+            wait_s = max(wait_s, bucket.charge(amount, now))
+        return min(THROTTLE_MS_MAX, round(wait_s * 1000)) if wait_s else 0
 
 
 class Quotas:
