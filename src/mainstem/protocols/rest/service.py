@@ -18,10 +18,10 @@ from uvicorn.server import ServerState
 from mainstem.protocols.rest.app import RestApp
 from mainstem.protocols.rest.site import Site
 from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnection
+from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1_024
 _TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
 
@@ -34,7 +34,9 @@ class RestService:
         self._access = site.access
         self._bounds = bounds or Bounds()
         self._state = ServerState()
+        self._handshakes = 0
         self._server: asyncio.Server | None = None
+        self._tls_server: TlsServer | None = None
 
     async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; the port that was taken."""
@@ -56,23 +58,37 @@ class RestService:
         def connect() -> HttpConnection:
             return HttpConnection(config, self._state, self._bounds, self._metrics, self._access)
 
+        if tls is not None:
+            self._tls_server = TlsServer(self, TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S), connect)
+            return await self._tls_server.listen(host, port)
         loop = asyncio.get_running_loop()
-        timeout_s = None if tls is None else _TLS_HANDSHAKE_TIMEOUT_S
-        self._server = await loop.create_server(
-            connect, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=timeout_s
-        )
+        self._server = await loop.create_server(connect, host, port, backlog=BACKLOG)
         taken: int = self._server.sockets[0].getsockname()[1]
         return taken
+
+    def greet(self, address: str) -> bool:
+        """Whether a caller may shake hands; he counts as a connection meanwhile."""
+        full = len(self._state.connections) + self._handshakes >= self._bounds.connections_max
+        if full or (self._access is not None and self._access.refuses(address)):
+            self._metrics.connections_rejected += 1
+            return False
+        self._handshakes += 1
+        return True
+
+    def greeted(self) -> None:
+        """A handshake is over."""
+        self._handshakes -= 1
 
     def refuse_new(self) -> None:
         """Take no new connections and no new requests; health and metrics are still answered."""
         self._app.draining = True
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._tls_server):
+            if server is not None:
+                server.close()
 
     async def stop(self, timeout_s: float) -> None:
         """Let what is in flight finish, then close everything."""
-        if self._server is None:
+        if self._server is None and self._tls_server is None:
             return
         self.refuse_new()
         state = self._state
@@ -89,5 +105,6 @@ class RestService:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        if self._server is not None:
+            await self._server.wait_closed()
+        self._server = self._tls_server = None

@@ -98,7 +98,6 @@ class HttpConnection(HttpToolsProtocol):
         self._bounds = bounds
         self._metrics = metrics
         self._head_timer = _Timer(self.loop, bounds.head_timeout_s, self._head_timed_out)
-        self._stall_timer = _Timer(self.loop, bounds.stalled_write_timeout_s, self._stalled)
         self._counted = False
         self._in_head = False
         self._head_bytes = 0
@@ -109,9 +108,12 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
         super().connection_made(cast("asyncio.Transport", transport))
+        stalled_s = self._bounds.stalled_write_timeout_s
+        self._stall_timer = _Timer(self.loop, stalled_s, self.transport.abort)
         self._line.tls = transport.get_extra_info("ssl_object")
         metrics = self._metrics
-        if self._access is not None and self.client and self._access.refuses(self.client[0]):
+        # Behind TLS that was asked before the handshake.
+        if self._line.tls is None and _comes_too_often(self._access, self.client):
             metrics.connections_rejected += 1
             self._refuse(429, Problem("THROTTLED", "too many new connections of this address"))
             return
@@ -193,6 +195,14 @@ class HttpConnection(HttpToolsProtocol):
         self._steps += 1
         super().on_message_complete()
 
+    def shutdown(self) -> None:
+        """Finish what is under way, then close; what closes already is let be.
+
+        Python 3.11's TLS transports, closed twice, could not be aborted any more.
+        """
+        if not self.transport.is_closing():
+            super().shutdown()
+
     def pause_writing(self) -> None:
         """The peer does not take what it asked for."""
         super().pause_writing()
@@ -248,8 +258,9 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _stalled(self) -> None:
-        self.transport.abort()
+
+def _comes_too_often(access: Access | None, client: tuple[str, int] | None) -> bool:
+    return access is not None and client is not None and access.refuses(client[0])
 
 
 def _date_answers(state: ServerState) -> None:
