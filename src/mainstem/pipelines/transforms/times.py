@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.pipelines.transforms.casting import convert
-from mainstem.pipelines.transforms.fields import is_string, text, variant
+from mainstem.pipelines.transforms.fields import is_string, text
 from mainstem.pipelines.transforms.predicate import Said
 from mainstem.pipelines.transforms.rows import Rows, Turn
 from mainstem.pipelines.transforms.step import OnError, Step, path_problems
@@ -104,9 +104,9 @@ class TimezoneConverter(Step, frozen=True, kw_only=True):
             at = instant(value, self.source)
             wall = F.from_utc_timestamp(at, self.to)
             if self.date_only:
-                return variant(F.date_format(wall, "yyyy-MM-dd"))
+                return F.date_format(wall, "yyyy-MM-dd").cast("variant")
             minutes = ((F.unix_seconds(wall) - F.unix_seconds(at)) / 60).cast("int")
-            return variant(F.concat(_clock(wall), _offset(minutes)))
+            return F.concat(_clock(wall), _offset(minutes)).cast("variant")
 
         return convert(rows, dict.fromkeys(self.fields, converted), self.on_error, turn)
 

@@ -66,7 +66,7 @@ def wire_frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
 
 def outcomes(spark: SparkSession, steps: Steps, records: Sequence[Record]) -> list[Out | str]:
     """What became of every record: an ``Out``, or ``DROPPED``."""
-    frame = compile_steps(steps, "transforms").marked(wire_frame(spark, records).coalesce(1))
+    frame = compile_steps(steps, "transforms").marked(wire_frame(spark, records))
     found: list[Out | str] = [DROPPED] * len(records)
     for row in frame.collect():
         headers = None
