@@ -87,7 +87,7 @@ class TokenDesk:
         """Let a token be worth nothing. Those of others look as if they were not there."""
         token = self._table.api_token(token_id)
         own = token is not None and token.owner == str(caller.identity.principal)
-        if not own:
+        if not own or caller.identity.by_token:
             caller.rights.need(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         await self._placement.submit(DeleteApiToken(token_id))
         self._audit.changed(caller.identity, caller.address, "token deleted", token_id)
@@ -152,7 +152,7 @@ class TokenDesk:
         self, caller: Caller, owners: Sequence[str] | None
     ) -> Sequence[IssuedToken]:
         """The tokens of these owners that the caller may see, with what their users show."""
-        if caller.identity.by_token or caller.identity.method == "token":
+        if caller.identity.by_token:
             raise _no_deals()
         secret = self._table.token_secret()
         if secret is None:
@@ -216,7 +216,7 @@ class TokenDesk:
 
     def _may_make(self, caller: Caller, owner: str) -> None:
         identity = caller.identity
-        if identity.by_token or identity.method == "token":
+        if identity.by_token:
             raise _no_deals()
         if owner == str(ANONYMOUS):
             raise InvalidRequest(

@@ -245,6 +245,7 @@ class Logins:
             parse_principal(token.owner),
             method="token",
             until_ms=token.expires_ms,
+            by_token=True,
             only_roles=token.roles,
         )
 

@@ -30,7 +30,8 @@ class Identity(Struct, frozen=True):
     """What a login established.
 
     ``groups`` come from the token of an outside authority; ``until_ms`` (wall time) ends what a
-    token granted; ``by_token`` marks a login with a delegation token, which may not make others.
+    token granted; ``by_token`` marks a login with one of our own tokens, whatever mechanism carried
+    it: who came with a token may not deal in tokens.
     ``only_roles``: whatever the principal may do, this login may do only as much of it as these
     roles allow.
     """

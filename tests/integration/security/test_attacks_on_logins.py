@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
@@ -30,6 +31,8 @@ from tests.integration.security.lasting import flags
 from mainstem.model import scram
 from mainstem.security.acl import Operation, PatternType, ResourceType
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
+from mainstem.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
+from mainstem.wire.kafka.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from mainstem.wire.kafka.messages.fetch import FetchRequest
 from mainstem.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mainstem.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -140,6 +143,34 @@ def test_a_good_token_gets_in(issuer: Issuer, stranger: Client) -> None:
     answer = stranger.try_login("OAUTHBEARER", bearer_message(token("somebody")))
     assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
     assert 0 < answer.session_lifetime_ms <= 600_000
+
+
+def test_who_came_with_an_api_token_cannot_make_himself_a_stronger_one(
+    node: SecureNode, stranger: Client
+) -> None:
+    wanted = {"user": "admin", "roles": ["read-only"], "lifetime_ms": 60_000}
+    made = httpx.post(f"http://{node.http}/v1/tokens", json=wanted, timeout=10)
+    assert made.is_success, made.text
+    answer = stranger.try_login("OAUTHBEARER", bearer_message(made.json()["token"]))
+    assert answer.auth_bytes == b""
+    assert 0 < answer.session_lifetime_ms <= 60_000
+    assert 31 in codes(stranger.ask(*requests.acl()))
+    for asked in (
+        CreateDelegationTokenRequest(max_lifetime_ms=-1, renewers=[]),
+        DescribeDelegationTokenRequest(owners=None),
+    ):
+        assert stranger.ask(asked).error_code == 64
+
+
+def test_who_came_with_an_api_token_cannot_end_the_others_of_its_owner(node: SecureNode) -> None:
+    tokens = f"http://{node.http}/v1/tokens"
+    made = [
+        httpx.post(tokens, json={"user": "admin", "roles": roles}, timeout=10).json()
+        for roles in (["read-only"], None)
+    ]
+    header = {"authorization": f"Bearer {made[0]['token']}"}
+    refused = httpx.delete(f"{tokens}/{made[1]['id']}", headers=header, timeout=10)
+    assert refused.status_code == 403
 
 
 def test_ssrf_a_token_cannot_name_where_its_keys_are(issuer: Issuer, stranger: Client) -> None:
