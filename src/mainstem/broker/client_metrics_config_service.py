@@ -11,6 +11,7 @@ from mainstem.model.client_metrics_config import (
     check_client_metrics_configs,
     selectors_of,
 )
+from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.placement.records import SetClientMetrics
 from mainstem.placement.service import PlacementService
 
@@ -37,8 +38,16 @@ class ClientMetricsConfigAdmin(NamedConfigAdmin):
 
     def _check(self, configs: Texts) -> None:
         check_client_metrics_configs(configs)
-        for pattern in selectors_of(configs.get(MATCH, "")).values():
-            compile_pattern(pattern)
+        for selector, pattern in selectors_of(configs.get(MATCH, "")).items():
+            try:
+                compile_pattern(pattern)
+            except InvalidRequest as error:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{selector} is compared with what is {error.cause}",
+                    subject=MATCH,
+                    remedy=error.remedy,
+                ) from error
 
     def _command(
         self, name: str, before: dict[str, str], after: dict[str, str]

@@ -49,7 +49,6 @@ def kafka_apis(
                 "versions": "" if versions is None else f"{versions[0]}-{versions[1]}",
                 "min_version": versions[0] if versions else None,
                 "max_version": versions[1] if versions else None,
-                # What is known of this version's tests says nothing about another broker.
                 "note": _note(api.proof, api.reason, is_served=versions is not None),
                 "test": api.proof,
                 "reason": api.reason if versions is None else None,

@@ -96,5 +96,5 @@ def test_java_pushes_what_it_is_asked_for(node: LocalNode, tmp_path: Any) -> Non
         assert java.ask("subscriptions") == "ok"
         java.ask("produce", "measured", "java-app-2", 600)
         assert lines(node, "java-app-2") == []
-        assert java.ask("subscribe", "bad", "match=client_id=[").startswith("InvalidRe")
+        assert java.ask("subscribe", "bad", "match=client_id=[").startswith("InvalidConfig")
         assert java.ask("subscribe", "bad", "interval.ms=5").startswith("InvalidConfig")
