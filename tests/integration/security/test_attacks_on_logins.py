@@ -162,6 +162,22 @@ def test_who_came_with_an_api_token_cannot_make_himself_a_stronger_one(
         assert stranger.ask(asked).error_code == 64
 
 
+def test_a_login_repeated_with_a_weaker_token_is_as_weak_as_that(
+    node: SecureNode, stranger: Client
+) -> None:
+    with node.client() as admin:
+        admin.ask(*requests.create_topic("weaker"))
+        assert codes(admin.ask(*requests.produce("weaker"))) == {0}
+    for roles, may in ((["producer", "consumer"], True), ([], False)):
+        wanted = {"user": "admin", "roles": roles}
+        made = httpx.post(f"http://{node.http}/v1/tokens", json=wanted, timeout=10).json()
+        answer = stranger.try_login("OAUTHBEARER", bearer_message(made["token"]))
+        assert answer.auth_bytes == b""
+        for _ in range(3):  # the first is decoded, the others are recognised by their bytes
+            assert (codes(stranger.ask(*requests.produce("weaker"))) == {0}) == may
+            assert (29 not in codes(stranger.ask(*requests.fetch("weaker")))) == may
+
+
 def test_who_came_with_an_api_token_cannot_end_the_others_of_its_owner(node: SecureNode) -> None:
     tokens = f"http://{node.http}/v1/tokens"
     made = [

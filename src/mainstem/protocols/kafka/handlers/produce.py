@@ -120,7 +120,7 @@ class ProducePath:
             at = start + 8 + len(shape.prefix)
             if view[start + 8 : at] == shape.prefix:
                 records = records_at(buf, at, until, flexible=shape.flexible)
-                rights = self._peer.rights.version
+                rights = self._peer.rights
                 if records is not None and shape.fits_still(buf, records, rights):
                     try:
                         base = shape.door.stage(view, records[0], records[1])
@@ -332,7 +332,8 @@ class ProducePath:
         if prefix is None:
             return
         shape = Shape(door, wide.version, wide.acks, prefix)
-        shape.rights = self._peer.rights.version
+        shape.rights = self._peer.rights
+        shape.rules = shape.rights.version
         shape.transactional = request.transactional_id is not None
         reply.base_offset = OFFSET_MARK
         reply.log_start_offset = shape.start

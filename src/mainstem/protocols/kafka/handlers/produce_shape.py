@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any
 
 from mainstem.broker.api import StreamDoor
+from mainstem.broker.security_api import Rights
 from mainstem.wire.kafka import codec
 
 API_KEY = 0
@@ -35,6 +36,7 @@ class Shape:
         "offset_at",
         "prefix",
         "rights",
+        "rules",
         "start",
         "throttle_at",
         "transactional",
@@ -50,15 +52,18 @@ class Shape:
         self.start = door.start_offset
         self.answer = b""
         self.offset_at = self.throttle_at = 0
-        self.rights = 0  # version of the rights under which the request was allowed
+        # Whose rights allowed the request, and as of which rules: a login may be repeated.
+        self.rights: Rights | None = None
+        self.rules = 0
         self.transactional = False
 
-    def fits_still(self, buf: Any, records: tuple[int, int], rights: int) -> bool:
+    def fits_still(self, buf: Any, records: tuple[int, int], rights: Rights) -> bool:
         """Whether stream and rights are as they were, and the batch is of the kind it was."""
         door = self.door
         return (
             door.start_offset == self.start
-            and rights == self.rights
+            and rights is self.rights
+            and rights.version == self.rules
             and not (self.acks == -1 and door.short_of_replicas)
             and (self.transactional or not is_transactional(buf, *records))
         )
