@@ -48,3 +48,18 @@ def test_made_up_rows_do_not_depend_on_how_they_are_cut(spark: Any, tmp_path: Pa
 
     assert len(rows(1)) == 50
     assert rows(1) == rows(3)
+
+
+def test_passwords_do_not_show_in_plans(spark: Any) -> None:
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:9",
+        "subscribe": "t",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "hunter2hunter2",
+    }
+    frame = spark.readStream.format("mainstem").options(**options).load()
+    plan = frame._jdf.queryExecution().toString()
+    assert "kafka.sasl.username=u" in plan
+    assert "hunter2hunter2" not in plan

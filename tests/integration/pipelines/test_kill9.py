@@ -16,7 +16,7 @@ from mainstem.testing.local_node import LocalNode
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
-ROWS = 1_500
+ROWS = 1_000
 KILLS = 2
 PATIENCE_S = 170.0
 RUN = "from mainstem.cli.main import main; import sys; main(['pipeline', 'run', *sys.argv[1:]])"
@@ -82,7 +82,8 @@ sources:
     connector: datagen
     topic: kill9.rows
     topic_config: {{partitions: 2}}
-    config: {{kind: numbers, count: {ROWS}, rows_per_second: 150}}
+    rate_limit: {{events_per_second: 250, burst_size: 50}}
+    config: {{kind: numbers, count: {ROWS}, rows_per_second: null}}
 settings:
   state_dir: {state}
   health: {{enabled: false}}

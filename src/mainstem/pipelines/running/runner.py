@@ -67,7 +67,7 @@ class Runner:
         file: what to run.
         spark: the session.
         state_dir: the locked state folder.
-        once: end when everything that is there now has arrived.
+        once: end when everything that is there now has arrived; sources first, then sinks.
     """
 
     def __init__(
@@ -122,13 +122,23 @@ class Runner:
                 self._harvest(job)
             elif job.course.state is State.RUNNING:
                 self._watch(job)
-            elif job.course.is_due(time.monotonic()):
+            elif job.course.is_due(time.monotonic()) and not self._waits_for_sources(job):
                 job.course.starting()
                 job.start = starters.submit(self._start, job.pipeline)
             if job.course.state is not before:
                 changed = True
                 self._tell(job)
         return changed
+
+    def _waits_for_sources(self, job: _Job) -> bool:
+        """With ``once``, sinks begin when sources have ended: what came in then goes out."""
+        return (
+            self._once
+            and job.pipeline.kind == "sink"
+            and any(
+                not each.course.has_ended for each in self._jobs if each.pipeline.kind == "source"
+            )
+        )
 
     def _start(self, pipeline: Pipeline) -> list[StreamingQuery]:
         """Runs on a thread of its own: connecting may take its time."""
