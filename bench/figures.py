@@ -26,7 +26,7 @@ FULL = Volume(
     latency=4_000,
     synced=20_000,
     through=10_000,
-    path=2_500,
+    path=1_500,
     transactions=300,
 )
 QUICK = Volume(
@@ -41,7 +41,7 @@ QUICK = Volume(
     transactions=60,
 )
 # Enough for a Java server to have compiled its hot paths and touched its heap once.
-WARM = replace(QUICK, batched=2_000_000, large=1_200, single=100_000, path=2_000, transactions=200)
+WARM = replace(QUICK, batched=2_000_000, large=1_200, single=100_000, path=1_500, transactions=200)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 BLOCK_BYTES = 1_000_000
 # The kernel may have begun to give back some of it before the load arrives there.
 AMPLE = 2
-CALIBRATION_BLOCKS = 100
+CALIBRATION_BLOCKS_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class FreshPages:
 def make_present(size_bytes: int) -> FreshPages:
     """Have memory for ``size_bytes`` of page cache at hand; call it right before the load."""
     blocks = -(-size_bytes * AMPLE // BLOCK_BYTES)
-    as_found_ms = _write(max(blocks, CALIBRATION_BLOCKS))
-    return FreshPages(as_found_ms, _write(CALIBRATION_BLOCKS))
+    as_found_ms = _write(blocks)
+    return FreshPages(as_found_ms, _write(min(blocks, CALIBRATION_BLOCKS_MAX)))
 
 
 def _write(blocks: int) -> float:

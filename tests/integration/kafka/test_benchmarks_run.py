@@ -32,7 +32,10 @@ TINY = Volume(
 
 
 @pytest.mark.parametrize("key", ["written", "synced"])
-def test_the_bare_loads_run_and_give_figures(key: str, shared_node: LocalNode) -> None:
+def test_the_bare_loads_run_and_give_figures(
+    key: str, shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.workloads.GAIN_TURNS", 1)
     side = SIDES[key](shared_node)
     figures = large(side, TINY) | single(side, TINY) | fsync_gain(side, TINY)
     assert set(figures) <= set(GOALS)
