@@ -7,10 +7,9 @@ collection that Spark runs after every task looks at the task's objects and not 
 """
 
 import gc
+from typing import Final
 
 import numpy  # noqa: F401
-import pandas  # noqa: F401
-import pyarrow
 import pyarrow.compute  # noqa: F401
 import pyspark.sql.conversion
 import pyspark.sql.datasource
@@ -18,7 +17,34 @@ import pyspark.sql.pandas.types
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-if __name__ == "__main__":
+import mainstem.pipelines.spark.sink
+import mainstem.pipelines.spark.stream_reader  # noqa: F401
+from mainstem.wire.kafka import codec
+
+# What tasks say to a node; a newer or older one is spoken to all the same.
+APIS: Final = (
+    ("ApiVersions", None),
+    ("Metadata", None),
+    ("ListOffsets", None),
+    ("Fetch", None),
+    ("Produce", None),
+    ("FindCoordinator", None),
+    ("InitProducerId", None),
+    ("EndTxn", None),
+    ("ListTransactions", None),
+    ("OffsetCommit", 9),
+)
+
+
+def main() -> None:
+    """Load, freeze, serve."""
+    for name, version in APIS:
+        key = codec.KEYS[name]
+        codec.prepare(key, version or codec.VERSIONS[key][1])
     gc.collect()
     gc.freeze()
     manager()
+
+
+if __name__ == "__main__":
+    main()

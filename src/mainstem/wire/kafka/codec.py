@@ -243,6 +243,12 @@ def decode_data(name: str, version_max: int, buf: Buffer) -> tuple[int, Any]:
     return version, message
 
 
+def prepare(api_key: int, version: int) -> None:
+    """Makes a client's half of an API ready now, for processes that are forked later."""
+    _compile_encoder(api_key, version, is_request=True)
+    _compile_decoder(api_key, version, is_request=False)
+
+
 def _decode(
     decoder: Decoder, buf: Buffer, start: int, until: int, elements_max: int
 ) -> tuple[Any, int]:
