@@ -31,7 +31,7 @@ def http(node: LocalNode) -> Iterator[httpx.Client]:
 
 
 def request(method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
-    head = [f"{method} {path} HTTP/1.1", "host: node", "connection: close", *headers]
+    head = [f"{method} {path} HTTP/1.1", "host: localhost", "connection: close", *headers]
     if body:
         head.append(f"content-length: {len(body)}")
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
