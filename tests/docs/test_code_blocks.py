@@ -31,7 +31,7 @@ from mainstem.testing.local_node import READY_MARK, LocalNode
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCK_TIMEOUT_S = 60
+BLOCK_TIMEOUT_S = 180  # a page may start Spark
 READY_TIMEOUT_S = 30
 # Where pages let nodes of their own listen.
 OWN_PORTS = (9093, 9094, 8443, 8444)
@@ -171,7 +171,7 @@ def free_ports() -> list[int]:
 
 
 @pytest.mark.parametrize("page", pages())
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_code_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     with (
         LocalNode(arguments=["--preset", "local"]) as node,
