@@ -60,7 +60,7 @@ class TlsServer:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+                listening = socket.create_server(address, family=family, backlog=BACKLOG)
                 listening.setblocking(False)  # noqa: FBT003 - the standard library's own signature
                 self._sockets.append(listening)
         except OSError:

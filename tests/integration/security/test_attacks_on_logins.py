@@ -30,6 +30,7 @@ from tests.integration.security.lasting import flags
 
 from mainstem.model import scram
 from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 from mainstem.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
 from mainstem.wire.kafka.messages.describe_delegation_token import DescribeDelegationTokenRequest
@@ -321,6 +322,26 @@ def test_a_fetch_session_of_somebody_else_shows_nothing(node: SecureNode) -> Non
             session_id=opened.session_id, session_epoch=1, max_bytes=1_000_000, topics=[]
         )
         answer = peeper.ask(stolen, version)
+        assert 29 in codes(answer)
+        for answered in answer.responses:
+            assert all(not bytes(each.records or b"") for each in answered.partitions)
+
+
+def test_a_fetch_that_waits_does_not_show_what_may_no_longer_be_read(node: SecureNode) -> None:
+    topic = (ResourceType.TOPIC, "revoked")
+    node.make_user("waiter", rule("waiter", Operation.READ, topic))
+    with node.client() as admin, node.login("waiter") as waiter:
+        admin.ask(*requests.create_topic("revoked"))
+        request, version = requests.fetch("revoked")
+        assert isinstance(request, FetchRequest)
+        request.max_wait_ms, request.min_bytes = 10_000, 1
+        key, version = waiter.send(request, version)
+        time.sleep(0.2)
+        admin.allow(rule("waiter", Operation.READ, topic, deny=True))
+        assert codes(admin.ask(*requests.produce("revoked"))) == {0}
+        frame = waiter.receive()
+        _, body = codec.decode_response_header(key, version, frame, 0, len(frame))
+        answer = codec.decode_response(key, version, frame, body, len(frame))
         assert 29 in codes(answer)
         for answered in answer.responses:
             assert all(not bytes(each.records or b"") for each in answered.partitions)
