@@ -105,6 +105,8 @@ public final class Security {
                 return produce(settings, rest[0], rest[1]);
             case "consume":
                 return consume(settings, rest[0], rest[1], rest[2]);
+            case "steady":
+                return steady(settings, rest[0], Long.parseLong(rest[1]), Long.parseLong(rest[2]));
             case "flood":
                 return flood(settings, rest[0], Integer.parseInt(rest[1]), Long.parseLong(rest[2]));
             default:
@@ -150,6 +152,22 @@ public final class Security {
             }
             throw new IllegalStateException("the record did not come");
         }
+    }
+
+    /** Sends a record every so often over one connection; how many went well. */
+    private static String steady(Properties settings, String topic, long forMs, long pauseMs)
+            throws Exception {
+        settings.put("retries", "0");
+        int count = 0;
+        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
+            producer.send(new ProducerRecord<>(topic, new byte[1])).get();
+            long deadline = System.nanoTime() + forMs * 1_000_000;
+            for (; System.nanoTime() < deadline; count++) {
+                producer.send(new ProducerRecord<>(topic, new byte[1])).get();
+                Thread.sleep(pauseMs);
+            }
+        }
+        return "" + count;
     }
 
     /** Sends as fast as it may; how long it took in ms, and the longest throttle that it saw. */
