@@ -126,7 +126,7 @@ class Plan(Struct, frozen=True):
         Like ``apply``, but the source is read once; the records that failed are as they came.
         """
         rows = self._run(frame)
-        marked = rows.close()
+        marked = _pinned_marks(rows)
         for earlier in rows.set_aside:
             marked = marked.unionByName(earlier)
         return marked

@@ -107,9 +107,10 @@ def pinned(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
     """Adds columns in such a way that a filter on them is not carried below.
 
     Spark would otherwise push the filter to the source and parse every value a second time there.
-    It leaves projections alone that it must take for non-deterministic. Streams allow ``rand``.
+    It leaves projections alone that it must take for non-deterministic. Streams allow ``rand``,
+    and the optimiser knows that ``rand() >= 0`` is true, but not this.
     """
-    always = F.rand(0) >= 0
+    always = F.rand(0) + F.lit(1.0) > F.lit(0.5)
     first, *rest = columns
     pins = {first: F.when(always, columns[first])}
     return frame.withColumns(pins | {name: columns[name] for name in rest})
