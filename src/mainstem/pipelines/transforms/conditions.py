@@ -53,7 +53,7 @@ class Literal(NamedTuple):
     number: Decimal | None
 
 
-class Test(Struct, frozen=True):
+class Comparison(Struct, frozen=True):
     """A test of one field."""
 
     field: str
@@ -103,7 +103,7 @@ class Both(Struct, frozen=True):
         return reduce(Column.__or__ if self.any else Column.__and__, columns)
 
 
-Condition = Test | Not | Both
+Condition = Comparison | Not | Both
 
 
 def parse_condition(source: str) -> Condition:
@@ -128,13 +128,9 @@ class _Reader:
         self._depth = 0
 
     def condition(self) -> Condition:
-        self._depth += 1
-        if self._depth > NESTING_MAX:
-            raise ValueError(f"nested more than {NESTING_MAX} deep")
         parts = [self._all()]
         while self._take("or"):
             parts.append(self._all())
-        self._depth -= 1
         return parts[0] if len(parts) == 1 else Both(tuple(parts), any=True)
 
     def peek(self) -> str | None:
@@ -148,13 +144,18 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Both(tuple(parts))
 
     def _one(self) -> Condition:
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise ValueError(f"nested more than {NESTING_MAX} deep")
         if self._take("not"):
-            return Not(self._one())
-        if self._take("("):
-            inner = self.condition()
+            found: Condition = Not(self._one())
+        elif self._take("("):
+            found = self.condition()
             self._expect(")")
-            return inner
-        return self._test()
+        else:
+            found = self._test()
+        self._depth -= 1
+        return found
 
     def _test(self) -> Condition:
         field = self._next("the name of a field")
@@ -163,15 +164,15 @@ class _Reader:
         parse_path(field)
         sign = self._next(f"a comparison after {field!r}").lower()
         if sign in {"is_null", "is_not_null", "exists"}:
-            return Test(field, sign)
+            return Comparison(field, sign)
         if sign == "matches":
-            return Test(field, sign, (Literal(self._pattern(), None),))
+            return Comparison(field, sign, (Literal(self._pattern(), None),))
         if sign == "not" and self._take("in"):
-            return Not(Test(field, "in", self._list()))
+            return Not(Comparison(field, "in", self._list()))
         if sign == "in":
-            return Test(field, sign, self._list())
+            return Comparison(field, sign, self._list())
         if sign in _COMPARISONS or sign in {"!=", "<>"}:
-            return Test(field, sign, (self._literal(),))
+            return Comparison(field, sign, (self._literal(),))
         raise ValueError(f"{sign!r} is no comparison; known are = != < <= > >= matches in is_null")
 
     def _list(self) -> tuple[Literal, ...]:
