@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from bench import wire
 
+EMPTY_S_MAX = 60
 Options = dict[str, str]
 Frames = Callable[[int], bytes | bytearray]
 
@@ -97,15 +98,18 @@ def _pipeline(
 def fetch(
     address: str, topic: str, numbers: tuple[int, int, int, int], options: Options | None = None
 ) -> None:
-    """Fetch ``count`` times, each from where the last answer ended, from offset 0 on."""
+    """Fetch ``count`` answers, each from where the last one ended, from offset 0 on.
+
+    An answer without records does not count: whoever writes them may not have begun.
+    """
     count, size, depth, _ = numbers
     assert depth == 1, "where the next fetch begins is known when the last one has arrived"
-    offset = total = records_seen = 0
+    offset = total = answered = 0
     buffer = bytearray(size + (1 << 20))
     view = memoryview(buffer)
     with _connect(address, options or {}) as connection:
-        began = time.perf_counter()
-        for _ in range(count):
+        began = arrived = time.perf_counter()
+        while answered < count:
             connection.sendall(wire.fetch(topic, 0, offset, max_bytes=size))
             [length] = struct.unpack(">i", wire.exactly(connection, 4))
             at = 0
@@ -115,12 +119,17 @@ def fetch(
                     raise ConnectionError("the server closed the connection")
                 at += got
             records, _ = wire.fetched_records(view[:length])
-            *_, last = wire.batches_in(records)
-            offset = last.base_offset + last.record_count
-            total += len(records)
-            records_seen = offset
+            last = None
+            for last in wire.batches_in(records):
+                offset = last.base_offset + last.record_count
+            if last is not None:
+                total += len(records)
+                answered += 1
+                arrived = time.perf_counter()
+            elif time.perf_counter() - arrived > EMPTY_S_MAX:
+                raise TimeoutError(f"nothing to read at offset {offset} for {EMPTY_S_MAX} s")
         seconds = time.perf_counter() - began
-    _say({"messages": records_seen, "bytes": total, "requests": count, "seconds": seconds})
+    _say({"messages": offset, "bytes": total, "requests": count, "seconds": seconds})
 
 
 def _say(result: dict[str, float]) -> None:

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def test_the_loader_writes_records_that_no_retention_by_age_takes_away(
     assert message is not None
     _, written_ms = message.timestamp()
     assert abs(time.time() * 1e3 - written_ms) < 60_000
+
+
+def test_a_reader_that_is_there_before_the_writer_waits_for_it(shared_node: LocalNode) -> None:
+    side, topic = SIDES["written"](shared_node), f"early-{uuid.uuid4().hex[:8]}"
+    side.create(topic)
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(raw.fetch, shared_node.kafka, topic, (1, 1 << 20, 1, 0))
+        time.sleep(0.7)  # longer than one fetch waits
+        assert not reading.done()
+        raw.produce(shared_node.kafka, topic, (1, 100, 1, 1))
+        reading.result(30)
 
 
 def test_memory_made_present_is_calibrated_and_leaves_nothing_behind(
