@@ -122,11 +122,15 @@ def _logging(file: "PipelineFile") -> logging.Logger:
 
 @contextlib.contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask for an orderly end; a second one is not needed, only patience."""
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    """Ctrl-C and SIGTERM ask for an orderly end; a second one ends at once."""
+
+    def asked(number: int, frame: object) -> None:
+        del number, frame
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

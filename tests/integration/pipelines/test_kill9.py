@@ -1,5 +1,6 @@
 """A connect process is killed with everything it started; the topic holds each row once."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,15 +10,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.integration.pipelines.stage import records
 
+from mainstem.cli.failure import ExitCode
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 ROWS = 1_000
-KILLS = 2
 PATIENCE_S = 170.0
 RUN = "from mainstem.cli.main import main; import sys; main(['pipeline', 'run', *sys.argv[1:]])"
 
@@ -56,8 +58,22 @@ class Connect:
 
     def kill9(self) -> None:
         """The whole group: Python, Java, the Python workers."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def kill_spark(self) -> int:
+        """Only Java: the process must notice by itself and end."""
+        [java] = [
+            child
+            for child in psutil.Process(self._process.pid).children(recursive=True)
+            if child.name() == "java"
+        ]
+        java.kill()
+        try:
+            return self._process.wait(PATIENCE_S)
+        finally:
+            self.kill9()
 
     def stop(self) -> int:
         self._process.terminate()
@@ -91,15 +107,19 @@ settings:
 """
     )
     log = tmp_path / "connect.log"
-    written = 0
-    for _ in range(KILLS):
-        connect = Connect(file, state, log)
-        try:
-            connect.until(min(100, ROWS - written))
-        finally:
-            connect.kill9()
-        written = len(records(shared_node.kafka, "kill9.rows"))
-        assert written < ROWS, "killed too late to show anything"
+    connect = Connect(file, state, log)
+    try:
+        connect.until(100)
+        assert connect.kill_spark() == ExitCode.UNAVAILABLE
+        assert "Spark has died" in log.read_text()
+    finally:
+        connect.kill9()
+    connect = Connect(file, state, log)
+    try:
+        connect.until(100)
+    finally:
+        connect.kill9()
+    assert len(records(shared_node.kafka, "kill9.rows")) < ROWS, "killed too late to show anything"
     connect = Connect(file, state, log)
     try:
         deadline = time.monotonic() + PATIENCE_S

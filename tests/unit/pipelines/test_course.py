@@ -1,8 +1,5 @@
 """When a pipeline runs, rests and gives up."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from mainstem.pipelines.file.model import RetrySettings
 from mainstem.pipelines.running.course import Course, State
 
@@ -60,20 +57,3 @@ def test_a_disabled_pipeline_never_starts() -> None:
     assert not course.is_due(1e9)
     course.stopped()
     assert course.state is State.DISABLED
-
-
-@given(
-    failures=st.integers(1, 10_000),
-    first=st.integers(1, 10_000),
-    longest=st.integers(1, 100_000),
-    factor=st.floats(1, 10),
-)
-def test_no_pause_is_longer_than_the_longest(
-    failures: int, first: int, longest: int, factor: float
-) -> None:
-    retry = RetrySettings(
-        max_retries=-1, initial_backoff_ms=first, max_backoff_ms=longest, backoff_multiplier=factor
-    )
-    course = Course(retry)
-    assert 0 < course.pause_ms(failures) <= longest
-    assert course.pause_ms(failures) <= course.pause_ms(failures + 1)

@@ -3,9 +3,6 @@
 import io
 import logging
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from mainstem.pipelines.file.secrets import RedactingFilter, Secrets
 from mainstem.telemetry.logs import JsonFormatter
 
@@ -27,20 +24,6 @@ def test_short_values_are_left_alone() -> None:
     secrets = Secrets()
     secrets.add("on")
     assert secrets.redact("session") == "session"
-
-
-@given(
-    st.lists(st.text(min_size=4, max_size=20), min_size=1, max_size=5),
-    st.text(max_size=10),
-    st.integers(0, 4),
-)
-def test_no_secret_survives_in_any_text(values: list[str], around: str, which: int) -> None:
-    secrets = Secrets()
-    for value in values:
-        secrets.add(value, "")
-    hidden = values[which % len(values)]
-    shown = secrets.redact(f"{around}|{hidden}|{around}")
-    assert f"|{hidden}|" not in shown or hidden in around
 
 
 def test_nested_values_are_redacted() -> None:

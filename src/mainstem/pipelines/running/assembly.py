@@ -172,10 +172,8 @@ def parted(records: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, DataFrame
         return records, None
     if pipeline.entry.dead_letter_topic is None:
         return transformed(records, pipeline, topic=None), None
-    marked = plan_of(pipeline).marked(records)
-    error = F.col(dead_letters.ERROR)
-    good = marked.where(error.isNull()).drop(dead_letters.ERROR, dead_letters.STEP)
-    return good, marked.where(error.isNotNull())
+    applied = plan_of(pipeline).apply(records)
+    return applied.frame, applied.dead
 
 
 def plan_of(pipeline: Pipeline) -> Plan:

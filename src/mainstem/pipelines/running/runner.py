@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.pipelines.connector.progress import read_progress
 from mainstem.pipelines.connector.shapes import Severity
 from mainstem.pipelines.file.reading import Pipeline, PipelineFile
@@ -33,11 +33,11 @@ from mainstem.telemetry.logs import logger
 
 ROUND_S = 0.1
 STATUS_EVERY_S = 1.0
-STARTERS_MAX = 4
+STARTERS_MAX = 16
 LAST_REPORTS_MS = 5_000
 BETWEEN_BATCHES_POLL_S = 0.005
-# What a query, a connector or Spark may throw at the runner; a pipeline's failure, not ours.
-QUERY_ERRORS = (PySparkException, Py4JError, MainstemError, StartFailed, OSError, ValueError)
+# What Spark throws when a query, or Spark itself, is gone.
+SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 
 _log = logger("pipelines")
 
@@ -168,7 +168,8 @@ class Runner:
         start, job.start = job.start, None
         try:
             job.queries = start.result()
-        except QUERY_ERRORS as error:
+        except Exception as error:  # noqa: BLE001
+            # Connectors come from anywhere and may raise anything; the others go on.
             self._failed(job, error)
         else:
             job.batches_seen = self._listener.counts(job.pipeline.id).batches
@@ -224,8 +225,8 @@ class Runner:
             if job.start is not None:
                 try:
                     job.queries = job.start.result()
-                except QUERY_ERRORS as error:
-                    _log.debug("start failed while stopping", extra={"text": sentence(error)})
+                except Exception as error:  # noqa: BLE001
+                    _log.warning("start failed while stopping: %s", sentence(error))
         running = [job for job in self._jobs if job.queries]
         list(starters.map(lambda job: self._stop_queries(job.queries), running))
         for job in self._jobs:
@@ -251,7 +252,7 @@ class Runner:
                         break
                     time.sleep(BETWEEN_BATCHES_POLL_S)
                 query.stop()
-            except (Py4JError, PySparkException, OSError) as error:
+            except SPARK_ERRORS as error:
                 _log.warning("stop failed", extra={"reason": sentence(error)})
 
     def _observe(self) -> Status:
