@@ -6,6 +6,7 @@ one would be counted nowhere. So callers are accepted here, looked at, and then 
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -110,8 +111,11 @@ class TlsServer:
         loop.call_later(BREATH_S, again)
 
     async def _shake(self, caller: socket.socket, address: str) -> None:
-        try:
+        with contextlib.suppress(OSError):
             caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            # From here on the socket is the loop's, to be closed by it alone: closed twice, its
+            # number may by then be that of another connection.
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,
                 caller,
@@ -120,6 +124,5 @@ class TlsServer:
             )
         except OSError as error:
             log.debug("no TLS with %s: %s", address, error)
-            caller.close()
         finally:
             self._hall.greeted()

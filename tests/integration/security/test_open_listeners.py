@@ -128,6 +128,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     kinds = "SASL_SSL://0.0.0.0:0,SASL_PLAINTEXT://0.0.0.0:0,PLAINTEXT://127.0.0.1:0"
     settings = {
         "kafka.listeners": kinds,
+        "http.host": "0.0.0.0",
+        "http.tls": "true",
+        "http.login": "true",
         "security.connections_per_minute_max": PER_MINUTE,
     }
     with SecureNode(tmp_path_factory.mktemp("open"), *flags(settings)) as made:
@@ -136,7 +139,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
 
 def dial(node: SecureNode, kind: str, source: str) -> socket.socket:
     """A connection from one of the addresses of this machine."""
-    port = int(node.address(kind).rpartition(":")[2])
+    address = node.http if kind == "HTTPS" else node.address(kind)
+    port = int(address.rpartition(":")[2])
     return socket.create_connection(("127.0.0.1", port), 10, (source, 0))
 
 
@@ -181,12 +185,13 @@ def is_closed(caller: socket.socket) -> bool:
         return True
 
 
-def test_an_address_that_connects_too_often_is_refused_before_tls(node: SecureNode) -> None:
+@pytest.mark.parametrize(("kind", "source"), [("SASL_SSL", "127.0.0.5"), ("HTTPS", "127.0.0.6")])
+def test_an_address_that_connects_too_often_is_refused_before_tls(
+    node: SecureNode, kind: str, source: str
+) -> None:
     """Handshakes cost the node more than the caller, who need not even begin one."""
     with contextlib.ExitStack() as stack:
-        callers = [
-            stack.enter_context(dial(node, "SASL_SSL", "127.0.0.5")) for _ in range(PER_MINUTE + 15)
-        ]
+        callers = [stack.enter_context(dial(node, kind, source)) for _ in range(PER_MINUTE + 15)]
         deadline = time.monotonic() + 5
         while sum(is_closed(each) for each in callers) < 10 and time.monotonic() < deadline:
             time.sleep(0.05)

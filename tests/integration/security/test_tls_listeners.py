@@ -133,6 +133,24 @@ def test_old_protocols_and_strange_authorities_are_refused_with_an_alert(node: S
         knock()
 
 
+def test_handshakes_that_fail_close_nobody_elses_connection(node: SecureNode) -> None:
+    for _ in range(5):
+        failing = [Client(node.address("SSL")) for _ in range(30)]
+        for at, each in enumerate(failing):
+            if at % 2:
+                each.socket.sendall(b"nonsense" * 10)
+            each.socket.close()
+        honest = [TlsClient(node) for _ in range(5)]
+        plain = [node.client() for _ in range(5)]
+        for client in (*honest, *plain):
+            with client:
+                for _ in range(3):
+                    assert client.ask(ApiVersionsRequest(), 3).error_code == 0
+    files = psutil.Process(node.pid).num_fds()
+    time.sleep(0.3)
+    assert psutil.Process(node.pid).num_fds() <= files + 5
+
+
 def test_a_login_by_certificate_is_written_down(node: SecureNode) -> None:
     with TlsClient(node, "by-certificate") as client:
         client.ask(ApiVersionsRequest(), 3)
