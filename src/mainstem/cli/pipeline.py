@@ -159,6 +159,8 @@ def run_tests(file: File, output: OutputForm = Output.TABLE) -> None:
 @app.command("status")
 def status(file: File, output: OutputForm = Output.TABLE) -> None:
     """Show how the pipelines of a running file are."""
+    from msgspec import to_builtins
+
     from mainstem.pipelines.running.folder import is_locked
     from mainstem.pipelines.running.status import read_status
 
@@ -182,6 +184,8 @@ def status(file: File, output: OutputForm = Output.TABLE) -> None:
             "restarts": each.restarts,
             "per_second": each.records_per_second if running else 0.0,
             "error": each.error or None,
+            "progress": None if each.progress is None else to_builtins(each.progress),
+            "gauges": each.gauges,
         }
         for each in found.pipelines
     ]

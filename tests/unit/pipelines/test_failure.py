@@ -49,3 +49,7 @@ def test_only_what_waiting_cannot_mend_is_final() -> None:
     assert not is_final(StartFailed("refused", retriable=True))
     assert not is_final(Unavailable(ErrorCode.TIMED_OUT))
     assert not is_final(RuntimeError("boom"))
+    assert not is_final(RuntimeError(HOUSE))
+    lost = HOUSE.replace("Unavailable: WRITER_UNAVAILABLE", "InvalidRequest: UNKNOWN_RESOURCE")
+    assert is_final(RuntimeError(lost))
+    assert not is_final(RuntimeError(lost.replace("UNKNOWN_RESOURCE", "UNKNOWN_TOPIC")))

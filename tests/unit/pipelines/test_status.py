@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mainstem.pipelines.connector.gauges import read_gauges, write_gauges
 from mainstem.pipelines.connector.progress import Progress, read_progress, write_progress
 from mainstem.pipelines.running.course import State
 from mainstem.pipelines.running.status import (
@@ -61,6 +62,17 @@ def test_metrics_name_every_pipeline_and_its_state() -> None:
     assert 'mainstem_pipeline_records_total{pipeline="sources.p1",connector="datagen"} 1\n' in text
     assert 'mainstem_pipeline_state{pipeline="sources.p1",state="failed"} 1\n' in text
     assert 'mainstem_pipeline_state{pipeline="sources.p1",state="running"} 0\n' in text
+
+
+def test_figures_of_a_connector_are_among_the_metrics(tmp_path: Path) -> None:
+    assert read_gauges(tmp_path) == {}
+    write_gauges(tmp_path, {"wal_kept_bytes": 4096})
+    pipeline = PipelineStatus(
+        id="sources.p", connector="c", state=State.RUNNING, gauges=read_gauges(tmp_path)
+    )
+    said = Status(pid=1, file="f", started_at=0, updated_at=0, pipelines=(pipeline,))
+    line = 'mainstem_pipeline_connector{pipeline="sources.p",gauge="wal_kept_bytes"} 4096.0\n'
+    assert line in metrics_text(said)
 
 
 def test_the_status_file_is_read_back(tmp_path: Path) -> None:

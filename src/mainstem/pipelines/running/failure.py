@@ -8,7 +8,7 @@ import re
 
 from pyspark.errors import AnalysisException
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import RETRIABLE, MainstemError
 
 SENTENCE_LENGTH_MAX = 1_000
 # The last line of a Python traceback, or the raised text of Spark's own functions.
@@ -17,6 +17,8 @@ _RAISED = re.compile(
 )
 _PYTHON = re.compile(r"^(?:[A-Za-z_][\w.]*)(?:Error|Exception|[A-Z]\w+): .+$")
 _HOUSE = re.compile(r"^mainstem\.[\w.]+: (?P<text>[A-Z_]+.*)$", re.MULTILINE)
+_REFUSED = re.compile(r"^mainstem\.model\.errors\.InvalidRequest: ([A-Z_]+)", re.MULTILINE)
+_RETRIABLE = frozenset(code.name for code in RETRIABLE)
 _CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$", re.MULTILINE)
 
 
@@ -41,7 +43,11 @@ def is_final(error: BaseException) -> bool:
     """Whether no waiting can mend it: what the file asks for cannot work."""
     if isinstance(error, StartFailed | MainstemError):
         return not error.retriable
-    return isinstance(error, AnalysisException)
+    if isinstance(error, AnalysisException):
+        return True
+    # What a source or sink refused in a process of its own arrives as text.
+    refused = _REFUSED.findall(str(error))
+    return bool(refused) and refused[-1] not in _RETRIABLE
 
 
 def _found_in(text: str) -> str:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.pipelines.connector.gauges import read_gauges
 from mainstem.pipelines.connector.progress import read_progress
 from mainstem.pipelines.connector.shapes import Severity
 from mainstem.pipelines.file.reading import Pipeline, PipelineFile
@@ -268,6 +269,7 @@ class Runner:
 
     def _seen(self, job: _Job, now: float) -> PipelineStatus:
         counts = self._listener.counts(job.pipeline.id)
+        folder = self._assembly.folder(job.pipeline) / "connector"
         return PipelineStatus(
             id=job.pipeline.id,
             connector=job.pipeline.entry.connector,
@@ -281,7 +283,8 @@ class Runner:
             batch_ms=counts.batch_ms,
             records_per_second=counts.records_per_second,
             last_batch_at=counts.last_batch_at,
-            progress=read_progress(self._assembly.folder(job.pipeline) / "connector"),
+            progress=read_progress(folder),
+            gauges=read_gauges(folder),
         )
 
 

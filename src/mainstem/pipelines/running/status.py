@@ -32,6 +32,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     records_per_second: float = 0.0
     last_batch_at: float = 0.0
     progress: Progress | None = None
+    gauges: dict[str, float] = {}
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -100,12 +101,22 @@ def _exposed(
         yield f"# HELP {METRIC_PREFIX}_{name} {text}\n# TYPE {METRIC_PREFIX}_{name} {kind}\n"
         for labels, value in values.items():
             yield f"{METRIC_PREFIX}_{name}{{{labels}}} {value}\n"
+    yield f"# HELP {METRIC_PREFIX}_connector Figures of the connector's own.\n"
+    yield f"# TYPE {METRIC_PREFIX}_connector gauge\n"
+    for each in status.pipelines:
+        for name, value in each.gauges.items():
+            labels = f'pipeline="{each.id}",gauge="{_label(name)}"'
+            yield f"{METRIC_PREFIX}_connector{{{labels}}} {value}\n"
     yield f"# HELP {METRIC_PREFIX}_state 1 for the state that a pipeline is in.\n"
     yield f"# TYPE {METRIC_PREFIX}_state gauge\n"
     for each in status.pipelines:
         for state in State:
             labels = f'pipeline="{each.id}",state="{state}"'
             yield f"{METRIC_PREFIX}_state{{{labels}}} {int(each.state is state)}\n"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def write_status(state_dir: Path, status: Status) -> None:

@@ -1,0 +1,32 @@
+"""Figures of a connector's own, such as the bytes that a replication slot holds back.
+
+A source or sink writes them into its state folder; the runtime shows them in the status and among
+the metrics. The file is replaced as a whole, so that whoever reads sees one moment.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+FILE_NAME = "gauges.json"
+GAUGES_MAX = 100  # of one connector; more would be one series per table or key
+
+
+def write_gauges(state_dir: Path, gauges: Mapping[str, float]) -> None:
+    """Replace what was said before."""
+    assert len(gauges) <= GAUGES_MAX, "too many figures"
+    state_dir.mkdir(parents=True, exist_ok=True)
+    fresh = state_dir / f".{FILE_NAME}.{os.getpid()}"
+    fresh.write_bytes(msgspec.json.encode(dict(gauges)))
+    fresh.replace(state_dir / FILE_NAME)
+
+
+def read_gauges(state_dir: Path) -> dict[str, float]:
+    """What the connector said last; empty when it says nothing."""
+    try:
+        found = msgspec.json.decode((state_dir / FILE_NAME).read_bytes(), type=dict[str, float])
+    except FileNotFoundError:
+        return {}
+    return dict(list(found.items())[:GAUGES_MAX])
