@@ -18,6 +18,7 @@ from tests.chaos.transaction_process import FENCED_STATUS
 
 ENDED = b'["ended",'
 WISH = b'"wish",'
+READY = b'["ready",'
 STOP_TIMEOUT_S = 60.0
 
 
@@ -62,6 +63,13 @@ class Actor:
         """End it at once."""
         self.process.kill()
         self.process.wait()
+
+    def has_id(self) -> bool:
+        """Whether it has taken its transactional id over; the first thing that it does."""
+        if not self.journal.exists():
+            return False
+        with self.journal.open("rb") as file:
+            return file.read(len(READY)) == READY
 
     def is_ending(self) -> bool:
         """Whether it has just asked for its transaction to end and got no answer yet."""

@@ -55,8 +55,8 @@ class Journal:
 
 
 def lines_of(path: Path) -> list[list[Any]]:
-    """The whole lines of a journal."""
-    data = path.read_bytes()
+    """The whole lines of a journal; none where the process died before it had opened it."""
+    data = path.read_bytes() if path.exists() else b""
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
 

@@ -171,7 +171,11 @@ class Stage:
 
     def make_zombie(self) -> None:
         """A client stands still, a successor takes its id over, and then it comes back."""
-        actor = self.random.choice(self.cast.acting(*PRODUCERS, *SINGLES))
+        # One that has not come to its id yet would take it from its successor, and rightly so.
+        actors = [one for one in self.cast.acting(*PRODUCERS, *SINGLES) if one.has_id()]
+        if not actors:
+            return  # all are starting
+        actor = self.random.choice(actors)
         actor.stop()
         self.zombies.append(actor)
         successor = self.cast.replace(actor)
