@@ -14,21 +14,20 @@ from mainstem.client.values import TopicPartition
 from mainstem.model.errors import MainstemError
 from mainstem.testing.local_node import LocalNode
 
-READY_S_MAX = 1.0
+START_CPU_S_MAX = 1.0
 MEMORY_BYTES_MAX = 120 * 2**20
 IDLE_CPU_MAX = 0.01
 IDLE_S = 5.0
 PLACE = TopicPartition("stopped", 0)
 
 
-def test_a_node_is_ready_within_a_second_and_small() -> None:
-    ready = []
-    for _ in range(3):
-        with LocalNode() as node:
-            ready.append(node.ready_s)
-            assert psutil.Process(node.pid).memory_info().rss < MEMORY_BYTES_MAX
-    # The best of three: the machine that runs the tests has other things to do as well.
-    assert min(ready) < READY_S_MAX
+def test_a_node_starts_with_little_work_and_is_small() -> None:
+    # Processor time: how long that takes depends on what else the machine does (see `make bench`).
+    with LocalNode() as node:
+        process = psutil.Process(node.pid)
+        used = sum(process.cpu_times()[:2])
+        assert process.memory_info().rss < MEMORY_BYTES_MAX
+    assert used < START_CPU_S_MAX
 
 
 def test_an_idle_node_costs_next_to_nothing() -> None:
