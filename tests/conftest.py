@@ -75,6 +75,18 @@ def _kcat() -> str | None:
     return _missing("kcat")
 
 
+def _postgres() -> str | None:
+    """Debian keeps the server's programs out of the path."""
+    found = any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return None if found else _missing("initdb", "pg_ctl")
+
+
+def _mariadb() -> str | None:
+    """Debian keeps the server out of the path of others than root."""
+    found = Path("/usr/sbin/mariadbd").exists()
+    return _missing("mariadb-install-db") if found else _missing("mariadbd", "mariadb-install-db")
+
+
 def _root() -> str | None:
     """Root that may really mount: containers often have the user id without the right."""
     if os.geteuid() != 0:
@@ -107,6 +119,8 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "npm": _npm,
     "go": _go,
     "kcat": _kcat,
+    "postgres": _postgres,
+    "mariadb": _mariadb,
     "root": _root,
 }
 

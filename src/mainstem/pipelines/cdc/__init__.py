@@ -1,0 +1,1 @@
+"""Change data capture: rows of databases as a stream of change events."""

@@ -1,0 +1,289 @@
+"""From ``pgoutput`` messages to records: what happened between two positions of the log. Pure.
+
+Promises: the same messages give the same records however often they are told; transactions are
+taken whole, by where they ended; a change that a snapshot holds already is left out; a change of a
+key is a deletion of the old one and the appearance of the new one.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from mainstem.model.errors import Corrupt
+from mainstem.pipelines.cdc import pgoutput
+from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.postgres_table import (
+    TableColumn,
+    TableShape,
+    TableWriter,
+    source_template,
+)
+from mainstem.pipelines.cdc.postgres_values import TypeInfo
+from mainstem.pipelines.cdc.rows import UNCHANGED, Values
+from mainstem.pipelines.cdc.selection import Routing, is_selected
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.stamps import Stamps, comparable, marked
+
+_STREAMED = b"false"
+_CHANGES = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
+
+
+class Catalogue(Protocol):
+    """What the log does not say and the server has to be asked for."""
+
+    def type_of(self, oid: int, modifier: int) -> TypeInfo:
+        """A type by its number."""
+
+    def key_of(self, oid: int) -> tuple[str, ...]:
+        """A table's primary key."""
+
+
+class Span(Struct, frozen=True):
+    """The part of the log after ``since`` up to and with ``until``, told at one moment."""
+
+    since: int
+    until: int
+    at_ms: int
+
+
+class ChangeTeller:
+    """Turns the messages of one span into records."""
+
+    def __init__(
+        self,
+        config: PostgresCdcConfig,
+        routing: Routing,
+        catalogue: Catalogue,
+        span: Span,
+        stamps: Stamps,
+    ) -> None:
+        self._config = config
+        self._routing = routing
+        self._catalogue = catalogue
+        self._span = span
+        self._stamps = stamps
+        self._skipped = frozenset(config.skipped_operations)
+        self._tables: dict[int, TableWriter | None] = {}
+        self._begin: pgoutput.Begin | None = None
+        self._previous_end = span.since
+        self._orders: dict[str, int] = {}
+
+    def records(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
+        """The records of messages, each with its place in the log."""
+        parse = pgoutput.parse
+        for lsn, data in messages:
+            if data[0] in _CHANGES:
+                if self._begin is not None:
+                    yield from self._change(lsn, parse(data))  # type: ignore[arg-type]
+                continue
+            yield from self._other(lsn, parse(data))
+
+    def _other(self, lsn: int, message: pgoutput.Event | None) -> Iterator[Record]:
+        match message:
+            case pgoutput.Begin():
+                yield from self._begun(message)
+            case pgoutput.Commit():
+                if self._begin is not None:
+                    yield from self._ended(message, self._begin)
+            case pgoutput.Relation():
+                self._learn(message)
+            case pgoutput.Truncate():
+                if self._begin is not None:
+                    yield from self._truncated(lsn, message, self._begin)
+            case pgoutput.Message():
+                yield from self._said(lsn, message)
+            case pgoutput.Change() | None:
+                pass  # rows go their own, shorter way; types and origins tell nothing
+
+    def _is_ours(self, lsn: int, message: pgoutput.Message) -> bool:
+        if message.is_transactional:
+            return self._begin is not None
+        return self._span.since < lsn <= self._span.until
+
+    def _learn(self, relation: pgoutput.Relation) -> None:
+        config = self._config
+        if not is_selected(relation.schema, relation.name, config.tables, config.exclude_tables):
+            self._tables[relation.oid] = None
+            return
+        shape = TableShape(
+            relation.schema,
+            relation.name,
+            tuple(
+                TableColumn(
+                    column.name,
+                    self._catalogue.type_of(column.type_oid, column.modifier),
+                    column.is_key,
+                )
+                for column in relation.columns
+            ),
+            self._catalogue.key_of(relation.oid),
+        )
+        self._tables[relation.oid] = TableWriter(shape, config, self._routing)
+
+    def _table(self, oid: int) -> TableWriter | None:
+        try:
+            return self._tables[oid]
+        except KeyError:
+            raise Corrupt(
+                f"a change of table {oid}, which was never described", subject="pgoutput"
+            ) from None
+
+    def _change(self, lsn: int, change: pgoutput.Change) -> Iterator[Record]:
+        table = self._table(change.oid)
+        if table is None:
+            return
+        old, new, layout = change.old, change.new, table.layout
+        if new is None:
+            assert old is not None
+            yield from self._gone(lsn, table, old)
+            return
+        if change.op == "u" and old is not None:
+            if not change.old_is_key:
+                _complete(new, old)
+            old_key = layout.key(old) if table.old_tells_key else None
+            new_key = layout.key(new)
+            if old_key is not None and old_key != new_key:
+                assert new_key is not None
+                yield from self._gone(lsn, table, old, moved_to=new_key)
+                yield from self._there(lsn, table, new, b"c", moved_from=old_key)
+                return
+        before = NULL
+        if old is not None and not change.old_is_key:
+            before = layout.row(old)
+        yield from self._there(lsn, table, new, change.op.encode(), before=before)
+
+    def _there(
+        self,
+        lsn: int,
+        table: TableWriter,
+        new: Values,
+        op: bytes,
+        *,
+        before: bytes = NULL,
+        moved_from: bytes | None = None,
+    ) -> Iterator[Record]:
+        if op.decode() in self._skipped or self._is_held(table, new):
+            return
+        headers = (("__debezium.oldkey", moved_from),) if moved_from is not None else None
+        yield self._event(lsn, table, (before, table.layout.row(new)), op, new, headers)
+
+    def _gone(
+        self, lsn: int, table: TableWriter, old: Values, *, moved_to: bytes | None = None
+    ) -> Iterator[Record]:
+        if "d" in self._skipped or self._is_held(table, old):
+            return
+        headers = (("__debezium.newkey", moved_to),) if moved_to is not None else None
+        told = self._event(lsn, table, (table.layout.row(old), NULL), b"d", old, headers)
+        yield told
+        if self._config.tombstones and told.key is not None:
+            yield Record(told.topic, told.key, None, told.at_us)
+
+    def _event(
+        self,
+        lsn: int,
+        table: TableWriter,
+        rows: tuple[bytes, bytes],
+        op: bytes,
+        keyed: Values,
+        headers: tuple[tuple[str, bytes], ...] | None = None,
+    ) -> Record:
+        begin = self._begin
+        assert begin is not None
+        source = self._source(table.source, lsn, begin)
+        value = event(rows[0], rows[1], source, op, self._span.at_ms, self._order(table.name, lsn))
+        return Record(table.topic, table.layout.key(keyed), value, begin.committed_us, headers)
+
+    def _source(self, template: bytes, lsn: int, begin: pgoutput.Begin) -> bytes:
+        at_us = begin.committed_us
+        sequence = b'[\\"%d\\",\\"%d\\"]' % (self._previous_end, lsn)
+        return template % (at_us // 1000, _STREAMED, sequence, at_us, at_us, begin.xid, lsn)
+
+    def _is_held(self, table: TableWriter, values: Values) -> bool:
+        begin = self._begin
+        assert begin is not None
+        if begin.final_lsn >= self._stamps.until_lsn or not self._stamps.concerns(table.name):
+            return False
+        key = [
+            marked(value, is_number=is_number)
+            for at, is_number in table.stamp_key
+            if isinstance(value := values[at], bytes)
+        ]
+        return self._stamps.holds(table.name, comparable(key), begin.xid)
+
+    def _truncated(
+        self, lsn: int, message: pgoutput.Truncate, begin: pgoutput.Begin
+    ) -> Iterator[Record]:
+        for oid in message.oids:
+            table = self._table(oid)
+            if table is None or "t" in self._skipped:
+                continue
+            source = self._source(table.source, lsn, begin)
+            value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table.name, lsn))
+            yield Record(table.topic, None, value, begin.committed_us)
+
+    def _said(self, lsn: int, message: pgoutput.Message) -> Iterator[Record]:
+        if not self._is_ours(lsn, message) or not self._config.messages or "m" in self._skipped:
+            return
+        begin = self._begin if message.is_transactional else None
+        at_us = begin.committed_us if begin is not None else self._span.at_ms * 1000
+        told = begin or pgoutput.Begin(lsn, at_us, 0)
+        source = self._source(source_template(self._config, "", ""), lsn, told)
+        prefix = msgspec.json.encode(message.prefix)
+        value = b'{"op":"m","ts_ms":%d,"source":%b,"message":{"prefix":%b,"content":"%b"}}' % (
+            self._span.at_ms,
+            source,
+            prefix,
+            base64.b64encode(message.content),
+        )
+        yield Record(None, b'{"prefix":%b}' % prefix, value, at_us)
+
+    def _begun(self, begin: pgoutput.Begin) -> Iterator[Record]:
+        if not self._span.since <= begin.final_lsn < self._span.until:
+            return
+        self._begin = begin
+        self._orders = {}
+        if self._config.transaction_metadata:
+            yield self._boundary("BEGIN", begin, begin.final_lsn)
+
+    def _ended(self, commit: pgoutput.Commit, begin: pgoutput.Begin) -> Iterator[Record]:
+        self._begin = None
+        if self._config.transaction_metadata:
+            yield self._boundary("END", begin, commit.commit_lsn)
+        self._previous_end = commit.end_lsn
+
+    def _order(self, table: str, lsn: int) -> bytes:
+        if not self._config.transaction_metadata:
+            return NULL
+        assert self._begin is not None
+        self._orders[table] = self._orders.get(table, 0) + 1
+        return b'{"id":"%d:%d","total_order":%d,"data_collection_order":%d}' % (
+            self._begin.xid,
+            lsn,
+            sum(self._orders.values()),
+            self._orders[table],
+        )
+
+    def _boundary(self, status: str, begin: pgoutput.Begin, lsn: int) -> Record:
+        told: dict[str, object] = {
+            "status": status,
+            "id": f"{begin.xid}:{lsn}",
+            "ts_ms": begin.committed_us // 1000,
+        }
+        if status == "END":
+            told["event_count"] = sum(self._orders.values())
+            told["data_collections"] = [
+                {"data_collection": name, "event_count": count}
+                for name, count in self._orders.items()
+            ]
+        key = msgspec.json.encode({"id": told["id"]})
+        return Record(None, key, msgspec.json.encode(told), begin.committed_us)
+
+
+def _complete(new: Values, old: Values) -> None:
+    """Large values that were left as they were stand in the old row."""
+    for at, value in enumerate(new):
+        if value is UNCHANGED and old[at] is not None:
+            new[at] = old[at]

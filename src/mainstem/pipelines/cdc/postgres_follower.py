@@ -1,0 +1,339 @@
+"""Follows one PostgreSQL database: how far the next micro-batch goes. The driver's side.
+
+    begin ──▶ snapshot: files of the spool ──▶ stream: spans of the log, by where transactions end
+
+Promises: a position that was given out can be read again until ``commit`` is told of a later one,
+by this process or another; the slot moves only with ``commit``; a slot that is gone is told at
+once, with the remedy, and never silently replaced unless ``when_needed`` says so.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from psycopg import sql
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.cdc import stamps as stamping
+from mainstem.pipelines.cdc.pgoutput import COMMIT, lsn_number, parse
+from mainstem.pipelines.cdc.pgoutput import Commit as CommitMessage
+from mainstem.pipelines.cdc.postgres_server import (
+    PublishedTable,
+    Server,
+    SlotState,
+    connect,
+    refusals,
+)
+from mainstem.pipelines.cdc.postgres_slot import SlotWatch, lost_slot
+from mainstem.pipelines.cdc.postgres_snapshot import (
+    Snapshot,
+    SnapshotState,
+    forget_spool,
+    load_state,
+    read_spool_file,
+    save_state,
+)
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.connector.progress import Progress, write_progress
+
+ROWS_PER_BATCH: Final = 200_000
+IDLE_WAL_BYTES: Final = 16 << 20
+BRACKETS: Final = 10_000
+CHANGES_MAX: Final = (1 << 31) - 1
+
+_log = logging.getLogger(__name__)
+
+
+class Position(Struct, frozen=True, kw_only=True):
+    """Where a stream stands.
+
+    ``lsn`` of the log and ``file`` of the spool are done; ``epoch`` counts slots; ``at_ms`` is the
+    moment at which it was decided to go this far, ``beat`` counts heartbeats.
+    """
+
+    lsn: int = 0
+    file: int = 0
+    epoch: int = 0
+    beat: int = 0
+    at_ms: int = 0
+    stamps: str = ""
+
+
+class Follower:
+    """Decides how far batches go; one object per run of a query."""
+
+    def __init__(
+        self,
+        config: PostgresCdcConfig,
+        folder: Path,
+        *,
+        rehearsal: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._rehearsal = rehearsal
+        self._now = now
+        self._server: Server | None = None
+        self._state: SnapshotState | None = None
+        self._snapshot: Snapshot | None = None
+        self._slot_session: object = None
+        self._estimate = 0
+        self._is_open = False
+        self._messages_seen = 0
+        self._beat_at = now()
+        self._watch = SlotWatch(config, folder, now)
+
+    @property
+    def _streams(self) -> bool:
+        return not self._rehearsal and self._config.snapshot_mode != "initial_only"
+
+    def end_of_log(self) -> int:
+        """How far the server's log is safe now."""
+        return self._asked().flushed_lsn()
+
+    def next(self, start: Position, rows_max: int | None, cap: int | None = None) -> Position:
+        """The end of the batch after ``start``; ``start`` itself when there is nothing new.
+
+        Raises:
+            InvalidRequest: the slot is lost, or nothing is chosen.
+            MainstemError: the server does not answer.
+        """
+        if not self._is_open:
+            self._open(start, rows_max)
+            self._is_open = True
+        state = self._state
+        if state is not None:
+            until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
+            if until > start.file or state.number > start.epoch or start.lsn == 0:
+                return self._after_files(start, state, until)
+        if not self._streams:
+            return start
+        self._watch.look(self._asked())
+        return self._streamed(start, rows_max or ROWS_PER_BATCH, cap)
+
+    def commit(self, end: Position) -> None:
+        """Nothing up to here will be asked for again."""
+        forget_spool(self._folder, end.file)
+        if self._streams and end.lsn:
+            self._asked().advance(end.lsn)
+
+    def close(self) -> None:
+        """End all sessions."""
+        for each in (self._server, self._snapshot, self._slot_session):
+            if each is not None:
+                each.close()  # type: ignore[attr-defined]
+        self._server = self._snapshot = self._slot_session = None
+        self._is_open = False
+
+    # The beginning.
+
+    def _asked(self) -> Server:
+        if self._server is None:
+            self._server = Server(self._config)
+        return self._server
+
+    def _tables(self) -> list[PublishedTable]:
+        return chosen_tables(self._asked(), self._config)
+
+    def _open(self, start: Position, rows_max: int | None) -> None:
+        self._state = load_state(self._folder)
+        tables = self._tables()
+        slot = None
+        if self._streams:
+            self._asked().ensure_publication(tables)
+            slot = self._asked().slot()
+            self._check_slot(start, slot)
+        names = [each.shape.full_name for each in tables]
+        state, exported = self._state, None
+        if self._needs_new_slot(start, slot):
+            state, exported = self._begin(start, names)
+        elif state is None:
+            # A slot of an earlier life: the stream goes on from it, the rows are read beside it.
+            assert slot is not None or not self._streams
+            lsn = start.lsn or (slot.confirmed_lsn if slot else self.end_of_log())
+            state = self._fresh(start, names, lsn)
+            if start.lsn:  # the folder was lost, but not the checkpoint: no snapshot again
+                state.is_complete = True
+        elif state.is_complete and self._config.snapshot_mode == "always" and start.lsn:
+            state = self._fresh(start, names, start.lsn)
+        save_state(self._folder, state)
+        self._state = state
+        if not state.is_complete:
+            per_file = min(self._config.snapshot_rows_per_file, rows_max or ROWS_PER_BATCH)
+            # What was written but not shown is written again.
+            state.next_file = state.shown_until
+            self._snapshot = Snapshot(
+                self._config, self._folder, state, exported=exported, rows_per_file=per_file
+            )
+            self._estimate = sum(each.rows_estimate for each in tables)
+
+    def _fresh(self, start: Position, names: list[str], lsn: int) -> SnapshotState:
+        has_rows = self._config.snapshot_mode != "no_data"
+        return SnapshotState(
+            slot_lsn=lsn,
+            tables=names if has_rows else [],
+            next_file=start.file,
+            shown_until=start.file,
+            is_complete=not has_rows,
+            number=self._state.number + 1 if self._state is not None else start.epoch + 1,
+        )
+
+    def _needs_new_slot(self, start: Position, slot: SlotState | None) -> bool:
+        if not self._streams:
+            return False
+        return slot is None or slot.is_lost or slot.confirmed_lsn > start.lsn > 0
+
+    def _check_slot(self, start: Position, slot: SlotState | None) -> None:
+        if self._needs_new_slot(start, slot) and start.lsn:
+            if self._config.snapshot_mode == "when_needed":
+                _log.warning("the slot %s is lost: a new snapshot", self._config.slot_name)
+                return
+            raise lost_slot(self._config, slot)
+
+    def _begin(self, start: Position, names: list[str]) -> tuple[SnapshotState, str | None]:
+        """A new slot, whose own snapshot shows exactly what its stream will not tell."""
+        server = self._asked()
+        if server.slot() is not None:
+            server.drop_slot()
+        session = connect(self._config, replication=True)
+        with refusals(self._config):
+            row = session.execute(
+                sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'export')").format(
+                    sql.Identifier(self._config.slot_name)
+                )
+            ).fetchone()
+        assert row is not None
+        # The exported snapshot lives as long as this session does nothing else.
+        self._slot_session = session
+        return self._fresh(start, names, lsn_number(row[1])), row[2]
+
+    # The snapshot.
+
+    def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
+        """The first file that the next batch leaves alone; writes files as needed."""
+        rows, until = 0, start
+        while True:
+            while until < state.shown_until:
+                count = read_spool_file(self._folder, until).rows
+                if until > start and rows + count > rows_max:
+                    return until
+                rows += count
+                until += 1
+            if rows >= rows_max or state.is_complete:
+                break
+            assert self._snapshot is not None
+            self._snapshot.more(self._tables)
+            self._tell(state)
+        if state.is_complete and self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+        return until
+
+    def _tell(self, state: SnapshotState) -> None:
+        total = state.rows if state.is_complete else max(state.rows + 1, self._estimate)
+        what = f"snapshot of {len(state.tables)} tables of {self._config.database}"
+        write_progress(self._folder, Progress(what=what, done=state.rows, total=total))
+
+    def _after_files(self, start: Position, state: SnapshotState, until: int) -> Position:
+        return Position(
+            lsn=state.slot_lsn,
+            file=until,
+            epoch=state.number,
+            beat=start.beat,
+            at_ms=self._now_ms(),
+            stamps=stamping.encode(state.stamps) if state.stamps else "",
+        )
+
+    # The stream.
+
+    def _streamed(self, start: Position, rows_max: int, cap: int | None) -> Position:
+        server = self._asked()
+        until = server.flushed_lsn()
+        if cap is not None:
+            until = min(until, cap)
+        if until <= start.lsn:
+            return self._idle(start, start.lsn, cap)
+        # Ends of transactions are messages too; small transactions have one for every row or two.
+        asked = rows_max + min(2 * rows_max, BRACKETS) + self._messages_seen
+        while True:
+            found = server.boundaries(until, min(asked, CHANGES_MAX))
+            end, seen = _cut(found, start.lsn, until, rows_max)
+            if end > start.lsn:
+                self._messages_seen = seen
+                self._beat_at = self._now()
+                return self._moved(start, end)
+            if not found or found[-1][0] < asked:
+                return self._idle(start, until, cap)
+            asked *= 4  # what the slot still holds of earlier batches filled the answer
+
+    def _moved(self, start: Position, lsn: int, *, beats: int = 0) -> Position:
+        kept = start.stamps
+        if kept and stamping.Stamps(stamping.decode(kept)).until_lsn < start.lsn:
+            kept = ""
+        return msgspec.structs.replace(
+            start, lsn=lsn, at_ms=self._now_ms(), beat=start.beat + beats, stamps=kept
+        )
+
+    def _idle(self, start: Position, until: int, cap: int | None) -> Position:
+        """Nothing of ours happened; the slot must move all the same when others write much."""
+        if cap is not None:
+            return start
+        interval_s = self._config.heartbeat_interval_ms / 1000
+        if interval_s and self._now() - self._beat_at >= interval_s:
+            self._beat_at = self._now()
+            if self._config.heartbeat_query is not None:
+                with refusals(self._config):
+                    self._asked().session.execute(self._config.heartbeat_query.encode())
+            return self._moved(start, until, beats=1)
+        if until - start.lsn >= IDLE_WAL_BYTES:
+            return self._moved(start, until)
+        return start
+
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
+
+
+def chosen_tables(server: Server, config: PostgresCdcConfig) -> list[PublishedTable]:
+    """The tables to follow.
+
+    Raises:
+        InvalidRequest: the settings choose none.
+    """
+    tables = server.tables()
+    if not tables:
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            f"no table of {config.database} fits {', '.join(config.tables) or 'public.*'}",
+            subject="tables",
+            remedy="write schema.table; `discover` lists what is there",
+        )
+    return tables
+
+
+def _cut(
+    found: list[tuple[int, int, bytes]], start: int, until: int, rows_max: int
+) -> tuple[int, int]:
+    """The last boundary within the bound, and the number of its message."""
+    end, seen, base, brackets = start, 0, 0, 0
+    for number, lsn, data in found:
+        if data[0] == COMMIT:
+            message = parse(data)
+            assert isinstance(message, CommitMessage)
+            at = message.end_lsn
+        elif data[1] & 1:  # within a transaction, whose end follows
+            continue
+        else:
+            at = lsn
+        if at <= start:
+            base = number
+            continue
+        brackets += 2 if data[0] == COMMIT else 0
+        if at > until or (end > start and number - base - brackets > rows_max):
+            break
+        end, seen = at, number
+    return end, seen

@@ -1,0 +1,302 @@
+"""The rows that are there already, spooled into files that a stream hands out like changes.
+
+    table ──COPY──▶ 00000000.copy, 00000001.copy, …   (+ .json: which rows these are)
+
+The exported snapshot of a slot dies with its session, so rows are on disk before Spark is told of
+them: a batch that is repeated reads the same file. A keyed table is read in the key's order, and
+after a crash it is taken up behind the last key on disk; what the new session saw beyond the point
+where the stream begins is noted in a stamp (``cdc.stamps``). Other tables are told when they are on
+disk as a whole, and begun again after a crash.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from psycopg import sql
+
+from mainstem.pipelines.cdc.pgoutput import lsn_number
+from mainstem.pipelines.cdc.postgres_server import PublishedTable, connect, refusals
+from mainstem.pipelines.cdc.postgres_table import NUMBERS, TableShape
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.stamps import Stamp, marked
+
+STATE_NAME: Final = "snapshot.json"
+SPOOL_NAME: Final = "spool"
+WRITE_BYTES: Final = 1 << 20
+
+
+class SpoolFile(Struct, frozen=True):
+    """What a file of the spool holds; ``marks`` are the snapshot words of its ends."""
+
+    shape: TableShape
+    rows: int
+    lsn: int
+    xid: int
+    at_us: int
+    first: str = "true"
+    last: str = "true"
+
+
+class SnapshotState(Struct, kw_only=True):
+    """How far the snapshot has come; survives the process."""
+
+    slot_lsn: int
+    tables: list[str]
+    done: list[str] = []
+    after: list[str] | None = None
+    next_file: int = 0
+    shown_until: int = 0
+    rows: int = 0
+    is_complete: bool = False
+    stamps: list[Stamp] = []
+    number: int = 0
+
+
+class Snapshot:
+    """Reads tables into the spool, one file at a time.
+
+    Args:
+        config: the settings.
+        folder: the connector's folder.
+        state: where it stands.
+        exported: the slot's own snapshot while its session lives; None: one of our own is taken.
+        rows_per_file: how many rows one file holds at most.
+    """
+
+    def __init__(
+        self,
+        config: PostgresCdcConfig,
+        folder: Path,
+        state: SnapshotState,
+        *,
+        exported: str | None,
+        rows_per_file: int,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self.state = state
+        self._rows_per_file = rows_per_file
+        self._session = connect(config)
+        self._snapshot, self._until, self._xid = self._begin(exported)
+        self._work: Iterator[None] | None = None
+
+    def close(self) -> None:
+        """End the session; what is on disk stays."""
+        self._session.close()
+
+    def more(self, tables: Callable[[], list[PublishedTable]]) -> bool:
+        """Write one more file, or find that all is written; whether there was one."""
+        if self._work is None:
+            self._work = self._files(tables())
+        with refusals(self._config):
+            return next(self._work, self) is None
+
+    def _begin(self, exported: str | None) -> tuple[str, int, int]:
+        with refusals(self._config):
+            run = self._session.execute
+            run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if exported is not None:
+                run(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+            row = run(
+                "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
+                " pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+            ).fetchone()
+        assert row is not None
+        snapshot, until, xid = row
+        # The slot's own snapshot ends exactly where the stream begins: nothing is told twice.
+        return ("" if exported is not None else snapshot), lsn_number(until), xid % (1 << 32)
+
+    def _files(self, tables: list[PublishedTable]) -> Iterator[None]:
+        state = self.state
+        wanted = [each for each in tables if each.shape.full_name in state.tables]
+        left = [each for each in wanted if each.shape.full_name not in state.done]
+        for table in left:
+            name = table.shape.full_name
+            if self._snapshot:
+                after = tuple(state.after) if state.after is not None else None
+                state.stamps.append(Stamp(name, self._snapshot, self._until, after))
+            is_last_table = table is left[-1]
+            for spooled in self._table(table, is_last_table=is_last_table):
+                state.next_file += 1
+                state.rows += spooled.rows
+                if table.is_ordered:
+                    state.shown_until = state.next_file
+                    save_state(self._folder, state)
+                yield
+            state.done.append(name)
+            state.after = None
+            state.shown_until = state.next_file
+            save_state(self._folder, state)
+        state.is_complete = True
+        save_state(self._folder, state)
+        self._session.execute("COMMIT")
+
+    def _table(self, table: PublishedTable, *, is_last_table: bool) -> Iterator[SpoolFile]:
+        """Files of one table; one row is held back so that the last is known to be it."""
+        shape = table.shape
+        is_first = self.state.after is None
+        begins_all = self.state.next_file == 0
+        with self._session.cursor() as cursor, cursor.copy(self._query(table)) as copy:
+            rows = iter(copy)
+            held = next(rows, None)
+            while held is not None:
+                path = spool_path(self._folder, self.state.next_file)
+                count, last, held = self._spool(path, bytes(held), rows)
+                if table.is_ordered:
+                    self.state.after = self._key(shape, last)
+                spooled = SpoolFile(
+                    shape,
+                    count,
+                    self.state.slot_lsn or self._until,
+                    self._xid,
+                    time.time_ns() // 1000,
+                    first=_first_mark(is_first=is_first, begins_all=begins_all),
+                    last=_last_mark(is_last=held is None, ends_all=is_last_table),
+                )
+                write_safely(path.with_suffix(".json"), msgspec.json.encode(spooled))
+                is_first = begins_all = False
+                yield spooled
+
+    def _spool(
+        self, path: Path, row: bytes, rows: Iterator[bytes | bytearray | memoryview]
+    ) -> tuple[int, bytes, bytes | None]:
+        """Write rows up to the bound: how many, the last one, and the one that did not fit."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        count, bound = 1, self._rows_per_file
+        held: bytes | None = None
+        # Rows as they stand in the table, masks not applied: for our eyes only.
+        with open(path, "wb", WRITE_BYTES, opener=_private) as out:
+            write = out.write
+            write(row)
+            for each in rows:
+                if count == bound:
+                    held = bytes(each)
+                    break
+                row = each  # type: ignore[assignment]
+                write(each)
+                count += 1
+            out.flush()
+            os.fsync(out.fileno())
+        return count, bytes(row), held
+
+    def _query(self, table: PublishedTable) -> sql.Composed:
+        shape = table.shape
+        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in shape.columns)
+        place = sql.Identifier(shape.schema, shape.name)
+        query = sql.SQL("SELECT {} FROM {}").format(columns, place)
+        if table.is_ordered:
+            keys = sql.SQL(", ").join(sql.Identifier(name) for name in shape.key)
+            if self.state.after is not None:
+                values = sql.SQL(", ").join(sql.Literal(text[1:]) for text in self.state.after)
+                query += sql.SQL(" WHERE ({}) > ({})").format(keys, values)
+            query += sql.SQL(" ORDER BY {}").format(keys)
+        return sql.SQL("COPY ({}) TO STDOUT").format(query)
+
+    @staticmethod
+    def _key(shape: TableShape, row: bytes) -> list[str]:
+        values = split_row(row)
+        by_name = {column.name: at for at, column in enumerate(shape.columns)}
+        key = []
+        for name in shape.key:
+            value = values[by_name[name]]
+            assert value is not None, "a key is never null"
+            is_number = shape.columns[by_name[name]].type.name in NUMBERS
+            key.append(marked(value, is_number=is_number))
+        return key
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _first_mark(*, is_first: bool, begins_all: bool) -> str:
+    return "first" if begins_all else "first_in_data_collection" if is_first else "true"
+
+
+def _last_mark(*, is_last: bool, ends_all: bool) -> str:
+    return ("last" if ends_all else "last_in_data_collection") if is_last else "true"
+
+
+_ESCAPES: Final = {
+    b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\",
+}  # fmt: skip
+
+
+def split_row(line: bytes) -> list[bytes | None]:
+    """The values of one line of COPY's text format."""
+    parts = line.rstrip(b"\n").split(b"\t")
+    if b"\\" not in line:
+        return parts  # type: ignore[return-value]
+    return [None if part == b"\\N" else _plain(part) for part in parts]
+
+
+def _plain(part: bytes) -> bytes:
+    if b"\\" not in part:
+        return part
+    head, *rest = part.split(b"\\")
+    out = [head]
+    is_escaped = False
+    for piece in rest:
+        if is_escaped:  # the second of two backslashes
+            out.append(piece)
+            is_escaped = False
+        elif not piece:
+            out.append(b"\\")
+            is_escaped = True
+        else:
+            out.append(_ESCAPES.get(piece[:1], piece[:1]) + piece[1:])
+    return b"".join(out)
+
+
+def spool_path(folder: Path, number: int) -> Path:
+    """A file of the spool."""
+    return folder / SPOOL_NAME / f"{number:08}.copy"
+
+
+def read_spool_file(folder: Path, number: int) -> SpoolFile:
+    """What a file of the spool holds."""
+    described = spool_path(folder, number).with_suffix(".json").read_bytes()
+    return msgspec.json.decode(described, type=SpoolFile)
+
+
+def forget_spool(folder: Path, until: int) -> None:
+    """Remove the files below a number: nobody will ask for them again."""
+    spool = folder / SPOOL_NAME
+    if spool.is_dir():
+        for path in spool.iterdir():
+            if path.stem.isdigit() and int(path.stem) < until:
+                path.unlink(missing_ok=True)
+
+
+def load_state(folder: Path) -> SnapshotState | None:
+    """How far a snapshot came; None when none was begun."""
+    try:
+        return msgspec.json.decode((folder / STATE_NAME).read_bytes(), type=SnapshotState)
+    except FileNotFoundError:
+        return None
+
+
+def save_state(folder: Path, state: SnapshotState) -> None:
+    """Remember it, whatever happens next."""
+    write_safely(folder / STATE_NAME, msgspec.json.encode(state))
+
+
+def write_safely(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; on disk when this returns."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    with open(fresh, "wb", opener=_private) as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,109 @@
+"""How one PostgreSQL table is told: its topic, the layout of its rows, its source. Pure.
+
+Made from what the server says about the table at the time of the change, so that a column that
+came or went is told as it was then.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Final
+
+from msgspec import Struct
+
+from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
+from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
+from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+
+CONNECTOR: Final = "postgresql"
+
+
+class TableColumn(Struct, frozen=True):
+    """A column; ``identifies`` when old rows always carry it."""
+
+    name: str
+    type: TypeInfo
+    identifies: bool = False
+
+
+class TableShape(Struct, frozen=True):
+    """A table at one moment; ``key`` is its primary key, in the key's order."""
+
+    schema: str
+    name: str
+    columns: tuple[TableColumn, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Schema and name with a dot."""
+        return f"{self.schema}.{self.name}"
+
+
+class TableWriter:
+    """Everything that is the same for all events of a table."""
+
+    def __init__(self, shape: TableShape, config: PostgresCdcConfig, routing: Routing) -> None:
+        self.name = shape.full_name
+        self.topic = routing.topic(shape.schema, shape.name)
+        by_name = {column.name: at for at, column in enumerate(shape.columns)}
+        key_names = [name for name in key_of(shape, config) if name in by_name]
+        kept = kept_columns(
+            self.name, list(by_name), config.include_columns, config.exclude_columns
+        )
+
+        def field(name: str) -> Field:
+            column = shape.columns[by_name[name]]
+            mask = mask_for(f"{self.name}.{name}", config.mask_columns, config.mask_salt)
+            return Field(name, by_name[name], mask or converter(column.type, config))
+
+        self.layout = RowLayout(
+            [field(name) for name in by_name if name in kept or name in key_names],
+            [field(name) for name in key_names],
+            placeholder=config.placeholder,
+        )
+        # Whether an old row tells the key, so that a change of the key can be seen.
+        self.old_tells_key = all(shape.columns[at].identifies for at in self.layout.key_positions)
+        self.stamp_key = tuple(
+            (by_name[name], shape.columns[by_name[name]].type.name in NUMBERS)
+            for name in shape.key
+            if name in by_name
+        )
+        self.source = source_template(config, shape.schema, shape.name)
+
+
+NUMBERS: Final = frozenset({"int2", "int4", "int8"})
+
+
+def key_of(shape: TableShape, config: PostgresCdcConfig) -> Sequence[str]:
+    """The columns of a table's key: as the settings say, or its primary key."""
+    for pattern, names in config.key_columns.items():
+        if matches(shape.full_name, [pattern]):
+            return names
+    return shape.key
+
+
+def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:
+    """The ``source`` of a table's events.
+
+    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid, lsn.
+    """
+    return (
+        b'{"version":%b,"connector":"%b","name":%b,"ts_ms":%%d,"snapshot":"%%b","db":%b,'
+        b'"sequence":"%%b","ts_us":%%d,"ts_ns":%%d000,"schema":%b,"table":%b,'
+        b'"txId":%%d,"lsn":%%d,"xmin":null}'
+        % (
+            literal(_version()),
+            CONNECTOR.encode(),
+            literal(config.source_name),
+            literal(config.database),
+            literal(schema),
+            literal(table),
+        )
+    )
+
+
+@lru_cache
+def _version() -> str:
+    return version("mainstem")

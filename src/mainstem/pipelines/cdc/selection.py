@@ -1,0 +1,90 @@
+"""Which tables and columns are told, what hides their values, and where they go. Pure."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+
+import msgspec
+
+from mainstem.pipelines.connector.shapes import TableRoute
+
+Convert = Callable[[bytes], bytes]
+
+REDACTED = b'"**********"'
+_TRUNCATE = re.compile(r"truncate:(\d{1,9})")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a dotted name fits one of the patterns; ``*`` and ``?`` stand for anything."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_selected(schema: str, table: str, tables: Sequence[str], excluded: Sequence[str]) -> bool:
+    """Whether a table is followed; without a list, every table of ``public`` is."""
+    name = f"{schema}.{table}"
+    return matches(name, tables or ("public.*",)) and not matches(name, excluded)
+
+
+def kept_columns(
+    table: str, columns: Sequence[str], include: Sequence[str], exclude: Sequence[str]
+) -> frozenset[str]:
+    """The columns of ``schema.table`` that are told, keys apart."""
+    return frozenset(
+        name
+        for name in columns
+        if (not include or matches(f"{table}.{name}", include))
+        and not matches(f"{table}.{name}", exclude)
+    )
+
+
+def mask_for(name: str, masks: dict[str, str], salt: str) -> Convert | None:
+    """What stands in for the values of the column ``schema.table.column``; None: they are shown."""
+    for pattern, mode in masks.items():
+        if fnmatchcase(name, pattern):
+            return mask(mode, salt)
+    return None
+
+
+def mask(mode: str, salt: str) -> Convert:
+    """The masking that a word of the settings means.
+
+    Raises:
+        ValueError: it means none.
+    """
+    if mode == "hash":
+        return partial(_hashed, salt=salt.encode())
+    if mode == "redact":
+        return lambda value: REDACTED
+    if found := _TRUNCATE.fullmatch(mode):
+        length = int(found[1])
+        return lambda value: msgspec.json.encode(value.decode()[:length])
+    raise ValueError(f"{mode!r} is no mask: hash, redact or truncate:N")
+
+
+def _hashed(value: bytes, salt: bytes) -> bytes:
+    return b'"%b"' % hashlib.sha256(salt + value).hexdigest().encode()
+
+
+class Routing:
+    """The topic of each table: a route of its own, or the pattern, made safe as a topic's name."""
+
+    def __init__(
+        self, pattern: str, *, database: str, name: str, routes: Sequence[TableRoute] = ()
+    ) -> None:
+        self._pattern = pattern
+        self._database = database
+        self._name = name
+        self._routes = {(route.schema, route.table): route.topic for route in routes}
+
+    def topic(self, schema: str, table: str) -> str:
+        """Where the changes of a table go."""
+        routed = self._routes.get((schema, table)) or self._routes.get((None, table))
+        if routed is not None:
+            return routed
+        filled = self._pattern.format(
+            database=self._database, schema=schema, table=table, name=self._name
+        )
+        return _UNSAFE.sub("_", filled)

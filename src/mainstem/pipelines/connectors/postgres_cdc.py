@@ -1,0 +1,198 @@
+"""The ``postgres-cdc`` source: the rows of PostgreSQL tables, then every change of them.
+
+Reads the server's log through a replication slot (``pgoutput``); needs ``wal_level = logical`` and
+a role that may log in for replication. What it promises and how is told in ``docs/cdc.md``.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.model.errors import MainstemError
+from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.connector.shapes import (
+    Column,
+    Discovered,
+    Finding,
+    Place,
+    failed,
+    passed,
+    warned,
+)
+from mainstem.pipelines.connector.spec import Category, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.pipelines.cdc.postgres_server import PublishedTable, Server
+
+
+class PostgresCdcSource:
+    """Follows a PostgreSQL database."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="postgres-cdc",
+            kind="source",
+            title="PostgreSQL change data capture",
+            category=Category.CDC,
+            config=PostgresCdcConfig,
+            extra="postgres",
+            modules=("psycopg",),
+            notes="Transactions are never cut: a large one makes a large batch.",
+        )
+
+    def check(self, config: PostgresCdcConfig) -> list[Finding]:
+        """Whether the server answers, keeps a logical log and lets us read it."""
+        if problems := _setting_problems(config):
+            return problems
+        from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
+
+        try:
+            server = Server(config)
+        except MainstemError as error:
+            return [
+                failed(f"{error.cause} [{error.subject}]", error.remedy, retriable=error.retriable)
+            ]
+        try:
+            return _server_findings(server, config)
+        except MainstemError as error:
+            return [failed(error.cause, error.remedy, retriable=error.retriable)]
+        finally:
+            server.close()
+
+    def discover(self, config: PostgresCdcConfig) -> list[Discovered]:
+        """Every table of the database that could be followed."""
+        from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
+
+        everything = msgspec.structs.replace(config, tables=("*",), exclude_tables=())
+        server = Server(everything)
+        try:
+            return [_discovered(each) for each in server.tables()]
+        finally:
+            server.close()
+
+    def read(self, spark: "SparkSession", config: PostgresCdcConfig, place: Place) -> "DataFrame":
+        """Events as JSON, each with its table's topic.
+
+        Raises:
+            MainstemError: the slot that this pipeline read from is lost.
+        """
+        from mainstem.pipelines.cdc.postgres_reader import (  # noqa: PLC0415
+            OPTION,
+            PostgresCdcDataSource,
+            ReaderSettings,
+        )
+
+        self.spec().require()
+        if place.streaming and not place.rehearsal:
+            _refuse_lost_slot(config, place)
+        spark.dataSource.register(PostgresCdcDataSource)
+        settings = ReaderSettings(
+            config=config,
+            state_dir=str(place.state_dir.absolute()),
+            rows_per_batch_max=place.rows_per_batch_max,
+            rehearsal=place.rehearsal,
+            tables=place.tables,
+        )
+        reader = spark.readStream if place.streaming else spark.read
+        given = msgspec.json.encode(settings).decode()
+        return reader.format(PostgresCdcDataSource.name()).option(OPTION, given).load()
+
+
+def _setting_problems(config: PostgresCdcConfig) -> list[Finding]:
+    found = []
+    for mode in config.mask_columns.values():
+        try:
+            mask(mode, "")
+        except ValueError as error:
+            found.append(failed(str(error), "see mask_columns"))
+    try:
+        routing = Routing(config.topic_routing, database="d", name="n")
+        routing.topic("s", "t")
+    except (KeyError, IndexError, ValueError) as error:
+        found.append(
+            failed(
+                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
+                "use {database}, {schema}, {table} and {name}",
+            )
+        )
+    return found
+
+
+def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Finding]:
+    from mainstem.pipelines.cdc.postgres_follower import chosen_tables  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres_slot import lost_slot  # noqa: PLC0415
+
+    found: list[Finding] = []
+    [(level,)] = server.ask("SELECT current_setting('wal_level')")
+    if level != "logical":
+        found.append(
+            failed(f"wal_level is {level}", "set wal_level = logical and restart the server")
+        )
+    [(may,)] = server.ask(
+        "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+    )
+    if not may:
+        found.append(
+            failed(f"{config.user} may not replicate", f"ALTER ROLE {config.user} REPLICATION")
+        )
+    tables = chosen_tables(server, config)
+    slot = server.slot()
+    if slot is not None and slot.is_lost and config.snapshot_mode != "when_needed":
+        lost = lost_slot(config, slot)
+        found.append(failed(f"{lost.cause} [{lost.subject}]", lost.remedy))
+    if slot is not None and slot.kept_bytes > config.wal_warning_bytes:
+        found.append(
+            warned(
+                f"the server keeps {slot.kept_bytes >> 20} MiB of log for slot {config.slot_name}",
+                "run the pipeline, or drop the slot if nobody needs it",
+            )
+        )
+    found += [
+        warned(
+            f"{each.shape.full_name} has no primary key: its records have no keys",
+            "set key_columns, and ALTER TABLE ... REPLICA IDENTITY FULL to allow its updates",
+        )
+        for each in tables
+        if not each.shape.key and each.identity == "d"
+    ]
+    return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
+
+
+def _discovered(table: "PublishedTable") -> Discovered:
+    shape = table.shape
+    return Discovered(
+        name=shape.full_name,
+        columns=tuple(
+            Column(each.name, each.type.name, nullable=each.name not in shape.key)
+            for each in shape.columns
+        ),
+        key=shape.key,
+        rows_estimate=table.rows_estimate,
+        config={"tables": [shape.full_name]},
+    )
+
+
+def _refuse_lost_slot(config: PostgresCdcConfig, place: Place) -> None:
+    """A slot that this pipeline made and that is gone is no matter of waiting."""
+    from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres_slot import lost_slot  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres_snapshot import load_state  # noqa: PLC0415
+
+    begun = load_state(place.state_dir)
+    is_needed = config.snapshot_mode not in {"when_needed", "initial_only"}
+    if begun is None or not is_needed or (begun.shown_until == 0 and not begun.is_complete):
+        return
+    server = Server(config)
+    try:
+        slot = server.slot()
+    finally:
+        server.close()
+    if slot is None or slot.is_lost:
+        raise lost_slot(config, slot)
+
+
+SOURCE = PostgresCdcSource()

@@ -1,0 +1,30 @@
+"""One PostgreSQL server and one Spark session for all tests of change data capture."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.integration.cdc.follow import Following
+from tests.integration.cdc.postgres import PostgresServer
+from tests.integration.pipelines.conftest import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    """A server that all tests share; each makes a database of its own."""
+    with PostgresServer() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the test's own, without slots when the test ends."""
+    name = "test_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[:50].lower()
+    with server.connect() as session:
+        session.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+        session.execute(f'CREATE DATABASE "{name}"'.encode())
+    yield name
+    while Following.opened:
+        Following.opened.pop().follower.close()
+    server.drop(name)
