@@ -1,7 +1,7 @@
 """What can be done with the fields of a record, as Spark expressions.
 
 A record's fields are a ``map<string, variant>``: names in their order, each with a JSON value of
-any type. Why this and not a struct or one variant: ``docs/decisions/0007``.
+any type. Why this and not a struct or one variant: ``docs/decisions/0009``.
 
 Promises: nothing here runs Python per record or raises for odd data; a null map stays null; a
 value that is JSON's null is a variant null, never SQL's, so that a field that is null differs from

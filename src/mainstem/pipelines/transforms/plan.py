@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.transforms.blobs import ExternalizeBlob
 from mainstem.pipelines.transforms.casting import Cast
 from mainstem.pipelines.transforms.changes import ExtractNewRecordState, Outbox
 from mainstem.pipelines.transforms.computing import ComputeField
@@ -37,6 +38,7 @@ STEPS: Final[dict[str, type[Step]]] = {
     "cast": Cast,
     "compute_field": ComputeField,
     "content_router": ContentRouter,
+    "externalize_blob": ExternalizeBlob,
     "extract_new_record_state": ExtractNewRecordState,
     "filter": Filter,
     "flatten": Flatten,

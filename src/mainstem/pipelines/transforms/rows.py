@@ -95,6 +95,14 @@ class Rows:
         frame = self.frame.withColumns({**columns, _CHANGED: marked})
         return replace(self, frame=frame, changed_by=turn.label)
 
+    def beside(self, columns: dict[str, Column]) -> "Rows":
+        """Adds columns of a step's own to the working frame."""
+        return replace(self, frame=self.frame.withColumns(columns))
+
+    def without(self, *names: str) -> "Rows":
+        """Takes such columns away again."""
+        return replace(self, frame=self.frame.drop(*names))
+
     def with_columns(self, columns: dict[str, Column], turn: Turn) -> "Rows":
         """Sets wire columns."""
         chosen = {name: turn.chosen(new, F.col(name)) for name, new in columns.items()}
