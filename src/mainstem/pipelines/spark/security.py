@@ -20,6 +20,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 OPTIONS: Final = frozenset(
     {
+        "kafka.request.timeout.ms",
         "kafka.security.protocol",
         "kafka.sasl.mechanism",
         "kafka.sasl.jaas.config",
@@ -53,8 +54,12 @@ def connection_settings(options: Mapping[str, str], *, client_id: str) -> Connec
         raise _refusal(
             "kafka.security.protocol", f"{protocol!r}", f"use one of {', '.join(PROTOCOLS)}"
         )
+    timeout = options.get("kafka.request.timeout.ms", "30000")
+    if not timeout.isdigit() or not int(timeout):
+        raise _refusal("kafka.request.timeout.ms", f"{timeout!r}", "write milliseconds")
     return ConnectionSettings(
         client_id=client_id,
+        request_timeout_ms=int(timeout),
         tls=_tls(options) if protocol.endswith("SSL") else None,
         sasl=_sasl(options) if protocol.startswith("SASL") else None,
     )

@@ -76,7 +76,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": settings.log_level,
         "spark.sql.session.timeZone": "UTC",
-        "spark.redaction.regex": "(?i)secret|password|token|jaas|keystore.key|access[.]?key",
+        "spark.redaction.regex": "(?i)secret|passw|token|jaas|credential|key",
         "spark.pyspark.python": sys.executable,
         "spark.python.daemon.module": "mainstem.pipelines.spark.worker_daemon",
         # Tasks talk to Python workers of their own machine: 45 ms less per task than TCP.

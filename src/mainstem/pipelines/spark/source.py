@@ -23,6 +23,7 @@ from mainstem.client.range_reader import RangeReader, RangeSettings, Trimmed
 from mainstem.client.values import TopicPartition
 from mainstem.pipelines.spark import topic_view
 from mainstem.pipelines.spark.offset_map import OffsetRange, split
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 from mainstem.pipelines.spark.read_options import ReadOptions, flag, parse_read_options
 from mainstem.pipelines.spark.wire import Wire, wire_to
 
@@ -53,18 +54,21 @@ class MainstemSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads topics as tables."""
+        ease_planner()
         return TableReader(self._options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads topics as streams."""
         from mainstem.pipelines.spark.stream_reader import StreamReader  # noqa: PLC0415
 
+        ease_planner()
         return StreamReader(self._options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Writes tables to topics."""
         from mainstem.pipelines.spark.sink import TableWriter  # noqa: PLC0415
 
+        ease_planner()
         return TableWriter(self._options, schema)
 
     def streamWriter(  # noqa: N802
@@ -75,6 +79,7 @@ class MainstemSource(DataSource):
         """Writes streams to topics."""
         from mainstem.pipelines.spark.sink import StreamWriter  # noqa: PLC0415
 
+        ease_planner()
         return StreamWriter(self._options, schema)
 
 

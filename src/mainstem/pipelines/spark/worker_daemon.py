@@ -1,49 +1,44 @@
-"""The process from which Spark forks its Python workers: loads what they need, once.
+"""The process from which Spark forks its Python workers.
 
 Spark runs it as ``python -m mainstem.pipelines.spark.worker_daemon``. Promise: it does what
-``pyspark.daemon`` does. The difference is where time goes: the workers are forked with Arrow, the
-client and the data source already loaded, and the loaded objects are frozen, so that the garbage
-collection that Spark runs after every task looks at the task's objects and not at the libraries.
+``pyspark.daemon`` does. The difference is where time goes. Workers are forked with what they need
+already loaded (``worker_preload``), and pyspark is loaded from where pip put it instead of from the
+zip file that Spark puts in front of it: Spark forgets what is known of the path after every task,
+and Python then reads the directory of that file anew, which takes longer than a small task.
 """
 
-import gc
-from typing import Final
-
-import numpy  # noqa: F401
-import pyarrow.compute  # noqa: F401
-import pyspark.sql.conversion
-import pyspark.sql.datasource
-import pyspark.sql.pandas.types
-import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
-
-import mainstem.pipelines.spark.sink
-import mainstem.pipelines.spark.stream_reader  # noqa: F401
-from mainstem.wire.kafka import codec
-
-# What tasks say to a node; a newer or older one is spoken to all the same.
-APIS: Final = (
-    ("ApiVersions", None),
-    ("Metadata", None),
-    ("ListOffsets", None),
-    ("Fetch", None),
-    ("Produce", None),
-    ("FindCoordinator", None),
-    ("InitProducerId", None),
-    ("EndTxn", None),
-    ("ListTransactions", None),
-    ("OffsetCommit", 9),
-)
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
 
 
 def main() -> None:
-    """Load, freeze, serve."""
-    for name, version in APIS:
-        key = codec.KEYS[name]
-        codec.prepare(key, version or codec.VERSIONS[key][1])
-    gc.collect()
-    gc.freeze()
-    manager()
+    """Choose where pyspark comes from, then load and serve."""
+    prefer_installed()
+    from mainstem.pipelines.spark.worker_preload import run_daemon  # noqa: PLC0415
+
+    run_daemon()
+
+
+def prefer_installed() -> None:
+    """Leaves Spark's zip files out of the path where the very same pyspark is installed."""
+    assert "pyspark" not in sys.modules, "the choice comes before the first import"
+    zipped = [place for place in sys.path if _is_library_of_spark(place)]
+    others = [place for place in sys.path if place not in zipped]
+    found = PathFinder.find_spec("pyspark", others)
+    if found is None or PathFinder.find_spec("py4j", others) is None:
+        return
+    homes = [Path(place) for place in found.submodule_search_locations or ()]
+    if not all(any(Path(place).is_relative_to(home) for home in homes) for place in zipped):
+        return  # another Spark's
+    sys.path[:] = others
+    for place in zipped:
+        sys.path_importer_cache.pop(place, None)
+
+
+def _is_library_of_spark(place: str) -> bool:
+    name = Path(place).name
+    return name == "pyspark.zip" or (name.startswith("py4j-") and name.endswith(".zip"))
 
 
 if __name__ == "__main__":
