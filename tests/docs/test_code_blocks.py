@@ -31,7 +31,7 @@ from mainstem.testing.local_node import READY_MARK, LocalNode
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCK_TIMEOUT_S = 180  # a page may start Spark
+BLOCK_TIMEOUT_S = 300  # a page may start Spark, on a busy machine
 READY_TIMEOUT_S = 30
 # Where pages let nodes of their own listen.
 OWN_PORTS = (9093, 9094, 8443, 8444)
