@@ -1,0 +1,38 @@
+"""Records in the columns that Spark is given. Pure."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from mainstem.pipelines.cdc.envelope import Record
+
+ROWS_PER_ARROW_BATCH: Final = 10_000
+SCHEMA: Final = (
+    "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>,"
+    " timestamp timestamp"
+)
+_ARROW: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def arrow(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+    """Batches of so many rows."""
+    waiting = iter(records)
+    while chunk := list(islice(waiting, ROWS_PER_ARROW_BATCH)):
+        topics, keys, values, times, headers = zip(*chunk, strict=True)
+        listed = [
+            None if each is None else [{"key": key, "value": value} for key, value in each]
+            for each in headers
+        ]
+        columns = (topics, keys, values, listed, times)
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, _ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
