@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from mainstem.pipelines.cdc.postgres_follower import Follower, Position
+from mainstem.pipelines.cdc.postgres_follower import Follower
+from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_reader import ChangesReader, ReaderSettings
 from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 

@@ -71,6 +71,11 @@ class ChangeTeller:
         self._previous_end = span.since
         self._orders: dict[str, int] = {}
 
+    @property
+    def xid(self) -> int | None:
+        """The transaction whose records are being told."""
+        return None if self._begin is None else self._begin.xid
+
     def records(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
         """The records of messages, each with its place in the log."""
         parse = pgoutput.parse

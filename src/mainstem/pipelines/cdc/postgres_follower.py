@@ -11,16 +11,15 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-import msgspec
-from msgspec import Struct
 from psycopg import sql
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.cdc import stamps as stamping
-from mainstem.pipelines.cdc.pgoutput import COMMIT, lsn_number, parse
-from mainstem.pipelines.cdc.pgoutput import Commit as CommitMessage
+from mainstem.pipelines.cdc.pgoutput import lsn_number
+from mainstem.pipelines.cdc.postgres_increment import Increment
+from mainstem.pipelines.cdc.postgres_log import ROWS_PER_BATCH, LogCourse, told_tables
+from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import (
     PublishedTable,
     Server,
@@ -28,7 +27,7 @@ from mainstem.pipelines.cdc.postgres_server import (
     connect,
     refusals,
 )
-from mainstem.pipelines.cdc.postgres_slot import SlotWatch, lost_slot
+from mainstem.pipelines.cdc.postgres_slot import lost_slot
 from mainstem.pipelines.cdc.postgres_snapshot import (
     Snapshot,
     SnapshotState,
@@ -40,27 +39,7 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
 from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.progress import Progress, write_progress
 
-ROWS_PER_BATCH: Final = 200_000
-IDLE_WAL_BYTES: Final = 16 << 20
-BRACKETS: Final = 10_000
-CHANGES_MAX: Final = (1 << 31) - 1
-
 _log = logging.getLogger(__name__)
-
-
-class Position(Struct, frozen=True, kw_only=True):
-    """Where a stream stands.
-
-    ``lsn`` of the log and ``file`` of the spool are done; ``epoch`` counts slots; ``at_ms`` is the
-    moment at which it was decided to go this far, ``beat`` counts heartbeats.
-    """
-
-    lsn: int = 0
-    file: int = 0
-    epoch: int = 0
-    beat: int = 0
-    at_ms: int = 0
-    stamps: str = ""
 
 
 class Follower:
@@ -81,12 +60,10 @@ class Follower:
         self._server: Server | None = None
         self._state: SnapshotState | None = None
         self._snapshot: Snapshot | None = None
+        self._log: LogCourse | None = None
         self._slot_session: object = None
         self._estimate = 0
         self._is_open = False
-        self._messages_seen = 0
-        self._beat_at = now()
-        self._watch = SlotWatch(config, folder, now)
 
     @property
     def _streams(self) -> bool:
@@ -113,8 +90,8 @@ class Follower:
                 return self._after_files(start, state, until)
         if not self._streams:
             return start
-        self._watch.look(self._asked())
-        return self._streamed(start, rows_max or ROWS_PER_BATCH, cap)
+        assert self._log is not None
+        return self._log.next(start, rows_max, cap)
 
     def commit(self, end: Position) -> None:
         """Nothing up to here will be asked for again."""
@@ -148,7 +125,7 @@ class Follower:
             self._asked().ensure_publication(tables)
             slot = self._asked().slot()
             self._check_slot(start, slot)
-        names = [each.shape.full_name for each in tables]
+        names = [each.shape.full_name for each in told_tables(tables, self._config)]
         state, exported = self._state, None
         if self._needs_new_slot(start, slot):
             state, exported = self._begin(start, names)
@@ -159,8 +136,13 @@ class Follower:
             state = self._fresh(start, names, lsn)
             if start.lsn:  # the folder was lost, but not the checkpoint: no snapshot again
                 state.is_complete = True
-        elif state.is_complete and self._config.snapshot_mode == "always" and start.lsn:
-            state = self._fresh(start, names, start.lsn)
+        if self._streams:
+            increment = Increment(self._config, self._folder, start.file)
+            if self._config.snapshot_mode == "always" and start.lsn and state is self._state:
+                increment.enqueue(told_tables(tables, self._config), ())
+            self._log = LogCourse(
+                self._config, self._folder, self._asked(), increment, now=self._now
+            )
         save_state(self._folder, state)
         self._state = state
         if not state.is_complete:
@@ -245,57 +227,9 @@ class Follower:
             file=until,
             epoch=state.number,
             beat=start.beat,
-            at_ms=self._now_ms(),
+            at_ms=int(self._now() * 1000),
             stamps=stamping.encode(state.stamps) if state.stamps else "",
         )
-
-    # The stream.
-
-    def _streamed(self, start: Position, rows_max: int, cap: int | None) -> Position:
-        server = self._asked()
-        until = server.flushed_lsn()
-        if cap is not None:
-            until = min(until, cap)
-        if until <= start.lsn:
-            return self._idle(start, start.lsn, cap)
-        # Ends of transactions are messages too; small transactions have one for every row or two.
-        asked = rows_max + min(2 * rows_max, BRACKETS) + self._messages_seen
-        while True:
-            found = server.boundaries(until, min(asked, CHANGES_MAX))
-            end, seen = _cut(found, start.lsn, until, rows_max)
-            if end > start.lsn:
-                self._messages_seen = seen
-                self._beat_at = self._now()
-                return self._moved(start, end)
-            if not found or found[-1][0] < asked:
-                return self._idle(start, until, cap)
-            asked *= 4  # what the slot still holds of earlier batches filled the answer
-
-    def _moved(self, start: Position, lsn: int, *, beats: int = 0) -> Position:
-        kept = start.stamps
-        if kept and stamping.Stamps(stamping.decode(kept)).until_lsn < start.lsn:
-            kept = ""
-        return msgspec.structs.replace(
-            start, lsn=lsn, at_ms=self._now_ms(), beat=start.beat + beats, stamps=kept
-        )
-
-    def _idle(self, start: Position, until: int, cap: int | None) -> Position:
-        """Nothing of ours happened; the slot must move all the same when others write much."""
-        if cap is not None:
-            return start
-        interval_s = self._config.heartbeat_interval_ms / 1000
-        if interval_s and self._now() - self._beat_at >= interval_s:
-            self._beat_at = self._now()
-            if self._config.heartbeat_query is not None:
-                with refusals(self._config):
-                    self._asked().session.execute(self._config.heartbeat_query.encode())
-            return self._moved(start, until, beats=1)
-        if until - start.lsn >= IDLE_WAL_BYTES:
-            return self._moved(start, until)
-        return start
-
-    def _now_ms(self) -> int:
-        return int(self._now() * 1000)
 
 
 def chosen_tables(server: Server, config: PostgresCdcConfig) -> list[PublishedTable]:
@@ -313,27 +247,3 @@ def chosen_tables(server: Server, config: PostgresCdcConfig) -> list[PublishedTa
             remedy="write schema.table; `discover` lists what is there",
         )
     return tables
-
-
-def _cut(
-    found: list[tuple[int, int, bytes]], start: int, until: int, rows_max: int
-) -> tuple[int, int]:
-    """The last boundary within the bound, and the number of its message."""
-    end, seen, base, brackets = start, 0, 0, 0
-    for number, lsn, data in found:
-        if data[0] == COMMIT:
-            message = parse(data)
-            assert isinstance(message, CommitMessage)
-            at = message.end_lsn
-        elif data[1] & 1:  # within a transaction, whose end follows
-            continue
-        else:
-            at = lsn
-        if at <= start:
-            base = number
-            continue
-        brackets += 2 if data[0] == COMMIT else 0
-        if at > until or (end > start and number - base - brackets > rows_max):
-            break
-        end, seen = at, number
-    return end, seen

@@ -30,7 +30,8 @@ from pyspark.sql.streaming.datasource import (
 from mainstem.pipelines.cdc import stamps as stamping
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
 from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
-from mainstem.pipelines.cdc.postgres_follower import Follower, Position, chosen_tables
+from mainstem.pipelines.cdc.postgres_follower import Follower, chosen_tables
+from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import Server, refusals
 from mainstem.pipelines.cdc.postgres_snapshot import (
     SpoolFile,
@@ -189,12 +190,14 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Files of the spool, or one span of the log, and a heartbeat."""
         begun, until = msgspec.convert(start, Position), msgspec.convert(end, Position)
         folder = Path(self._settings.state_dir)
-        parts = [
-            InputPartition(("file", number, msgspec.json.encode(read_spool_file(folder, number))))
-            for number in range(begun.file, until.file)
-        ]
+        span = msgspec.json.encode(Span(begun.lsn, until.lsn, until.at_ms))
+        parts = []
+        for number in range(begun.file, until.file):
+            told = read_spool_file(folder, number)
+            place = (number, span, until.stamps)
+            kind = "chunk" if told.snapshot else "file"
+            parts.append(InputPartition((kind, place, msgspec.json.encode(told))))
         if not parts and begun.lsn and begun.epoch == until.epoch and begun.lsn < until.lsn:
-            span = msgspec.json.encode(Span(begun.lsn, until.lsn, until.at_ms))
             parts.append(InputPartition(("log", span, until.stamps)))
         if until.beat > begun.beat:
             parts.append(InputPartition(("beat", until.at_ms, "")))
@@ -216,8 +219,14 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kind, first, second = partition.value
         if kind == "file":
             told = msgspec.json.decode(second, type=SpoolFile)
-            with spool_path(Path(self._settings.state_dir), first).open("rb") as rows:
+            with spool_path(Path(self._settings.state_dir), first[0]).open("rb") as rows:
                 yield from arrow(snapshot_records(self._settings, told, rows))
+        elif kind == "chunk":
+            told = msgspec.json.decode(second, type=SpoolFile)
+            number, coded, stamps = first
+            span = msgspec.json.decode(coded, type=Span)
+            with spool_path(Path(self._settings.state_dir), number).open("rb") as rows:
+                yield from arrow(chunk_records(self._settings, told, rows, span, stamps))
         elif kind == "log":
             span = msgspec.json.decode(first, type=Span)
             yield from arrow(log_records(self._settings, span, second))
@@ -239,16 +248,57 @@ def snapshot_records(
         )
         return event(NULL, b"", source, b"r", at_us // 1000).partition(b'"after":')[2]
 
-    head, usual = b'{"before":null,"after":', tail("true")
+    head, usual = b'{"before":null,"after":', tail(told.usual)
     first, last = tail(told.first), tail(told.last)
     for number, row in enumerate(rows, 1):
         values = split_row(row)
         end = usual
-        if number == 1 and told.first != "true":
+        if number == 1 and told.first != told.usual:
             end = first
-        if number == told.rows and told.last != "true":
+        if number == told.rows and told.last != told.usual:
             end = last
         yield Record(topic, layout.key(values), head + layout.row(values) + end, at_us)  # type: ignore[arg-type]
+
+
+def chunk_records(
+    settings: ReaderSettings, told: SpoolFile, rows: Iterable[bytes], span: Span, stamps: str
+) -> Iterator[Record]:
+    """Rows that were read beside the stream, but for those that the log tells, then the log."""
+    changed = _changed_keys(settings, told, span)
+    plain = TableWriter(told.shape, _plain(settings.config), settings.routing())
+    kept = (row for row in rows if plain.layout.key(list(split_row(row))) not in changed)
+    yield from snapshot_records(settings, told, kept)
+    if span.since < span.until:
+        yield from log_records(settings, span, stamps)
+
+
+def _plain(config: PostgresCdcConfig) -> PostgresCdcConfig:
+    """Keys that are the primary key as it stands, whatever is told to readers."""
+    return msgspec.structs.replace(
+        config, key_columns={}, mask_columns={}, skipped_operations=(), transaction_metadata=False
+    )
+
+
+def _changed_keys(settings: ReaderSettings, told: SpoolFile, span: Span) -> set[bytes | None]:
+    """The keys whose changes the chunk saw and the log is about to tell."""
+    if span.since >= span.until:
+        return set()
+    seen = stamping.SeenTransactions(told.snapshot)
+    config, routing = _plain(settings.config), settings.routing()
+    topic = routing.topic(told.shape.schema, told.shape.name)
+    server = Server(config)
+    try:
+        teller = ChangeTeller(config, routing, server, span, stamping.Stamps([]))
+        return {
+            record.key
+            for record in teller.records(_messages(config, span.until))
+            if record.topic == topic
+            and record.key is not None
+            and teller.xid is not None
+            and seen.includes(teller.xid)
+        }
+    finally:
+        server.close()
 
 
 def log_records(settings: ReaderSettings, span: Span, stamps: str) -> Iterator[Record]:

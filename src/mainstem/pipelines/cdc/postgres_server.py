@@ -182,8 +182,10 @@ class Server:
                 lsn_text(lsn),
             )
 
-    def boundaries(self, upto: int, changes_max: int) -> list[tuple[int, int, bytes]]:
-        """Ends of transactions, and messages, up to a position.
+    def boundaries(
+        self, upto: int, changes_max: int, signal_oid: int = 0
+    ) -> list[tuple[int, int, bytes]]:
+        """Ends of transactions, messages, and new rows of one table, up to a position.
 
         Each with its number among all messages since the slot's position, and its place in the log.
         """
@@ -192,11 +194,13 @@ class Server:
             " FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s,"
             " 'proto_version', '1', 'publication_names', %s, 'messages', 'true')"
             " WITH ORDINALITY AS told(lsn, xid, data, n)"
-            " WHERE get_byte(data, 0) IN (67, 77)",
+            " WHERE get_byte(data, 0) IN (67, 77)"
+            " OR (get_byte(data, 0) = 73 AND substr(data, 2, 4) = %s)",
             self._config.slot_name,
             lsn_text(upto),
             changes_max,
             self._config.publication_name,
+            signal_oid.to_bytes(4, "big"),
         )
 
     @contextmanager

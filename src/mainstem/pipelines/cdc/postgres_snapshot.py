@@ -31,7 +31,11 @@ WRITE_BYTES: Final = 1 << 20
 
 
 class SpoolFile(Struct, frozen=True):
-    """What a file of the spool holds; ``marks`` are the snapshot words of its ends."""
+    """What a file of the spool holds.
+
+    ``first``, ``last`` and ``usual`` are the words that events give for ``snapshot``; a chunk that
+    is read beside the stream says in ``snapshot`` which transactions it saw.
+    """
 
     shape: TableShape
     rows: int
@@ -40,6 +44,8 @@ class SpoolFile(Struct, frozen=True):
     at_us: int
     first: str = "true"
     last: str = "true"
+    usual: str = "true"
+    snapshot: str = ""
 
 
 class SnapshotState(Struct, kw_only=True):
@@ -141,14 +147,15 @@ class Snapshot:
         shape = table.shape
         is_first = self.state.after is None
         begins_all = self.state.next_file == 0
-        with self._session.cursor() as cursor, cursor.copy(self._query(table)) as copy:
+        query = copy_query(table, self.state.after, is_ordered=table.is_ordered)
+        with self._session.cursor() as cursor, cursor.copy(query) as copy:
             rows = iter(copy)
             held = next(rows, None)
             while held is not None:
                 path = spool_path(self._folder, self.state.next_file)
-                count, last, held = self._spool(path, bytes(held), rows)
+                count, last, held = spool(path, bytes(held), rows, self._rows_per_file)
                 if table.is_ordered:
-                    self.state.after = self._key(shape, last)
+                    self.state.after = row_key(shape, last)
                 spooled = SpoolFile(
                     shape,
                     count,
@@ -162,52 +169,64 @@ class Snapshot:
                 is_first = begins_all = False
                 yield spooled
 
-    def _spool(
-        self, path: Path, row: bytes, rows: Iterator[bytes | bytearray | memoryview]
-    ) -> tuple[int, bytes, bytes | None]:
-        """Write rows up to the bound: how many, the last one, and the one that did not fit."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        count, bound = 1, self._rows_per_file
-        held: bytes | None = None
-        # Rows as they stand in the table, masks not applied: for our eyes only.
-        with open(path, "wb", WRITE_BYTES, opener=_private) as out:
-            write = out.write
-            write(row)
-            for each in rows:
-                if count == bound:
-                    held = bytes(each)
-                    break
-                row = each  # type: ignore[assignment]
-                write(each)
-                count += 1
-            out.flush()
-            os.fsync(out.fileno())
-        return count, bytes(row), held
 
-    def _query(self, table: PublishedTable) -> sql.Composed:
-        shape = table.shape
-        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in shape.columns)
-        place = sql.Identifier(shape.schema, shape.name)
-        query = sql.SQL("SELECT {} FROM {}").format(columns, place)
-        if table.is_ordered:
-            keys = sql.SQL(", ").join(sql.Identifier(name) for name in shape.key)
-            if self.state.after is not None:
-                values = sql.SQL(", ").join(sql.Literal(text[1:]) for text in self.state.after)
-                query += sql.SQL(" WHERE ({}) > ({})").format(keys, values)
-            query += sql.SQL(" ORDER BY {}").format(keys)
-        return sql.SQL("COPY ({}) TO STDOUT").format(query)
+def spool(
+    path: Path, row: bytes, rows: Iterator[bytes | bytearray | memoryview], bound: int
+) -> tuple[int, bytes, bytes | None]:
+    """Write rows up to the bound: how many, the last one, and the one that did not fit."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    count = 1
+    held: bytes | None = None
+    # Rows as they stand in the table, masks not applied: for our eyes only.
+    with open(path, "wb", WRITE_BYTES, opener=_private) as out:
+        write = out.write
+        write(row)
+        for each in rows:
+            if count == bound:
+                held = bytes(each)
+                break
+            row = each  # type: ignore[assignment]
+            write(each)
+            count += 1
+        out.flush()
+        os.fsync(out.fileno())
+    return count, bytes(row), held
 
-    @staticmethod
-    def _key(shape: TableShape, row: bytes) -> list[str]:
-        values = split_row(row)
-        by_name = {column.name: at for at, column in enumerate(shape.columns)}
-        key = []
-        for name in shape.key:
-            value = values[by_name[name]]
-            assert value is not None, "a key is never null"
-            is_number = shape.columns[by_name[name]].type.name in NUMBERS
-            key.append(marked(value, is_number=is_number))
-        return key
+
+def copy_query(
+    table: PublishedTable,
+    after: list[str] | None,
+    *,
+    is_ordered: bool,
+    rows_max: int | None = None,
+) -> sql.Composed:
+    """The statement that copies a table out, behind a key if it is read in the key's order."""
+    shape = table.shape
+    columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in shape.columns)
+    place = sql.Identifier(shape.schema, shape.name)
+    query = sql.SQL("SELECT {} FROM {}").format(columns, place)
+    if is_ordered:
+        keys = sql.SQL(", ").join(sql.Identifier(name) for name in shape.key)
+        if after is not None:
+            values = sql.SQL(", ").join(sql.Literal(text[1:]) for text in after)
+            query += sql.SQL(" WHERE ({}) > ({})").format(keys, values)
+        query += sql.SQL(" ORDER BY {}").format(keys)
+    if rows_max is not None:
+        query += sql.SQL(" LIMIT {}").format(sql.Literal(rows_max))
+    return sql.SQL("COPY ({}) TO STDOUT").format(query)
+
+
+def row_key(shape: TableShape, row: bytes) -> list[str]:
+    """The key of a row, as stamps keep it."""
+    values = split_row(row)
+    by_name = {column.name: at for at, column in enumerate(shape.columns)}
+    key = []
+    for name in shape.key:
+        value = values[by_name[name]]
+        assert value is not None, "a key is never null"
+        is_number = shape.columns[by_name[name]].type.name in NUMBERS
+        key.append(marked(value, is_number=is_number))
+    return key
 
 
 def _private(path: str, flags: int) -> int:

@@ -34,10 +34,10 @@ class Stamps:
 
     def __init__(self, stamps: Sequence[Stamp]) -> None:
         self.until_lsn = max((stamp.until_lsn for stamp in stamps), default=0)
-        self._by_table: dict[str, list[tuple[Key | None, _Seen]]] = {}
+        self._by_table: dict[str, list[tuple[Key | None, SeenTransactions]]] = {}
         for stamp in reversed(stamps):
             after = None if stamp.after is None else comparable(stamp.after)
-            entry = (after, _Seen(stamp.snapshot))
+            entry = (after, SeenTransactions(stamp.snapshot))
             self._by_table.setdefault(stamp.table, []).append(entry)
 
     def holds(self, table: str, key: Key, xid: int) -> bool:
@@ -62,7 +62,7 @@ def marked(value: bytes, *, is_number: bool) -> str:
     return ("n" if is_number else "t") + value.decode()
 
 
-class _Seen:
+class SeenTransactions:
     """The transactions that a snapshot saw; numbers of the stream have 32 bits, its own have 64."""
 
     def __init__(self, text: str) -> None:
@@ -72,6 +72,7 @@ class _Seen:
         del low
 
     def includes(self, xid: int) -> bool:
+        """Whether the snapshot shows what a transaction did."""
         # The stream's transactions lie within 2^31 of the snapshot's: the nearest is meant.
         distance = (xid - self._until) % _XID_SPAN
         return distance >= _XID_SPAN // 2 and xid not in self._running
