@@ -295,6 +295,7 @@ class Server:
 
     def tables(self) -> list[PublishedTable]:
         """The tables that the settings choose, by name."""
+        self._keys = None  # they may have changed since the last look
         rows = self.ask(_TABLES)
         config = self._config
         chosen = [

@@ -4,7 +4,7 @@ Reads the server's log through a replication slot (``pgoutput``); needs ``wal_le
 a role that may log in for replication. What it promises and how is told in ``docs/cdc.md``.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,16 @@ from mainstem.pipelines.connector.shapes import (
     warned,
 )
 from mainstem.pipelines.connector.spec import Category, Spec
+
+VERSION_MIN = 140_000  # messages in the stream came with 14
+# Clouds give the right through roles of their own.
+_MAY_REPLICATE: Final = """
+SELECT bool_or(rolreplication OR rolsuper OR (rolname IN
+    ('rds_replication', 'rds_superuser', 'cloudsqlsuperuser', 'azure_pg_admin')))
+FROM pg_roles WHERE pg_has_role(current_user, oid, 'member')
+    AND (rolname = current_user OR rolname IN
+    ('rds_replication', 'rds_superuser', 'cloudsqlsuperuser', 'azure_pg_admin'))
+"""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,9 +142,10 @@ def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Findin
         found.append(
             failed(f"wal_level is {level}", "set wal_level = logical and restart the server")
         )
-    [(may,)] = server.ask(
-        "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
-    )
+    [(number,)] = server.ask("SELECT current_setting('server_version_num')::int")
+    if number < VERSION_MIN:
+        found.append(failed(f"the server is PostgreSQL {number // 10_000}", "14 is the oldest"))
+    [(may,)] = server.ask(_MAY_REPLICATE)
     if not may:
         found.append(
             failed(f"{config.user} may not replicate", f"ALTER ROLE {config.user} REPLICATION")
