@@ -1,0 +1,118 @@
+"""What table-like sinks do with a micro-batch: columns of a schema, and rows piece by piece.
+
+rows = columns_of(batch, schema, place)     # what does not fit goes to the dead letters
+for piece in arrow_pieces(rows): ...        # at most one partition in the driver at a time
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.connector.shapes import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def columns_of(
+    batch: "DataFrame", schema: str, place: Place, *, parts: bool = False
+) -> "DataFrame":
+    """The columns of a schema out of JSON values, without tombstones.
+
+    ``parts`` keeps the tombstones, and the parts of the record as ``_key``, ``_timestamp`` ...
+
+    Raises:
+        InvalidRequest: a value does not fit and there is no dead-letter topic.
+    """
+    from mainstem.pipelines.transforms import structured  # noqa: PLC0415
+
+    good, dead = structured(batch if parts else batch.where("value is not null"), schema)
+    assert dead is not None
+    refuse(dead, place)
+    return good if parts else good.select(*(n for n in good.columns if n not in _PARTS))
+
+
+_PARTS = frozenset({"_topic", "_key", "_headers", "_partition", "_timestamp"})
+
+
+def refuse(dead: "DataFrame", place: Place) -> None:
+    """Records that can never be delivered: to the dead letters, or the end of the pipeline.
+
+    Raises:
+        InvalidRequest: there are some and there is no dead-letter topic.
+    """
+    if place.dead_letters is not None:
+        if not dead.isEmpty():
+            place.dead_letters.send(dead)
+        return
+    if found := dead.take(1):
+        raise InvalidRequest(
+            ErrorCode.INVALID_RECORD,
+            f"a record cannot be written: {found[0]['error']}",
+            subject=place.pipeline,
+            remedy="set dead_letter_topic to keep such records and go on",
+        )
+
+
+def arrow_pieces(rows: "DataFrame") -> Iterator[pa.RecordBatch]:
+    """The rows in Arrow batches, in their order; the driver holds one partition at most."""
+    packed = rows.mapInArrow(_packed, "piece binary")
+    for row in packed.toLocalIterator():
+        with pa.ipc.open_stream(bytes(row.piece)) as stream:
+            yield from stream
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, batch.schema) as stream:
+            stream.write_batch(batch)
+        piece = pa.array([out.getvalue().to_pybytes()], pa.binary())
+        yield pa.RecordBatch.from_arrays([piece], ["piece"])
+
+
+def table_columns(batch: "DataFrame", schema: str | None, place: Place) -> "DataFrame":
+    """The columns of a schema, or the parts of the record where there is none."""
+    from mainstem.pipelines.connector.wire import as_wire  # noqa: PLC0415
+
+    return as_wire(batch) if schema is None else columns_of(batch, schema, place)
+
+
+def arrow_reader(rows: "DataFrame") -> pa.RecordBatchReader | None:
+    """The rows as a stream of Arrow batches; None when there are none."""
+    pieces = arrow_pieces(rows)
+    first = next(pieces, None)
+    if first is None:
+        return None
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], pieces))
+
+
+def column_names(schema: str) -> list[str]:
+    """The names that a schema declares, told without Spark: checks run before it is started.
+
+    Raises:
+        ValueError: a column has no type.
+    """
+    names, depth, start = [], 0, 0
+    for place, char in enumerate(schema + ","):
+        depth += (char in "<(") - (char in ">)")
+        if char != "," or depth:
+            continue
+        name, _, kind = schema[start:place].strip().replace(":", " ", 1).partition(" ")
+        if not name or not _TYPE.fullmatch(kind.strip()):
+            raise ValueError(f"not a column and its type: {schema[start:place].strip()!r}")
+        names.append(name.strip("`"))
+        start = place + 1
+    return names
+
+
+_TYPE = re.compile(
+    r"(?i)(boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date"
+    r"|timestamp|timestamp_ntz|timestamp_ltz|string|binary|variant"
+    r"|(decimal|dec|numeric|char|varchar)(\(.*\))?|(array|map|struct)\s*<.*>)"
+    r"(\s+not\s+null)?(\s+comment\s.*)?"
+)

@@ -1,0 +1,6 @@
+"""The ``avro`` connector: ``file`` for folders of Avro files, in and out."""
+
+from mainstem.pipelines.connectors.file import FileSink, FileSource
+
+SOURCE = FileSource("avro", "avro")
+SINK = FileSink("avro", "avro")

@@ -1,0 +1,282 @@
+"""The ``file`` connector: folders of Parquet, JSON, CSV, Avro and text files, in and out.
+
+``parquet``, ``json``, ``csv`` and ``avro`` are the same connector with the format in its name. The
+sink writes every record exactly once (``_object_sink`` says how); the source reads every file that
+appears once (``_object_source``).
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from mainstem.pipelines.connector.shapes import (
+    Discovered,
+    Finding,
+    Place,
+    failed,
+    passed,
+    warned,
+)
+from mainstem.pipelines.connector.spec import Category, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+LOW_BYTES = 256 * 1024 * 1024
+DISCOVERED_MAX = 1_000
+
+Path_ = Annotated[str, Meta(min_length=1, description="The folder.")]
+Key = Annotated[str | None, Meta(description="Field of the value that becomes the record's key.")]
+FilesPerBatch = Annotated[int, Meta(ge=1, description="Files of one micro-batch at most.")]
+WhenDone = Annotated[
+    Literal["keep", "delete"],
+    Meta(description="What becomes of a file whose records are safe in their topic."),
+]
+Schema = Annotated[
+    str | None,
+    Meta(
+        description=(
+            "Columns of the files, taken out of JSON values: `id bigint, at timestamp`. Without it"
+            " Parquet and Avro files have the parts of the record as columns, and JSON and text"
+            " files the value on a line. CSV needs it."
+        )
+    ),
+]
+CompressionName = Annotated[
+    Literal["default", "none", "gzip", "zstd", "snappy", "lz4"],
+    Meta(description="How files are packed; by default Parquet with snappy, others not at all."),
+]
+FileBytes = Annotated[
+    int, Meta(ge=1024, description="About how large a file grows before the next one begins.")
+]
+FormatName = Annotated[
+    Literal["parquet", "json", "csv", "avro", "text"], Meta(description="What files hold.")
+]
+
+
+class FolderSourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files are read."""
+
+    path: Path_
+    pattern: Annotated[str, Meta(description="Which names are read, with `*` and `?`.")] = "*"
+    key: Key = None
+    files_per_batch: FilesPerBatch = 100
+    when_done: WhenDone = "keep"
+
+
+class FileSourceConfig(FolderSourceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files are read, and what they hold."""
+
+    format: FormatName = "json"
+
+
+class FolderSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where files are written and how."""
+
+    path: Path_
+    schema: Schema = None
+    compression: CompressionName = "default"
+    file_bytes: FileBytes = 128 * 1024 * 1024
+
+
+class FileSinkConfig(FolderSinkConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where files are written, what they hold and how."""
+
+    format: FormatName = "json"
+
+
+def format_findings(format_: str, compression: str, schema: str | None) -> list[Finding]:
+    """Whether settings of files fit together."""
+    from mainstem.pipelines.connectors._formats import COMPRESSIONS  # noqa: PLC0415
+    from mainstem.pipelines.connectors._table_rows import column_names  # noqa: PLC0415
+
+    found = []
+    allowed = {"default", *COMPRESSIONS[format_]}  # type: ignore[index]
+    if compression not in allowed:
+        remedy = f"one of {', '.join(sorted(allowed))}"
+        found.append(failed(f"{format_} files are not packed with {compression}", remedy))
+    if format_ == "csv" and schema is None:
+        found.append(failed("CSV needs a schema", "such as: id bigint, name string"))
+    if schema is not None:
+        try:
+            column_names(schema)
+        except ValueError as error:
+            found.append(failed(str(error), "such as: id bigint, at timestamp"))
+    return found
+
+
+def compression_of(format_: str, named: str) -> Any:
+    """The compression that a setting stands for."""
+    if named != "default":
+        return named
+    return "snappy" if format_ == "parquet" else "none"
+
+
+class FileSource:
+    """Reads a folder's files as they appear."""
+
+    def __init__(self, name: str = "file", format_: str | None = None) -> None:
+        self._name = name
+        self._format = format_
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name=self._name,
+            kind="source",
+            title=f"{self._format.capitalize()} files" if self._format else "Files of a folder",
+            category=Category.FILES,
+            config=FolderSourceConfig if self._format else FileSourceConfig,
+            extra="avro" if self._format == "avro" else "",
+            modules=("fastavro",) if self._format == "avro" else (),
+            limits_rows=False,
+        )
+
+    def format_of(self, config: Any) -> Any:
+        """What the files hold."""
+        return self._format or config.format
+
+    def check(self, config: FolderSourceConfig) -> list[Finding]:
+        """Whether the folder is there and can be read."""
+        folder = Path(config.path)
+        if not folder.is_dir():
+            return [failed(f"{folder} is no folder", "make it, or correct path", retriable=True)]
+        if not os.access(folder, os.R_OK | os.X_OK):
+            return [failed(f"{folder} cannot be read by this user", "allow reading it")]
+        missing = missing_library(self.format_of(config))
+        if missing is not None:
+            return [missing]
+        found = self.discover(config)
+        if not found:
+            return [warned(f"{folder} holds no file {config.pattern} yet")]
+        return [passed(f"{folder} can be read")]
+
+    def discover(self, config: FolderSourceConfig) -> list[Discovered]:
+        """The files that would be read, the first thousand."""
+        from mainstem.pipelines.connectors._object_source import files_of  # noqa: PLC0415
+        from mainstem.pipelines.connectors._stores import Folder  # noqa: PLC0415
+
+        found = files_of(Folder(Path(config.path)), config.pattern)[:DISCOVERED_MAX]
+        return [
+            Discovered(
+                name=stored.path,
+                config={
+                    "path": str((Path(config.path) / stored.path).parent),
+                    "pattern": stored.path.rpartition("/")[2],
+                },
+            )
+            for stored in found
+        ]
+
+    def read(self, spark: "SparkSession", config: FolderSourceConfig, place: Place) -> "DataFrame":
+        """Values of the files, as records."""
+        from mainstem.pipelines.connectors import _object_frames, _object_source  # noqa: PLC0415
+
+        objects = _object_source.Place(
+            format=self.format_of(config),
+            pattern=config.pattern,
+            files_per_batch=config.files_per_batch,
+            state_dir=str(place.state_dir.resolve()),
+            folder=str(Path(config.path).resolve()),
+            delete=config.when_done == "delete" and not place.rehearsal,
+        )
+        return _object_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+
+
+class FileSink:
+    """Writes files into a folder, every record exactly once."""
+
+    def __init__(self, name: str = "file", format_: str | None = None) -> None:
+        self._name = name
+        self._format = format_
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name=self._name,
+            kind="sink",
+            title=f"{self._format.capitalize()} files" if self._format else "Files of a folder",
+            category=Category.FILES,
+            config=FolderSinkConfig if self._format else FileSinkConfig,
+            extra="avro" if self._format == "avro" else "",
+            modules=("fastavro",) if self._format == "avro" else (),
+        )
+
+    def format_of(self, config: Any) -> Any:
+        """What the files hold."""
+        return self._format or config.format
+
+    def check(self, config: FolderSinkConfig) -> list[Finding]:
+        """Whether the folder can be written to, and the settings fit together."""
+        from mainstem.pipelines.connectors._stores import (  # noqa: PLC0415
+            free_bytes,
+            nearest_folder,
+        )
+
+        format_ = self.format_of(config)
+        found = format_findings(format_, config.compression, config.schema)
+        if (missing := missing_library(format_)) is not None:
+            found.append(missing)
+        folder = Path(config.path)
+        standing = nearest_folder(folder)
+        if not standing.is_dir():
+            found.append(failed(f"{standing} is no folder", "correct path"))
+        elif not os.access(standing, os.W_OK | os.X_OK):
+            found.append(failed(f"{standing} cannot be written to by this user", "allow it"))
+        elif free_bytes(folder) < LOW_BYTES:
+            found.append(warned(f"the disk of {folder} is almost full", "free some space"))
+        return found or [passed(f"{folder} can be written to")]
+
+    def write(
+        self, frame: "DataFrame", config: FolderSinkConfig, place: Place
+    ) -> "DataStreamWriter":
+        """A writer of files."""
+        from mainstem.pipelines.connectors._object_sink import Layout, writer_of  # noqa: PLC0415
+        from mainstem.pipelines.connectors._stores import Folder  # noqa: PLC0415
+
+        require_library(self.format_of(config), self._name)
+        format_ = self.format_of(config)
+        layout = Layout(
+            store=Folder(Path(config.path).resolve()),
+            format=format_,
+            schema=config.schema,
+            compression=compression_of(format_, config.compression),
+            file_bytes=config.file_bytes,
+        )
+        return writer_of(frame, layout, place)
+
+
+def missing_library(format_: str) -> Finding | None:
+    """A finding when Avro is asked for and its library is not there."""
+    if format_ != "avro" or not _avro("file").missing:
+        return None
+    return failed("avro needs fastavro, not installed here", "pip install 'mainstem[avro]'")
+
+
+def require_library(format_: str, name: str) -> None:
+    """Check that a format can be written here.
+
+    Raises:
+        InvalidRequest: its library is not installed; the remedy names the extra.
+    """
+    if format_ == "avro":
+        _avro(name).require()
+
+
+def _avro(name: str) -> Spec:
+    return Spec(
+        name=name,
+        kind="sink",
+        title="Avro",
+        category=Category.FILES,
+        config=FolderSinkConfig,
+        extra="avro",
+        modules=("fastavro",),
+    )
+
+
+SOURCE = FileSource()
+SINK = FileSink()

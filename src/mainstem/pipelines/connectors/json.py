@@ -1,0 +1,6 @@
+"""The ``json`` connector: ``file`` for folders of JSON files, in and out."""
+
+from mainstem.pipelines.connectors.file import FileSink, FileSource
+
+SOURCE = FileSource("json", "json")
+SINK = FileSink("json", "json")

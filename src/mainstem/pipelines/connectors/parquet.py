@@ -1,0 +1,6 @@
+"""The ``parquet`` connector: ``file`` for folders of Parquet files, in and out."""
+
+from mainstem.pipelines.connectors.file import FileSink, FileSource
+
+SOURCE = FileSource("parquet", "parquet")
+SINK = FileSink("parquet", "parquet")
