@@ -1,0 +1,197 @@
+"""Requests that were answered with *accepted*, kept on disk until their records are in a topic.
+
+    <first number>.log:  (length u32, crc32 u32, msgpack Request)*
+
+Promises: a request whose ``add`` returned survives a crash; numbers have no gaps; what a crash cut
+off was never promised and is cut off here too. Requests that wait at the same time share one sync.
+"""
+
+import os
+import struct
+import threading
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, Unavailable
+
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+REQUESTS_MAX: Final = 1_000_000
+_HEAD: Final = struct.Struct(">II")
+
+
+class Request(Struct, frozen=True, array_like=True):
+    """One request: its body and what came with it; ``at_us`` is its moment, since 1970."""
+
+    body: bytes
+    headers: list[tuple[str, bytes]]
+    at_us: int
+    idempotency_key: str = ""
+
+
+class Segment(Struct):
+    """A file of the spool and how long its requests are."""
+
+    path: Path
+    first: int
+    sizes: list[int]
+
+    @property
+    def until(self) -> int:
+        """The number after the last one."""
+        return self.first + len(self.sizes)
+
+
+class Spool:
+    """The requests from ``start`` (included) to ``until`` (excluded)."""
+
+    def __init__(self, folder: Path, *, bytes_max: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        names = sorted(folder.glob("*.log"), key=lambda path: int(path.stem))
+        self._segments = deque(_recovered(path) for path in names)
+        if not self._segments:
+            self._segments.append(_begun(folder, 0))
+        self._file: IO[bytes] = self._segments[-1].path.open("ab")
+
+    @property
+    def start(self) -> int:
+        """The oldest request that is kept."""
+        return self._segments[0].first
+
+    @property
+    def until(self) -> int:
+        """The number of the next request."""
+        return self._segments[-1].until
+
+    @property
+    def size_bytes(self) -> int:
+        """What is kept."""
+        return sum(sum(segment.sizes) for segment in self._segments)
+
+    def add(self, requests: list[Request]) -> None:
+        """Keep requests; they are on disk when this returns.
+
+        Raises:
+            Unavailable: there is no room.
+        """
+        frames = [_frame(request) for request in requests]
+        size = sum(map(len, frames))
+        with self._lock:
+            if (
+                self.size_bytes + size > self._bytes_max
+                or self.until - self.start + len(frames) > REQUESTS_MAX
+            ):
+                raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for their topic")
+            segment = self._segments[-1]
+            if segment.sizes and sum(segment.sizes) >= SEGMENT_BYTES:
+                segment = self._roll()
+            place = self._file.tell()
+            try:
+                self._file.write(b"".join(frames))
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self._file.close()
+                os.truncate(segment.path, place)
+                self._file = segment.path.open("ab")
+                raise Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}") from error
+            segment.sizes += map(len, frames)
+
+    def end_within(self, start: int, *, rows_max: int, bytes_max: int) -> int:
+        """How far from ``start`` the bounds allow to go; one request always."""
+        with self._lock:
+            end, taken = start, 0
+            for segment in self._segments:
+                for number, size in enumerate(segment.sizes, segment.first):
+                    if number < start:
+                        continue
+                    taken += size
+                    if number > start and (number - start >= rows_max or taken > bytes_max):
+                        return end
+                    end = number + 1
+            return end
+
+    def read(self, start: int, until: int) -> list[Request]:
+        """The requests of a range that is kept."""
+        with self._lock:
+            assert self.start <= start <= until <= self.until, (start, until)
+            wanted = [s for s in self._segments if s.first < until and s.until > start]
+        found = []
+        for segment in wanted:
+            for number, request in enumerate(_requests(segment.path), segment.first):
+                if start <= number < until:
+                    found.append(request)
+        return found
+
+    def drop(self, until: int) -> None:
+        """Forget requests below a number, segment by segment."""
+        with self._lock:
+            if self._segments[-1].sizes and self._segments[-1].until <= until:
+                self._roll()
+            while len(self._segments) > 1 and self._segments[0].until <= until:
+                self._segments.popleft().path.unlink()
+
+    def recent_keys(self) -> Iterator[str]:
+        """Idempotency keys of what is kept, oldest first."""
+        for segment in list(self._segments):
+            for request in _requests(segment.path):
+                if request.idempotency_key:
+                    yield request.idempotency_key
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _roll(self) -> Segment:
+        self._file.close()
+        segment = _begun(self._folder, self.until)
+        self._segments.append(segment)
+        self._file = segment.path.open("ab")
+        return segment
+
+
+def _frame(request: Request) -> bytes:
+    body = msgspec.msgpack.encode(request)
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _begun(folder: Path, first: int) -> Segment:
+    path = folder / f"{first:020}.log"
+    path.touch()
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return Segment(path, first, [])
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    """Whole frames, up to the first that is not."""
+    with path.open("rb") as file:
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            length, crc = _HEAD.unpack(head)
+            body = file.read(length)
+            if len(body) < length or zlib.crc32(body) != crc:
+                return
+            yield body
+
+
+def _requests(path: Path) -> Iterator[Request]:
+    decode = msgspec.msgpack.Decoder(Request).decode
+    return map(decode, _frames(path))
+
+
+def _recovered(path: Path) -> Segment:
+    sizes = [_HEAD.size + len(body) for body in _frames(path)]
+    if sum(sizes) < path.stat().st_size:
+        os.truncate(path, sum(sizes))
+    return Segment(path, int(path.stem), sizes)

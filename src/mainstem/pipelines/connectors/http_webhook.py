@@ -1,0 +1,251 @@
+"""The ``http-webhook`` connector: requests in, requests out.
+
+The source listens and answers *accepted* when a request is on disk. The sink sends each record as a
+request with an idempotency key; ``_webhook_listener`` and ``_webhook_sender`` say more.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
+from mainstem.pipelines.connector.spec import Category, Delivery, Secret, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from mainstem.pipelines.connectors._webhook_sender import Outgoing, SenderSettings
+
+CHECK_TIMEOUT_S = 10.0
+
+
+class WebhookSourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where requests are taken and from whom."""
+
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 takes a free one.")]
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    path: Annotated[str, Meta(pattern="^/", description="Path of the requests.")] = "/"
+    token: Annotated[
+        Secret | None, Meta(description="What `Authorization: Bearer` has to carry.")
+    ] = None
+    signature_secret: Annotated[
+        Secret | None,
+        Meta(description="Key of the HMAC-SHA256 of the body that a request has to carry."),
+    ] = None
+    signature_header: Annotated[
+        str, Meta(description="Header of that signature, `sha256=<hex>`.")
+    ] = "X-Hub-Signature-256"
+    insecure: Annotated[
+        bool, Meta(description="Allow others to reach a listener without token or signature.")
+    ] = False
+    forward_headers: Annotated[
+        list[str], Meta(description="Request headers that become headers of the record.")
+    ] = []
+    key: Annotated[
+        str | None, Meta(description="Field of the JSON body that becomes the record's key.")
+    ] = None
+    body_bytes_max: Annotated[int, Meta(ge=1, description="The largest body.")] = 1024 * 1024
+    buffer_bytes_max: Annotated[
+        int, Meta(ge=1024, description="What may wait on disk; beyond it the answer is 503.")
+    ] = 1024 * 1024 * 1024
+    connections_max: Annotated[int, Meta(ge=1, description="Connections at once.")] = 256
+    certificate_path: Annotated[str | None, Meta(description="PEM certificate for TLS.")] = None
+    key_path: Annotated[str | None, Meta(description="PEM key of the certificate.")] = None
+
+
+class WebhookSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where records are sent and how patiently."""
+
+    url: Annotated[str, Meta(pattern="^https?://", description="Address of the receiver.")]
+    method: Annotated[Literal["POST", "PUT", "PATCH"], Meta(description="Method.")] = "POST"
+    token: Annotated[Secret | None, Meta(description="Sent as `Authorization: Bearer`.")] = None
+    headers: Annotated[dict[str, Secret], Meta(description="Further headers.")] = {}
+    content_type: Annotated[str, Meta(description="Type of the values.")] = "application/json"
+    forward_headers: Annotated[
+        bool, Meta(description="Send headers of the record as `X-Mainstem-Header-*`.")
+    ] = False
+    concurrency: Annotated[
+        int, Meta(ge=1, le=256, description="Requests at once; one key keeps its order.")
+    ] = 8
+    timeout_ms: Annotated[int, Meta(ge=1, description="Patience with one request.")] = 30_000
+    retries: Annotated[int, Meta(ge=0, le=100, description="Attempts after the first.")] = 5
+    initial_backoff_ms: Annotated[int, Meta(ge=1, description="The first pause.")] = 200
+    max_backoff_ms: Annotated[int, Meta(ge=1, description="The longest pause.")] = 30_000
+
+
+class WebhookSource:
+    """Takes requests."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="http-webhook",
+            kind="source",
+            title="HTTP requests taken",
+            category=Category.HTTP,
+            config=WebhookSourceConfig,
+            extra="webhook",
+            modules=("starlette", "uvicorn"),
+        )
+
+    def check(self, config: WebhookSourceConfig) -> list[Finding]:
+        """Whether the port is free and strangers are kept out."""
+        import socket  # noqa: PLC0415
+
+        protected = config.token is not None or config.signature_secret is not None
+        if not (protected or config.insecure or _is_loopback(config.host)):
+            return [
+                failed(
+                    f"anybody who reaches {config.host} could send records",
+                    "set token or signature_secret, or insecure: true",
+                )
+            ]
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        try:
+            socket.create_server((config.host, config.port), family=family).close()
+        except OSError as error:
+            said = f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"
+            return [failed(said, "choose another port or address", retriable=True)]
+        return [passed(f"can listen on {config.host}:{config.port}")]
+
+    def discover(self, config: WebhookSourceConfig) -> list[Discovered]:
+        """The one path."""
+        return [Discovered(name=config.path, config={"path": config.path})]
+
+    def read(self, spark: "SparkSession", config: WebhookSourceConfig, place: Place) -> "DataFrame":
+        """Bodies as values, chosen headers as headers, the moment as timestamp."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        self.spec().require()
+        from mainstem.pipelines.connectors._webhook_listener import (  # noqa: PLC0415
+            ListenerSettings,
+        )
+        from mainstem.pipelines.connectors._webhook_source import (  # noqa: PLC0415
+            Options,
+            WebhookDataSource,
+        )
+
+        spark.dataSource.register(WebhookDataSource)
+        names = [name for name in ListenerSettings.__struct_fields__ if name != "forward_headers"]
+        settings = ListenerSettings(
+            **{name: getattr(config, name) for name in names},
+            forward_headers=tuple(config.forward_headers),
+        )
+        options = Options(
+            listener=settings,
+            state_dir=str(place.state_dir.resolve()),
+            buffer_bytes_max=config.buffer_bytes_max,
+            rows_per_batch_max=place.rows_per_batch_max,
+        )
+        reader = spark.readStream if place.streaming else spark.read
+        # The name of the option keeps it out of plans.
+        given = {"secretoptions": msgspec.json.encode(options).decode()}
+        frame = reader.format(WebhookDataSource.name()).options(**given).load()
+        if config.key is None:
+            return frame
+        parsed = F.try_parse_json(F.col("value").cast("string"))
+        key = F.try_variant_get(parsed, f"$.{config.key}", "string").cast("binary")
+        return frame.select(key.alias("key"), *frame.columns)
+
+
+class WebhookSink:
+    """Sends requests."""
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name="http-webhook",
+            kind="sink",
+            title="HTTP requests sent",
+            category=Category.HTTP,
+            config=WebhookSinkConfig,
+            delivery=Delivery.AT_LEAST_ONCE,
+            extra="webhook",
+            modules=("httpx",),
+            notes="Once for receivers that remember Idempotency-Key.",
+        )
+
+    def check(self, config: WebhookSinkConfig) -> list[Finding]:
+        """Whether somebody answers there; no record is sent."""
+        import httpx  # noqa: PLC0415
+
+        try:
+            answer = httpx.options(config.url, headers=_headers(config), timeout=CHECK_TIMEOUT_S)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            said = f"{config.url} does not answer: {type(error).__name__} {error}".strip()
+            return [failed(said, "check url and the receiver", retriable=True)]
+        if answer.status_code in {401, 403}:
+            said = f"{config.url} refuses the login: HTTP {answer.status_code}"
+            return [failed(said, "check token and headers")]
+        return [passed(f"{config.url} answers")]
+
+    def write(
+        self, frame: "DataFrame", config: WebhookSinkConfig, place: Place
+    ) -> "DataStreamWriter":
+        """A writer that sends batch by batch."""
+        self.spec().require()
+        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
+
+        settings = sender_settings(config)
+
+        def send(batch: "DataFrame", batch_id: int) -> None:
+            prefix = f"{place.pipeline}-{identity_of(batch, batch_id)}"
+            deliver(batch, prefix, settings, place)
+
+        return frame.writeStream.foreachBatch(send)
+
+
+def deliver(batch: "DataFrame", prefix: str, settings: "SenderSettings", place: Place) -> None:
+    """Send a batch; what is refused for good goes to the dead letters."""
+    from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire  # noqa: PLC0415
+    from mainstem.pipelines.connectors._table_rows import refuse  # noqa: PLC0415
+    from mainstem.pipelines.connectors._webhook_sender import send_all  # noqa: PLC0415
+
+    wire = as_wire(batch)
+    refused = asyncio.run(send_all(_outgoing(wire, prefix), settings))
+    if refused:
+        rows = [(*(each.row[name] for name in WIRE_TYPES), each.error) for each in refused]
+        kinds = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
+        refuse(batch.sparkSession.createDataFrame(rows, f"{kinds}, error string"), place)
+
+
+def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
+    from mainstem.pipelines.connectors._table_rows import arrow_pieces  # noqa: PLC0415
+    from mainstem.pipelines.connectors._webhook_sender import Outgoing  # noqa: PLC0415
+
+    rows = (row for piece in arrow_pieces(wire) for row in piece.to_pylist())
+    for number, row in enumerate(rows):
+        yield Outgoing(f"{prefix}-{number}", row)
+
+
+def sender_settings(config: WebhookSinkConfig) -> "SenderSettings":
+    """The settings as the sender wants them."""
+    from mainstem.pipelines.connectors._webhook_sender import SenderSettings  # noqa: PLC0415
+
+    given: dict[str, Any] = {
+        name: getattr(config, name)
+        for name in SenderSettings.__struct_fields__
+        if name != "headers"
+    }
+    return SenderSettings(**given, headers=_headers(config))
+
+
+def _headers(config: WebhookSinkConfig) -> dict[str, str]:
+    login = {} if config.token is None else {"Authorization": f"Bearer {config.token}"}
+    return login | config.headers
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+SOURCE = WebhookSource()
+SINK = WebhookSink()
