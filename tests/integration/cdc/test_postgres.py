@@ -423,12 +423,14 @@ def test_a_signal_reads_a_table_again_while_its_changes_stream_on(
     assert marks == {"false", "incremental"}
     table = {key: "old" for key in kept if key <= 40}
     read: list[int] = []
+    places: dict[int, list[int]] = {}
     for each in told:
         key = json.loads(each["key"])["id"]
         if each["value"] is None:
             assert key not in table
             continue
         decoded = event(each)
+        places.setdefault(key, []).append(decoded["source"]["lsn"])
         if decoded["op"] == "d":
             del table[key]
             continue
@@ -436,6 +438,7 @@ def test_a_signal_reads_a_table_again_while_its_changes_stream_on(
             read.append(key)
         table[key] = decoded["after"]["name"]
     assert table == dict(run("SELECT id, name FROM t"))
+    assert all(each == sorted(each) for each in places.values()), "no key goes back in time"
     assert len(read) == len(set(read))
     assert len(read) > 25
 
