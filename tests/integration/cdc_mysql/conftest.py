@@ -1,0 +1,27 @@
+"""One MariaDB server and one Spark session for all tests of its change data capture."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.integration.cdc_mysql.mariadb import MariadbServer
+from tests.integration.pipelines.conftest import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[MariadbServer]:
+    """A server that all tests share; each makes a database of its own."""
+    with MariadbServer() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: MariadbServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the test's own."""
+    name = "test_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[:50].lower()
+    server.run(
+        f"DROP DATABASE IF EXISTS `{name}`", f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4"
+    )
+    yield name
+    server.run(f"DROP DATABASE `{name}`")

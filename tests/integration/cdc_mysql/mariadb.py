@@ -1,0 +1,115 @@
+"""A MariaDB server of the tests' own, on a free port of this machine, gone when they end."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pymysql
+
+PATIENCE_S = 60.0
+SETTINGS = (
+    "--bind-address=127.0.0.1",
+    "--server-id=1",
+    "--log-bin=mysql-bin",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--gtid-strict-mode=1",
+    "--innodb-buffer-pool-size=32M",
+    "--innodb-flush-log-at-trx-commit=0",  # a test's data need not survive the machine
+    "--default-time-zone=-05:00",  # ours must not depend on the server's
+)
+
+
+class MariadbServer:
+    """A context manager; root lends the server another name."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
+        self._as: dict[str, Any] = {}
+        if os.getuid() == 0:
+            known = {each.pw_name for each in pwd.getpwall()}
+            user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
+            os.chown(self._folder, user.pw_uid, user.pw_gid)
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        data = self._folder / "data"
+        subprocess.run(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={data}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+            timeout=PATIENCE_S,
+            **self._as,
+        )
+        program = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+        with (self._folder / "log").open("wb") as out:
+            self._process = subprocess.Popen(
+                [
+                    program,
+                    "--no-defaults",
+                    f"--datadir={data}",
+                    f"--port={self.port}",
+                    f"--socket={self._folder}/socket",
+                    *SETTINGS,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                **self._as,
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self.connect().close()
+            except pymysql.err.OperationalError:
+                assert time.monotonic() < deadline, (self._folder / "log").read_text()
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                time.sleep(0.1)
+            else:
+                return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder)
+
+    def connect(self, database: str | None = None) -> Any:
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            database=database,
+            charset="utf8mb4",
+            autocommit=True,
+        )
+
+    def run(self, *statements: str, database: str | None = None) -> tuple[tuple[Any, ...], ...]:
+        """Statements, and the rows of the last one."""
+        session = self.connect(database)
+        try:
+            with session.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+                found: tuple[tuple[Any, ...], ...] = cursor.fetchall()
+                return found
+        finally:
+            session.close()
