@@ -3,15 +3,16 @@
     <first number>.log:  (length u32, crc32 u32, msgpack Request)*
 
 Promises: a request whose ``add`` returned survives a crash; numbers have no gaps; what a crash cut
-off was never promised and is cut off here too. Requests that wait at the same time share one sync.
+off was never promised and is cut off here too. One thread owns the files: the listener and the
+reader of the stream hand it their orders.
 """
 
 import os
 import struct
-import threading
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final
 
@@ -54,7 +55,7 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._bytes_max = bytes_max
-        self._lock = threading.Lock()
+        self._owner = ThreadPoolExecutor(1, "webhook-spool")
         names = sorted(folder.glob("*.log"), key=lambda path: int(path.stem))
         self._segments = deque(_recovered(path) for path in names)
         if not self._segments:
@@ -82,73 +83,81 @@ class Spool:
         Raises:
             Unavailable: there is no room.
         """
-        frames = [_frame(request) for request in requests]
-        size = sum(map(len, frames))
-        with self._lock:
-            if (
-                self.size_bytes + size > self._bytes_max
-                or self.until - self.start + len(frames) > REQUESTS_MAX
-            ):
-                raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for their topic")
-            segment = self._segments[-1]
-            if segment.sizes and sum(segment.sizes) >= SEGMENT_BYTES:
-                segment = self._roll()
-            place = self._file.tell()
-            try:
-                self._file.write(b"".join(frames))
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                self._file.close()
-                os.truncate(segment.path, place)
-                self._file = segment.path.open("ab")
-                raise Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}") from error
-            segment.sizes += map(len, frames)
+        self._owner.submit(self._add, requests).result()
 
     def end_within(self, start: int, *, rows_max: int, bytes_max: int) -> int:
         """How far from ``start`` the bounds allow to go; one request always."""
-        with self._lock:
-            end, taken = start, 0
-            for segment in self._segments:
-                for number, size in enumerate(segment.sizes, segment.first):
-                    if number < start:
-                        continue
-                    taken += size
-                    if number > start and (number - start >= rows_max or taken > bytes_max):
-                        return end
-                    end = number + 1
-            return end
+        return self._owner.submit(self._end_within, start, rows_max, bytes_max).result()
 
     def read(self, start: int, until: int) -> list[Request]:
         """The requests of a range that is kept."""
-        with self._lock:
-            assert self.start <= start <= until <= self.until, (start, until)
-            wanted = [s for s in self._segments if s.first < until and s.until > start]
-        found = []
-        for segment in wanted:
-            for number, request in enumerate(_requests(segment.path), segment.first):
-                if start <= number < until:
-                    found.append(request)
-        return found
+        return self._owner.submit(self._read, start, until).result()
 
     def drop(self, until: int) -> None:
         """Forget requests below a number, segment by segment."""
-        with self._lock:
-            if self._segments[-1].sizes and self._segments[-1].until <= until:
-                self._roll()
-            while len(self._segments) > 1 and self._segments[0].until <= until:
-                self._segments.popleft().path.unlink()
+        self._owner.submit(self._drop, until).result()
 
-    def recent_keys(self) -> Iterator[str]:
+    def recent_keys(self) -> list[str]:
         """Idempotency keys of what is kept, oldest first."""
-        for segment in list(self._segments):
-            for request in _requests(segment.path):
-                if request.idempotency_key:
-                    yield request.idempotency_key
+        return self._owner.submit(self._recent_keys).result()
 
     def close(self) -> None:
         """Let go of the file."""
+        self._owner.shutdown()
         self._file.close()
+
+    def _add(self, requests: list[Request]) -> None:
+        frames = [_frame(request) for request in requests]
+        size = sum(map(len, frames))
+        kept = self.until - self.start + len(frames)
+        if self.size_bytes + size > self._bytes_max or kept > REQUESTS_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for their topic")
+        segment = self._segments[-1]
+        if segment.sizes and sum(segment.sizes) >= SEGMENT_BYTES:
+            segment = self._roll()
+        place = self._file.tell()
+        try:
+            self._file.write(b"".join(frames))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.close()
+            os.truncate(segment.path, place)
+            self._file = segment.path.open("ab")
+            raise Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}") from error
+        segment.sizes += map(len, frames)
+
+    def _end_within(self, start: int, rows_max: int, bytes_max: int) -> int:
+        end, taken = start, 0
+        for segment in self._segments:
+            for number, size in enumerate(segment.sizes, segment.first):
+                if number < start:
+                    continue
+                taken += size
+                if number > start and (number - start >= rows_max or taken > bytes_max):
+                    return end
+                end = number + 1
+        return end
+
+    def _read(self, start: int, until: int) -> list[Request]:
+        assert self.start <= start <= until <= self.until, (start, until)
+        wanted = [s for s in self._segments if s.first < until and s.until > start]
+        return [
+            request
+            for segment in wanted
+            for number, request in enumerate(_requests(segment.path), segment.first)
+            if start <= number < until
+        ]
+
+    def _drop(self, until: int) -> None:
+        if self._segments[-1].sizes and self._segments[-1].until <= until:
+            self._roll()
+        while len(self._segments) > 1 and self._segments[0].until <= until:
+            self._segments.popleft().path.unlink()
+
+    def _recent_keys(self) -> list[str]:
+        kept = (each for segment in self._segments for each in _requests(segment.path))
+        return [each.idempotency_key for each in kept if each.idempotency_key]
 
     def _roll(self) -> Segment:
         self._file.close()
