@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from mainstem.pipelines.spark.java import find_java_home, java_version
+
+# Starting Spark takes a while on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 
 JOB = """
 import sys

@@ -22,6 +22,9 @@ from mainstem.pipelines.spark.completion import Batch, complete
 from mainstem.pipelines.spark.ledger import Entry, Ledger
 from mainstem.testing.local_node import LocalNode
 
+# Starting Spark takes a while on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 
 def call(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)

@@ -18,6 +18,9 @@ from mainstem.client.transactions import TransactionalProducer
 from mainstem.client.values import TopicPartition
 from mainstem.testing.local_node import LocalNode
 
+# Starting Spark takes a while on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 START_MS = 1_700_000_000_000
 
 
