@@ -4,6 +4,8 @@ PYTHON_IN_VENV := .venv/bin/python
 BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
+# Tests wait for processes more than they compute; files stay whole, their fixtures are shared.
+PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check format pin clients chaos fuzz bench clean
@@ -23,7 +25,7 @@ run: .venv/.ready-run  ## Set up and start a node in the foreground.
 test: .venv/.ready-test  ## Set up, then run every gate and every test.
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
-	$(PYTHON_IN_VENV) -m pytest $(PYTEST_ARGS)
+	$(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: .venv/.ready-test  ## Format, lint, types, import direction, house rules.
 	$(BIN)/ruff format --check .
