@@ -9,12 +9,14 @@ which file it was.
 """
 
 import csv
+import gzip
 import io
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, Literal, Protocol
 
 import msgspec
 import pyarrow as pa
+import zstandard
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
@@ -63,8 +65,30 @@ def encoder(
         return _Parquet(file, schema, compression)
     if format == "avro":
         return _Avro(file, schema, compression)
-    packed = file if compression == "none" else pa.CompressedOutputStream(file, compression)
+    packed = _packed(file, compression)
     return _Csv(packed, schema) if format == "csv" else _Lines(packed)
+
+
+def _packed(file: IO[bytes], compression: Compression) -> Any:
+    """A file that packs what is written to it; closing it leaves ``file`` open."""
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
+    if compression == "zstd":
+        return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+    return _Unpacked(file)
+
+
+class _Unpacked(io.RawIOBase):
+    """The file as it is, which stays open."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
 
 
 class _Parquet:
@@ -92,7 +116,7 @@ class _Csv:
 
     def close(self) -> None:
         self._writer.close()
-        _end(self._file)
+        self._file.close()
 
 
 class _Lines:
@@ -105,7 +129,7 @@ class _Lines:
             self._file.write("\n".join(lines).encode() + b"\n")
 
     def close(self) -> None:
-        _end(self._file)
+        self._file.close()
 
 
 class _Avro:
@@ -123,11 +147,6 @@ class _Avro:
 
     def close(self) -> None:
         self._writer.flush()
-
-
-def _end(file: Any) -> None:
-    if isinstance(file, pa.CompressedOutputStream):
-        file.close()
 
 
 def avro_schema(schema: pa.Schema) -> dict[str, Any]:
