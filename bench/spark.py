@@ -121,11 +121,10 @@ class Ours:
 
     def processes(self) -> list[psutil.Process]:
         """Everything that this process started for Spark."""
-        return [
-            each
-            for each in psutil.Process().children(recursive=True)
-            if each not in self._others and "spark_kafka" not in " ".join(_command(each))
-        ]
+        everything = psutil.Process().children(recursive=True)
+        peers = [each for each in everything if str(PEER_JOB) in _command(each)]
+        theirs = {each for peer in peers for each in (peer, *peer.children(recursive=True))}
+        return [each for each in everything if each not in theirs | self._others]
 
 
 class Peer:
