@@ -1,11 +1,14 @@
 """One PostgreSQL server and one Spark session for all tests of change data capture."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.integration.cdc.follow import Following
 from tests.integration.cdc.postgres import PostgresServer
 from tests.integration.pipelines.conftest import spark
+
+from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 
 __all__ = ["spark"]
 
@@ -28,3 +31,22 @@ def database(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator
     while Following.opened:
         Following.opened.pop().follower.close()
     server.drop(name)
+
+
+@pytest.fixture
+def config(server: PostgresServer, database: str) -> PostgresCdcConfig:
+    name = database[:60]
+    return PostgresCdcConfig(host="127.0.0.1", port=server.port, database=database, slot_name=name)
+
+
+@pytest.fixture
+def run(server: PostgresServer, database: str) -> Callable[..., list[tuple[Any, ...]]]:
+    def execute(*statements: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        with server.connect(database) as session:
+            for statement in statements:
+                cursor = session.execute(statement.encode())
+                found = cursor.fetchall() if cursor.description else []
+        return found
+
+    return execute
