@@ -1,0 +1,181 @@
+"""The ``s3`` connector: Parquet, JSON, CSV, Avro and text files in a bucket, in and out.
+
+Files of a batch are staged, listed in a manifest that only one attempt can create, and then copied
+to their names by the server: every record arrives exactly once, and whoever lists the prefix sees
+no file of an attempt that failed. What failed attempts leave is deleted.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainstem.model.errors import MainstemError
+from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.spec import Category, Secret, Spec
+from mainstem.pipelines.connectors.file import (
+    DISCOVERED_MAX,
+    CompressionName,
+    FileBytes,
+    FilesPerBatch,
+    FormatName,
+    Key,
+    Schema,
+    WhenDone,
+    compression_of,
+    format_findings,
+    missing_library,
+    require_library,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from mainstem.pipelines.connectors._bucket import Bucket
+
+
+class BucketConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the bucket is reached."""
+
+    bucket: Annotated[str, Meta(min_length=1, description="Name of the bucket.")]
+    prefix: Annotated[str, Meta(description="Folder within the bucket.")] = ""
+    region: Annotated[str, Meta(description="Region of the bucket.")] = "us-east-1"
+    endpoint: Annotated[
+        str | None, Meta(description="Address of a server other than AWS: `https://host:port`.")
+    ] = None
+    access_key_id: Annotated[
+        str | None,
+        Meta(description="Key; without it the machine's own credentials are used."),
+    ] = None
+    secret_access_key: Annotated[Secret | None, Meta(description="Secret of the key.")] = None
+    session_token: Annotated[Secret | None, Meta(description="Token of a temporary key.")] = None
+    retries: Annotated[int, Meta(ge=0, le=100, description="How often a request is repeated.")] = 5
+    timeout_ms: Annotated[int, Meta(ge=100, description="Patience with one request.")] = 30_000
+
+
+class S3SourceConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files are read."""
+
+    format: FormatName = "json"
+    pattern: Annotated[str, Meta(description="Which names are read, with `*` and `?`.")] = "*"
+    key: Key = None
+    files_per_batch: FilesPerBatch = 100
+    when_done: WhenDone = "keep"
+
+
+class S3SinkConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files are written."""
+
+    format: FormatName = "parquet"
+    schema: Schema = None
+    compression: CompressionName = "default"
+    file_bytes: FileBytes = 128 * 1024 * 1024
+
+
+def _bucket(config: BucketConfig) -> "Bucket":
+    from mainstem.pipelines.connectors._bucket import Bucket, BucketSettings  # noqa: PLC0415
+
+    names = BucketSettings.__struct_fields__
+    return Bucket(BucketSettings(**{name: getattr(config, name) for name in names}))
+
+
+def _reached(config: BucketConfig) -> list[Finding]:
+    """One listing, which needs the bucket, the keys and the way there."""
+    try:
+        first = next(iter(_bucket(config).files("")), None)
+    except MainstemError as error:
+        return [failed(error.cause, error.remedy, retriable=error.retriable)]
+    if first is None:
+        return [warned(f"{config.bucket} can be listed; there is nothing below the prefix yet")]
+    return [passed(f"{config.bucket} can be listed")]
+
+
+class S3Source:
+    """Reads the files of a bucket as they appear."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="s3",
+            kind="source",
+            title="Files of an S3 bucket",
+            category=Category.STORAGE,
+            config=S3SourceConfig,
+            extra="s3",
+            modules=("obstore",),
+            limits_rows=False,
+        )
+
+    def check(self, config: S3SourceConfig) -> list[Finding]:
+        """Whether the bucket answers these keys."""
+        missing = missing_library(config.format)
+        return [missing] if missing is not None else _reached(config)
+
+    def discover(self, config: S3SourceConfig) -> list[Discovered]:
+        """The files that would be read, the first thousand."""
+        from mainstem.pipelines.connectors._object_source import files_of  # noqa: PLC0415
+
+        found = files_of(_bucket(config), config.pattern)[:DISCOVERED_MAX]
+        return [
+            Discovered(name=stored.path, config={"pattern": stored.path.rpartition("/")[2]})
+            for stored in found
+        ]
+
+    def read(self, spark: "SparkSession", config: S3SourceConfig, place: Place) -> "DataFrame":
+        """Values of the files, as records."""
+        from mainstem.pipelines.connectors import _object_frames, _object_source  # noqa: PLC0415
+
+        self.spec().require()
+        objects = _object_source.Place(
+            format=config.format,
+            pattern=config.pattern,
+            files_per_batch=config.files_per_batch,
+            state_dir=str(place.state_dir.resolve()),
+            bucket=msgspec.to_builtins(_bucket(config).settings),
+            delete=config.when_done == "delete" and not place.rehearsal,
+        )
+        return _object_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+
+
+class S3Sink:
+    """Writes files into a bucket, every record exactly once."""
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name="s3",
+            kind="sink",
+            title="Files of an S3 bucket",
+            category=Category.STORAGE,
+            config=S3SinkConfig,
+            extra="s3",
+            modules=("obstore",),
+            notes="The server has to know conditional puts (If-None-Match).",
+        )
+
+    def check(self, config: S3SinkConfig) -> list[Finding]:
+        """Whether the bucket answers these keys, and the settings fit together."""
+        found = format_findings(config.format, config.compression, config.schema)
+        if (missing := missing_library(config.format)) is not None:
+            found.append(missing)
+        return found + _reached(config)
+
+    def write(self, frame: "DataFrame", config: S3SinkConfig, place: Place) -> "DataStreamWriter":
+        """A writer of files."""
+        from mainstem.pipelines.connectors._object_sink import Layout, writer_of  # noqa: PLC0415
+
+        self.spec().require()
+        require_library(config.format, "s3")
+        layout = Layout(
+            store=_bucket(config),
+            format=config.format,
+            schema=config.schema,
+            compression=compression_of(config.format, config.compression),
+            file_bytes=config.file_bytes,
+        )
+        return writer_of(frame, layout, place)
+
+
+SOURCE = S3Source()
+SINK = S3Sink()
