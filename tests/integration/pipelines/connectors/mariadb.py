@@ -1,0 +1,86 @@
+"""A MariaDB server of the tests' own, on a free port of this machine, gone when they end."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pymysql
+
+START_TIMEOUT_S = 60.0
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+def is_installed() -> bool:
+    """Whether Debian's server is here."""
+    return all(shutil.which(name, path=PATH) for name in ("mariadbd", "mariadb-install-db"))
+
+
+class MariaDbServer:
+    """A context manager. Started by root, the server takes another name."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
+        self._as: dict[str, Any] = {}
+        if os.getuid() == 0:
+            user = pwd.getpwnam("mysql")
+            os.chown(self._folder, user.pw_uid, user.pw_gid)
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        data = self._folder / "data"
+        install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}"]
+        subprocess.run(
+            [*install, "--auth-root-authentication-method=normal", "--skip-test-db"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=120,
+            **self._as,
+        )
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    shutil.which("mariadbd", path=PATH) or "mariadbd",
+                    "--no-defaults",
+                    f"--datadir={data}",
+                    f"--port={self.port}",
+                    "--bind-address=127.0.0.1",
+                    f"--socket={self._folder / 'sock'}",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-flush-log-at-trx-commit=0",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **self._as,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self.connect().close()
+            except pymysql.MySQLError:
+                assert time.monotonic() < deadline, (self._folder / "log").read_text()
+                time.sleep(0.1)
+            else:
+                return self
+
+    def __exit__(self, *problem: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(60)
+        shutil.rmtree(self._folder)
+
+    def connect(self, database: str | None = None) -> Any:
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True
+        )
