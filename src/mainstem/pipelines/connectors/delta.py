@@ -1,0 +1,160 @@
+"""The ``delta`` sink: micro-batches into a Delta Lake table, each exactly once.
+
+The commit of a batch carries the query's id and the batch's number as an application transaction,
+Delta's own means against writing twice. A batch that the table has is skipped.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.spec import Category, Secret, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from mainstem.pipelines.connector.batches import BatchIdentity
+
+
+class DeltaSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which table is written."""
+
+    path: Annotated[
+        str, Meta(min_length=1, description="Folder of the table, or `s3://bucket/folder`.")
+    ]
+    schema: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
+                " of the record are the columns."
+            )
+        ),
+    ] = None
+    partition_by: Annotated[list[str], Meta(description="Columns that divide the files.")] = []
+    merge_schema: Annotated[
+        bool, Meta(description="Add columns that the table does not have yet.")
+    ] = False
+    storage_options: Annotated[
+        dict[str, Secret], Meta(description="Options of the store, such as keys of a bucket.")
+    ] = {}
+
+
+class DeltaSink:
+    """Appends to a Delta table."""
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name="delta",
+            kind="sink",
+            title="Delta Lake table",
+            category=Category.LAKEHOUSE,
+            config=DeltaSinkConfig,
+            extra="delta",
+            modules=("deltalake",),
+        )
+
+    def check(self, config: DeltaSinkConfig) -> list[Finding]:
+        """Whether the table is there and has the columns."""
+        from mainstem.pipelines.connectors.file import format_findings  # noqa: PLC0415
+
+        found = format_findings("parquet", "default", config.schema)
+        if found:
+            return found
+        try:
+            table = _table(config)
+        except MainstemError as error:
+            return [failed(error.cause, error.remedy, retriable=error.retriable)]
+        if table is None:
+            return [warned(f"{config.path} holds no table yet; the first batch makes it")]
+        return [passed(f"{config.path} is at version {table.version()}")]
+
+    def write(
+        self, frame: "DataFrame", config: DeltaSinkConfig, place: Place
+    ) -> "DataStreamWriter":
+        """A writer that appends batch by batch."""
+        self.spec().require()
+        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
+
+        def put(batch: "DataFrame", batch_id: int) -> None:
+            write_batch(batch, identity_of(batch, batch_id), config, place)
+
+        return frame.writeStream.foreachBatch(put)
+
+
+def write_batch(
+    batch: "DataFrame", identity: "BatchIdentity", config: DeltaSinkConfig, place: Place
+) -> None:
+    """Append one batch unless the table has it."""
+    from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    from mainstem.pipelines.connectors._table_rows import arrow_reader, table_columns  # noqa: PLC0415
+
+    table = _table(config)
+    application = f"mainstem-{place.pipeline}-{identity.query_id}"
+    if table is not None:
+        done = table.transaction_version(application)
+        if done is not None and done >= identity.batch_id:
+            return
+    rows = arrow_reader(table_columns(batch, config.schema, place))
+    if rows is None:
+        return
+    noted = Transaction(application, identity.batch_id)
+    given: dict[str, Any] = {}
+    if config.merge_schema:
+        given["schema_mode"] = "merge"
+    if table is None and config.partition_by:
+        given["partition_by"] = config.partition_by
+    try:
+        write_deltalake(
+            table if table is not None else config.path,
+            rows,
+            mode="append",
+            storage_options=config.storage_options or None,
+            commit_properties=CommitProperties(app_transactions=[noted]),
+            **given,
+        )
+    except (DeltaError, OSError) as error:
+        raise _refusal(error, config) from error
+
+
+def _table(config: DeltaSinkConfig) -> Any:
+    """The table; None when there is none yet."""
+    from deltalake import DeltaTable  # noqa: PLC0415
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        if not DeltaTable.is_deltatable(config.path, config.storage_options or None):
+            return None
+        return DeltaTable(config.path, storage_options=config.storage_options or None)
+    except (DeltaError, OSError) as error:
+        raise _refusal(error, config) from error
+
+
+def _refusal(error: Exception, config: DeltaSinkConfig) -> MainstemError:
+    from deltalake.exceptions import SchemaMismatchError  # noqa: PLC0415
+
+    said = " ".join(str(error).split())
+    for secret in config.storage_options.values():
+        said = said.replace(secret, "***")
+    if isinstance(error, SchemaMismatchError) or "schema" in said.lower():
+        return InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            said[:400],
+            subject=config.path,
+            remedy="correct schema, or set merge_schema: true",
+        )
+    return Unavailable(
+        ErrorCode.STORAGE_FAILED,
+        said[:400],
+        subject=config.path,
+        remedy="check path, storage_options and free space",
+    )
+
+
+SINK = DeltaSink()

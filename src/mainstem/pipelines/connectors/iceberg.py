@@ -1,0 +1,180 @@
+"""The ``iceberg`` sink: micro-batches into an Iceberg table, each exactly once.
+
+The snapshot of a batch carries the query's id and the batch's number among its properties; a batch
+that the history of the table names is skipped. The catalogue decides between two writers.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.spec import Category, Secret, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from mainstem.pipelines.connector.batches import BatchIdentity
+
+QUERY = "mainstem.query"
+BATCH = "mainstem.batch"
+ATTEMPTS = 5
+
+
+class IcebergSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which table of which catalogue is written."""
+
+    table: Annotated[
+        str, Meta(pattern=r"^[^.]+(\.[^.]+)+$", description="Table, as `namespace.name`.")
+    ]
+    catalog: Annotated[
+        dict[str, Secret],
+        Meta(
+            description=(
+                "Properties of the catalogue as PyIceberg names them: `type`, `uri`, `warehouse`,"
+                " credentials of the store."
+            )
+        ),
+    ]
+    catalog_name: Annotated[
+        str, Meta(description="Name of the catalogue; an SQL catalogue keeps tables by it.")
+    ] = "default"
+    schema: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
+                " of the record are the columns."
+            )
+        ),
+    ] = None
+    create: Annotated[bool, Meta(description="Make namespace and table when missing.")] = True
+
+
+class IcebergSink:
+    """Appends to an Iceberg table."""
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name="iceberg",
+            kind="sink",
+            title="Iceberg table",
+            category=Category.LAKEHOUSE,
+            config=IcebergSinkConfig,
+            extra="iceberg",
+            modules=("pyiceberg", "sqlalchemy"),
+        )
+
+    def check(self, config: IcebergSinkConfig) -> list[Finding]:
+        """Whether the catalogue answers and knows the table."""
+        from mainstem.pipelines.connectors.file import format_findings  # noqa: PLC0415
+
+        found = format_findings("parquet", "default", config.schema)
+        if found:
+            return found
+        try:
+            known = _catalog(config).table_exists(config.table)
+        except Exception as error:  # noqa: BLE001  # a check reports; catalogues raise anything
+            refused = _refusal(error, config)
+            return [failed(refused.cause, refused.remedy, retriable=refused.retriable)]
+        if known:
+            return [passed(f"{config.table} is there")]
+        if config.create:
+            return [warned(f"there is no table {config.table} yet; the first batch makes it")]
+        return [failed(f"there is no table {config.table}", "create it, or set create: true")]
+
+    def write(
+        self, frame: "DataFrame", config: IcebergSinkConfig, place: Place
+    ) -> "DataStreamWriter":
+        """A writer that appends batch by batch."""
+        self.spec().require()
+        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
+
+        def put(batch: "DataFrame", batch_id: int) -> None:
+            write_batch(batch, identity_of(batch, batch_id), config, place)
+
+        return frame.writeStream.foreachBatch(put)
+
+
+def write_batch(
+    batch: "DataFrame", identity: "BatchIdentity", config: IcebergSinkConfig, place: Place
+) -> None:
+    """Append one batch unless the table has it."""
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
+
+    from mainstem.pipelines.connectors._table_rows import arrow_reader, table_columns  # noqa: PLC0415
+
+    owner = f"{place.pipeline}-{identity.query_id}"
+    catalog = _catalog(config)
+    for attempt in range(ATTEMPTS):
+        rows = arrow_reader(table_columns(batch, config.schema, place))
+        if rows is None:
+            return
+        table = _table(catalog, config, rows.schema)
+        if last_batch(table, owner) >= identity.batch_id:
+            return
+        noted = {QUERY: owner, BATCH: str(identity.batch_id)}
+        try:
+            table.append(rows.read_all(), snapshot_properties=noted)
+        except CommitFailedException as error:
+            # Somebody else has changed the table: look again what it holds now.
+            if attempt + 1 == ATTEMPTS:
+                raise _refusal(error, config) from error
+        except (OSError, ValueError) as error:
+            raise _refusal(error, config) from error
+        else:
+            return
+
+
+def last_batch(table: Any, owner: str) -> int:
+    """The newest batch of a query that the table has; -1 when it has none."""
+    for snapshot in reversed(table.metadata.snapshots):
+        summary = snapshot.summary
+        if summary is not None and summary.additional_properties.get(QUERY) == owner:
+            return int(summary.additional_properties[BATCH])
+    return -1
+
+
+def _catalog(config: IcebergSinkConfig) -> Any:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+    return load_catalog(config.catalog_name, **config.catalog)
+
+
+def _table(catalog: Any, config: IcebergSinkConfig, schema: Any) -> Any:
+    from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
+    try:
+        return catalog.load_table(config.table)
+    except NoSuchTableError as error:
+        if not config.create:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_RESOURCE,
+                f"there is no table {config.table}",
+                subject=config.table,
+                remedy="create it, or set create: true",
+            ) from error
+    catalog.create_namespace_if_not_exists(config.table.rpartition(".")[0])
+    return catalog.create_table_if_not_exists(config.table, schema=schema)
+
+
+def _refusal(error: Exception, config: IcebergSinkConfig) -> MainstemError:
+    said = " ".join(str(error).split()) or type(error).__name__
+    for secret in config.catalog.values():
+        said = said.replace(secret, "***") if len(secret) > 7 else said
+    if isinstance(error, ValueError):
+        return InvalidRequest(
+            ErrorCode.INVALID_CONFIG, said[:400], subject=config.table, remedy="correct schema"
+        )
+    return Unavailable(
+        ErrorCode.STORAGE_FAILED,
+        said[:400],
+        subject=config.table,
+        remedy="check the properties of catalog and free space",
+    )
+
+
+SINK = IcebergSink()
