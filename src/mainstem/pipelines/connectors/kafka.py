@@ -1,0 +1,194 @@
+"""The ``kafka`` connector: topics of another cluster, Apache Kafka's or Mainstem's, in and out.
+
+The source is exactly once. The sink writes at least once by default, which every cluster can do;
+``delivery: exactly-once`` needs a cluster that keeps prepared transactions (KIP-939), as Mainstem
+does.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from mainstem.model.errors import MainstemError
+from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
+from mainstem.pipelines.connector.spec import Category, Delivery, Spec
+from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the other cluster is reached."""
+
+    bootstrap_servers: Annotated[
+        list[str], Meta(min_length=1, description="host:port; tried until one answers.")
+    ]
+    tls: Annotated[TlsSection | None, Meta(description="How connections are protected.")] = None
+    sasl: Annotated[SaslSection | None, Meta(description="How we log in.")] = None
+    connection_timeout_ms: Annotated[int, Meta(ge=1, description="Patience to connect.")] = 10_000
+    request_timeout_ms: Annotated[int, Meta(ge=1, description="Patience per request.")] = 30_000
+
+    def broker(self) -> BrokerSection:
+        """The same, as the section of a pipeline file."""
+        return BrokerSection(
+            bootstrap_servers=self.bootstrap_servers,
+            tls=self.tls,
+            sasl=self.sasl,
+            connection_timeout_ms=self.connection_timeout_ms,
+            request_timeout_ms=self.request_timeout_ms,
+        )
+
+
+class KafkaSourceConfig(ClusterConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which topics are read."""
+
+    topics: Annotated[list[str], Meta(min_length=1, description="Topics of the other cluster.")]
+    start: Annotated[
+        Literal["earliest", "latest"], Meta(description="Where a new pipeline begins.")
+    ] = "earliest"
+    group: Annotated[
+        str | None, Meta(description="Group of the other cluster that shows the progress.")
+    ] = None
+    keep_topics: Annotated[
+        bool, Meta(description="Write to topics of the same name rather than to the source's.")
+    ] = False
+    keep_partitions: Annotated[
+        bool, Meta(description="Write to partitions of the same number.")
+    ] = False
+    fail_on_data_loss: Annotated[
+        bool, Meta(description="Stop when records were deleted before they were read.")
+    ] = True
+
+
+class KafkaSinkConfig(ClusterConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where records go."""
+
+    topic: Annotated[
+        str | None, Meta(description="Topic of all records; unset: the name they come with.")
+    ] = None
+    keep_partitions: Annotated[
+        bool, Meta(description="Write to partitions of the same number.")
+    ] = False
+    delivery: Annotated[
+        Literal["at-least-once", "exactly-once"],
+        Meta(description="exactly-once needs prepared transactions (KIP-939)."),
+    ] = "at-least-once"
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Meta(description="How it is packed.")
+    ] = "none"
+
+
+def _topics(config: ClusterConfig) -> list[str]:
+    from mainstem.client.admin import Admin  # noqa: PLC0415
+    from mainstem.pipelines.running.broker import cluster_of  # noqa: PLC0415
+
+    async def ask() -> list[str]:
+        async with cluster_of(config.broker()) as cluster:
+            return sorted(await Admin(cluster, timeout_ms=config.request_timeout_ms).list_topics())
+
+    return asyncio.run(ask())
+
+
+def _missing(config: ClusterConfig, names: list[str]) -> list[Finding]:
+    try:
+        known = _topics(config)
+    except MainstemError as error:
+        return [failed(error.cause or str(error), error.remedy, retriable=error.retriable)]
+    found = [
+        failed(f"there is no topic {name}", "create it, or correct the name", retriable=True)
+        for name in names
+        if name not in known
+    ]
+    return found or [passed(f"{', '.join(config.bootstrap_servers)} answers")]
+
+
+class KafkaSource:
+    """Reads topics of another cluster."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="kafka",
+            kind="source",
+            title="Topics of another Kafka cluster",
+            category=Category.QUEUE,
+            config=KafkaSourceConfig,
+        )
+
+    def check(self, config: KafkaSourceConfig) -> list[Finding]:
+        """Whether the cluster answers and knows the topics."""
+        return _missing(config, config.topics)
+
+    def discover(self, config: KafkaSourceConfig) -> list[Discovered]:
+        """The topics of the cluster."""
+        return [Discovered(name=name, config={"topics": [name]}) for name in _topics(config)]
+
+    def read(self, spark: "SparkSession", config: KafkaSourceConfig, place: Place) -> "DataFrame":
+        """The records as they are."""
+        from mainstem.pipelines.running.broker import spark_options  # noqa: PLC0415
+
+        options: dict[str, Any] = {
+            **spark_options(config.broker()),
+            "subscribe": ",".join(config.topics),
+            "includeHeaders": "true",
+            "startingOffsets": config.start,
+            "failOnDataLoss": str(config.fail_on_data_loss).lower(),
+        }
+        if not place.streaming:
+            options["startingOffsets"] = "earliest"
+        if config.group is not None:
+            options["kafka.group.id"] = config.group
+        if place.streaming and place.rows_per_batch_max is not None:
+            options["maxOffsetsPerTrigger"] = str(place.rows_per_batch_max)
+        reader = spark.readStream if place.streaming else spark.read
+        frame = reader.format("mainstem").options(**options).load()
+        columns = ["key", "value", "headers", "timestamp"]
+        columns += ["topic"] if config.keep_topics else []
+        columns += ["partition"] if config.keep_partitions else []
+        return frame.select(*columns)
+
+
+class KafkaSink:
+    """Writes topics of another cluster."""
+
+    def spec(self) -> Spec:
+        """What this sink is."""
+        return Spec(
+            name="kafka",
+            kind="sink",
+            title="Topics of another Kafka cluster",
+            category=Category.QUEUE,
+            config=KafkaSinkConfig,
+            delivery=Delivery.AT_LEAST_ONCE,
+            notes="delivery: exactly-once where the cluster keeps prepared transactions.",
+        )
+
+    def check(self, config: KafkaSinkConfig) -> list[Finding]:
+        """Whether the cluster answers and knows the topic."""
+        return _missing(config, [] if config.topic is None else [config.topic])
+
+    def write(
+        self, frame: "DataFrame", config: KafkaSinkConfig, place: Place
+    ) -> "DataStreamWriter":
+        """A writer of records as they are."""
+        from mainstem.pipelines.running.broker import spark_options  # noqa: PLC0415
+
+        out = frame if config.keep_partitions else frame.drop("partition")
+        options = {
+            **spark_options(config.broker()),
+            "delivery": config.delivery,
+            "sinkName": place.pipeline.replace("/", "-"),
+        }
+        if config.compression != "none":
+            options["kafka.compression.type"] = config.compression
+        if config.topic is not None:
+            out = out.drop("topic")
+            options["topic"] = config.topic
+        return out.writeStream.format("mainstem").options(**options)
+
+
+SOURCE = KafkaSource()
+SINK = KafkaSink()
