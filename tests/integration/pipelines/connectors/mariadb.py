@@ -28,7 +28,9 @@ class MariaDbServer:
         self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
-            user = pwd.getpwnam("mysql")
+            # Debian makes the name with the whole server only, and the programs are enough here.
+            known = {entry.pw_name for entry in pwd.getpwall()}
+            user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         with socket.socket() as probe:
