@@ -1,0 +1,185 @@
+"""The ``mysql-cdc`` source: the rows of MySQL or MariaDB tables, then every change of them.
+
+Reads the server's binary log; needs ``binlog_format = ROW``, ``binlog_row_metadata = FULL`` and a
+user that may replicate. What it promises and how is told in ``docs/cdc.md``.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.model.errors import MainstemError
+from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.connector.shapes import (
+    Column,
+    Discovered,
+    Finding,
+    Place,
+    failed,
+    passed,
+    warned,
+)
+from mainstem.pipelines.connector.spec import Category, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.pipelines.cdc.mysql_server import Server
+
+_NEEDED = {"binlog_format": "ROW", "binlog_row_metadata": "FULL"}
+_FORBIDDEN = {
+    "log_bin_compress": "ON",
+    "binlog_transaction_compression": "ON",
+    "binlog_row_value_options": "PARTIAL_JSON",
+}
+
+
+class MysqlCdcSource:
+    """Follows a MySQL or MariaDB server."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        return Spec(
+            name="mysql-cdc",
+            kind="source",
+            title="MySQL and MariaDB change data capture",
+            category=Category.CDC,
+            config=MysqlCdcConfig,
+            extra="mysql",
+            modules=("pymysql",),
+            notes="Run against MariaDB; not run against MySQL. Transactions are never cut.",
+        )
+
+    def check(self, config: MysqlCdcConfig) -> list[Finding]:
+        """Whether the server answers, logs rows with their names and lets us read them."""
+        if problems := _setting_problems(config):
+            return problems
+        if missing := self.spec().missing:
+            return [failed(f"needs {', '.join(missing)}", "pip install 'mainstem[mysql]'")]
+        from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+
+        try:
+            server = Server(config)
+            try:
+                return _server_findings(server, config)
+            finally:
+                server.close()
+        except MainstemError as error:
+            told = f"{error.cause} [{error.subject}]"
+            return [failed(told, error.remedy, retriable=error.retriable)]
+
+    def discover(self, config: MysqlCdcConfig) -> list[Discovered]:
+        """Every table of the server that could be followed."""
+        from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+
+        server = Server(config)
+        try:
+            return [
+                Discovered(
+                    name=shape.full_name,
+                    columns=tuple(
+                        Column(name, of.word, nullable=name not in shape.key)
+                        for name, of in shape.columns
+                    ),
+                    key=shape.key,
+                    rows_estimate=server.rows_estimate(shape),
+                    config={"tables": [shape.full_name]},
+                )
+                for shape in server.tables(("*",))
+            ]
+        finally:
+            server.close()
+
+    def read(self, spark: "SparkSession", config: MysqlCdcConfig, place: Place) -> "DataFrame":
+        """Events as JSON, each with its table's topic.
+
+        Raises:
+            MainstemError: the log does not go back to where this pipeline stopped.
+        """
+        self.spec().require()
+        from mainstem.pipelines.cdc.mysql_reader import (  # noqa: PLC0415
+            OPTION,
+            MysqlCdcDataSource,
+            ReaderSettings,
+        )
+
+        if place.streaming:
+            _refuse_lost_log(config, place)
+        spark.dataSource.register(MysqlCdcDataSource)
+        settings = ReaderSettings(
+            config=config,
+            state_dir=str(place.state_dir.absolute()),
+            rows_per_batch_max=place.rows_per_batch_max,
+            tables=place.tables,
+        )
+        reader = spark.readStream if place.streaming else spark.read
+        given = msgspec.json.encode(settings).decode()
+        return reader.format(MysqlCdcDataSource.name()).option(OPTION, given).load()
+
+
+def _setting_problems(config: MysqlCdcConfig) -> list[Finding]:
+    found = []
+    for mode in config.mask_columns.values():
+        try:
+            mask(mode, "")
+        except ValueError as error:
+            found.append(failed(str(error), "see mask_columns"))
+    try:
+        Routing(config.topic_routing, database="d", name="n").topic("s", "t")
+    except (KeyError, IndexError, ValueError) as error:
+        found.append(
+            failed(
+                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
+                "use {database}, {schema}, {table} and {name}",
+            )
+        )
+    return found
+
+
+def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:
+    server.end_of_log()
+    found = [
+        failed(f"{name} is {server.setting(name) or 'unknown here'}", f"set {name} = {wanted}")
+        for name, wanted in _NEEDED.items()
+        if server.setting(name).upper() != wanted
+    ]
+    found += [
+        failed(f"{name} is {value}", f"set {name} to its default")
+        for name, value in _FORBIDDEN.items()
+        if server.setting(name).upper() == value
+    ]
+    if server.setting("binlog_row_image").upper() != "FULL":
+        found.append(
+            warned(
+                "the log does not hold whole rows: old rows are told with placeholders",
+                "set binlog_row_image = FULL",
+            )
+        )
+    tables = server.tables(config.chosen, config.exclude_tables)
+    if not tables:
+        found.append(failed("no table is chosen", "see tables and exclude_tables"))
+    found += [
+        warned(f"{each.full_name} has no primary key: its records have no keys", "set key_columns")
+        for each in tables
+        if not each.key
+    ]
+    return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
+
+
+def _refuse_lost_log(config: MysqlCdcConfig, place: Place) -> None:
+    """A log that was thrown away is no matter of waiting."""
+    from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql_snapshot import load_reached  # noqa: PLC0415
+
+    reached = load_reached(place.state_dir)
+    if reached is None or config.snapshot_mode == "initial_only":
+        return
+    server = Server(config)
+    try:
+        server.require(reached)
+    finally:
+        server.close()
+
+
+SOURCE = MysqlCdcSource()
