@@ -25,7 +25,7 @@ run: .venv/.ready-run  ## Set up and start a node in the foreground.
 test: .venv/.ready-test  ## Set up, then run every gate and every test.
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
-	$(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: .venv/.ready-test  ## Format, lint, types, import direction, house rules.
 	$(BIN)/ruff format --check .
