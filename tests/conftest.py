@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import urllib.request
 import xml.etree.ElementTree as ET
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,13 +41,25 @@ def _unreachable(url: str) -> str | None:
 
 
 def _maven_repository() -> str:
-    """The mirror that the user's Maven settings name, or Maven's default repository."""
+    """The mirror that the user's Maven settings name, or the repository that Maven brings along."""
     settings = Path.home() / ".m2" / "settings.xml"
-    if settings.exists():
-        for element in ET.parse(settings).iter():
-            if element.tag.endswith("}url") or element.tag == "url":
-                return (element.text or "").strip()
-    return "https://repo.maven.apache.org/maven2"
+    if settings.exists() and (url := _first_url(ET.parse(settings).getroot())):
+        return url
+    command = shutil.which("mvn")
+    assert command is not None, "asked for before"
+    home = Path(command).resolve().parent.parent
+    for jar in home.glob("lib/maven-model-builder*.jar"):
+        with zipfile.ZipFile(jar) as files:
+            root = ET.fromstring(files.read("org/apache/maven/model/pom-4.0.0.xml"))
+        return _first_url(root) or ""
+    return ""
+
+
+def _first_url(root: ET.Element) -> str | None:
+    for element in root.iter():
+        if element.tag.endswith("}url") or element.tag == "url":
+            return (element.text or "").strip()
+    return None
 
 
 def _java() -> str | None:

@@ -146,9 +146,12 @@ def test_asserts_are_never_switched_off() -> None:
 
 
 def test_no_file_names_the_machine_it_was_written_on() -> None:
-    """Home folders, this checkout's own place and package mirrors belong to a developer."""
+    """Home folders, this checkout's own place, registries and mirrors belong to a developer."""
     places = [str(ROOT.parent) + "/", *(f"/{home}/" for home in ("root", "Users"))]
-    hosts = re.compile(r"https?://[\w.-]*(artifactory|nexus|devpi|mirror|proxy)[\w.-]*", re.I)
+    hosts = re.compile(
+        r"https?://[\w.-]*(artifactory|nexus|devpi|mirror|proxy|pypi|npmjs|repo\d*\.maven|crates\.io)[\w.-]*",
+        re.I,
+    )
     here = Path(__file__).relative_to(ROOT).as_posix()
     guilty = []
     for name, text in tracked_text_files().items():
