@@ -96,3 +96,9 @@ def event(
 def literal(text: str) -> bytes:
     """A JSON string that may stand in a template."""
     return msgspec.json.encode(text).replace(b"%", b"%%")
+
+
+def heartbeat(source_name: str, at_ms: int) -> Record:
+    """A record that says that all is well, although nothing happens."""
+    key = msgspec.json.encode({"serverName": source_name})
+    return Record(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from mainstem.model.errors import ErrorCode, Unavailable
@@ -159,9 +158,3 @@ def log_records(
         )
     finally:
         server.close()
-
-
-def heartbeat(config: MysqlCdcConfig, at_ms: int) -> Record:
-    """A record that says that all is well, although nothing happens."""
-    key = msgspec.json.encode({"serverName": config.source_name})
-    return Record(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)

@@ -25,13 +25,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.pipelines.cdc.mysql_follower import Follower, Position, heartbeat, log_records
-from mainstem.pipelines.cdc.mysql_frame import SCHEMA, arrow
+from mainstem.pipelines.cdc.envelope import heartbeat
+from mainstem.pipelines.cdc.frame import SCHEMA, arrow
+from mainstem.pipelines.cdc.mysql_follower import Follower, Position, log_records
 from mainstem.pipelines.cdc.mysql_server import Server
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_snapshot import read_spool, snapshot_records
 from mainstem.pipelines.cdc.mysql_table import Spot, Told
 from mainstem.pipelines.connector.shapes import TableRoute
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
 OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
 
@@ -62,11 +64,13 @@ class MysqlCdcDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """All rows as they are now."""
+        ease_planner()
         del schema
         return TablesReader(self._settings())
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """The rows, then their changes."""
+        ease_planner()
         del schema
         return ChangesReader(self._settings())
 
@@ -167,4 +171,4 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun, until = msgspec.json.decode(given, type=tuple[Position, Position])
             yield from arrow(log_records(settings.config, settings.tables, begun, until))
         else:
-            yield from arrow([heartbeat(settings.config, given)])
+            yield from arrow([heartbeat(settings.config.source_name, given)])

@@ -20,8 +20,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from mainstem.pipelines.cdc.envelope import Record
+from mainstem.pipelines.cdc.frame import arrow
 from mainstem.pipelines.cdc.mysql_changes import snapshot_record
-from mainstem.pipelines.cdc.mysql_frame import arrow
 from mainstem.pipelines.cdc.mysql_server import Server
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_table import Spot, TableShape, TableWriter, Told

@@ -6,7 +6,6 @@ between two positions of the log, and write events. One span of the log is one t
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.pipelines.cdc import stamps as stamping
-from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.envelope import NULL, Record, event, heartbeat
+from mainstem.pipelines.cdc.frame import SCHEMA, arrow
 from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
 from mainstem.pipelines.cdc.postgres_follower import Follower, chosen_tables
 from mainstem.pipelines.cdc.postgres_position import Position
@@ -43,22 +43,9 @@ from mainstem.pipelines.cdc.postgres_table import TableShape, TableWriter
 from mainstem.pipelines.cdc.selection import Routing
 from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.shapes import TableRoute
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
-ROWS_PER_ARROW_BATCH: Final = 10_000
 OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
-SCHEMA: Final = (
-    "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>,"
-    " timestamp timestamp"
-)
-_ARROW: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-    ]
-)
 _COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\x00"
 _COPY_HEADER_BYTES: Final = 19
 # Of a row (lsn, data): two fields, eight bytes of place, and the size of the message.
@@ -102,11 +89,13 @@ class PostgresCdcDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """All rows as they are now."""
+        ease_planner()
         del schema
         return TablesReader(self._settings())
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """The rows, then their changes."""
+        ease_planner()
         del schema
         return ChangesReader(self._settings())
 
@@ -231,7 +220,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             span = msgspec.json.decode(first, type=Span)
             yield from arrow(log_records(self._settings, span, second))
         else:
-            yield from arrow([heartbeat(self._settings.config, first)])
+            yield from arrow([heartbeat(self._settings.config.source_name, first)])
 
 
 def snapshot_records(
@@ -327,23 +316,3 @@ def _messages(config: PostgresCdcConfig, until: int) -> Iterator[tuple[int, byte
                 yield lsn, bytes(block[at + size :])
     finally:
         server.close()
-
-
-def heartbeat(config: PostgresCdcConfig, at_ms: int) -> Record:
-    """A record that says that all is well, although nothing happens."""
-    key = msgspec.json.encode({"serverName": config.source_name})
-    return Record(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)
-
-
-def arrow(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-    """Records in the columns that Spark is given."""
-    waiting = iter(records)
-    while chunk := list(islice(waiting, ROWS_PER_ARROW_BATCH)):
-        topics, keys, values, times, headers = zip(*chunk, strict=True)
-        listed = [
-            None if each is None else [{"key": key, "value": value} for key, value in each]
-            for each in headers
-        ]
-        columns = (topics, keys, values, listed, times)
-        arrays = [pa.array(each, field.type) for each, field in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.pipelines.connector.progress import Progress, write_progress
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,11 +185,13 @@ class DatagenDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Everything at once; an endless source gives one batch."""
+        ease_planner()
         del schema
         return _BatchReader(_Options(dict(self.options)))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """Row by row as time goes on."""
+        ease_planner()
         del schema
         return _StreamReader(_Options(dict(self.options)))
 

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from mainstem.pipelines.connectors._formats import Format, json_values
 from mainstem.pipelines.connectors._stores import Folder, Store, Stored
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
 COLUMNS = "value binary, file string"
 _ARROW = pa.schema([("value", pa.binary()), ("file", pa.string())])
@@ -114,11 +115,13 @@ class ObjectsDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """All files that are there now."""
+        ease_planner()
         del schema
         return _BatchReader(self._place())
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """Files as they appear."""
+        ease_planner()
         del schema
         return _StreamReader(self._place())
 

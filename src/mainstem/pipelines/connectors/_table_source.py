@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.pipelines.connectors._databases import Server, quoted, session
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
 COLUMNS = "value binary"
 ROWS_PER_BATCH = 10_000
@@ -117,11 +118,13 @@ class TableDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """The first page."""
+        ease_planner()
         del schema
         return _BatchReader(self._page())
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """Page after page."""
+        ease_planner()
         del schema
         return _StreamReader(self._page())
 

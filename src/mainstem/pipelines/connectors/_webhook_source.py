@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from mainstem.pipelines.connectors._webhook_listener import Listener, ListenerSettings
 from mainstem.pipelines.connectors._webhook_spool import Request, Spool
+from mainstem.pipelines.spark.planner_upkeep import ease_planner
 
 COLUMNS = "value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
 ROWS_PER_BATCH = 10_000
@@ -70,11 +71,13 @@ class WebhookDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """What is kept now; nothing is listened to."""
+        ease_planner()
         del schema
         return _BatchReader(self._options())
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
         """Requests as they come."""
+        ease_planner()
         del schema
         return _StreamReader(self._options())
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.cdc.setting_checks import setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
     Discovered,
@@ -53,7 +53,7 @@ class MysqlCdcSource:
 
     def check(self, config: MysqlCdcConfig) -> list[Finding]:
         """Whether the server answers, logs rows with their names and lets us read them."""
-        if problems := _setting_problems(config):
+        if problems := setting_problems(config.mask_columns, config.topic_routing):
             return problems
         if missing := self.spec().missing:
             return [failed(f"needs {', '.join(missing)}", "pip install 'mainstem[mysql]'")]
@@ -116,25 +116,6 @@ class MysqlCdcSource:
         reader = spark.readStream if place.streaming else spark.read
         given = msgspec.json.encode(settings).decode()
         return reader.format(MysqlCdcDataSource.name()).option(OPTION, given).load()
-
-
-def _setting_problems(config: MysqlCdcConfig) -> list[Finding]:
-    found = []
-    for mode in config.mask_columns.values():
-        try:
-            mask(mode, "")
-        except ValueError as error:
-            found.append(failed(str(error), "see mask_columns"))
-    try:
-        Routing(config.topic_routing, database="d", name="n").topic("s", "t")
-    except (KeyError, IndexError, ValueError) as error:
-        found.append(
-            failed(
-                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
-                "use {database}, {schema}, {table} and {name}",
-            )
-        )
-    return found
 
 
 def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.cdc.setting_checks import setting_problems
 from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.shapes import (
     Column,
@@ -56,7 +56,7 @@ class PostgresCdcSource:
 
     def check(self, config: PostgresCdcConfig) -> list[Finding]:
         """Whether the server answers, keeps a logical log and lets us read it."""
-        if problems := _setting_problems(config):
+        if problems := setting_problems(config.mask_columns, config.topic_routing):
             return problems
         from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
 
@@ -110,26 +110,6 @@ class PostgresCdcSource:
         reader = spark.readStream if place.streaming else spark.read
         given = msgspec.json.encode(settings).decode()
         return reader.format(PostgresCdcDataSource.name()).option(OPTION, given).load()
-
-
-def _setting_problems(config: PostgresCdcConfig) -> list[Finding]:
-    found = []
-    for mode in config.mask_columns.values():
-        try:
-            mask(mode, "")
-        except ValueError as error:
-            found.append(failed(str(error), "see mask_columns"))
-    try:
-        routing = Routing(config.topic_routing, database="d", name="n")
-        routing.topic("s", "t")
-    except (KeyError, IndexError, ValueError) as error:
-        found.append(
-            failed(
-                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
-                "use {database}, {schema}, {table} and {name}",
-            )
-        )
-    return found
 
 
 def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Finding]:
