@@ -1,9 +1,10 @@
 """One TCP connection to a node: negotiated versions, pipelined calls, timeouts.
 
-Promises: answers are matched to calls by correlation id; at most ``in_flight_max`` calls are
-outstanding, further ones wait; a call that times out closes the connection, since what follows on
-it would be late too; when the connection ends, every outstanding call fails with ``Unavailable``.
-A login whose time is limited is repeated before it is over, between calls.
+Promises: answers are matched to calls by correlation id; calls leave in the order in which they
+were made; at most ``in_flight_max`` are outstanding, further ones wait; a call that times out
+closes the connection, since what follows on it would be late too; when the connection ends, every
+outstanding call fails with ``Unavailable``. A login whose time is limited is repeated before it is
+over, between calls.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class _Call:
 
 
 class _Gate:
-    """Where calls wait, in their order, while it is shut."""
+    """Where calls wait while it is shut."""
 
     __slots__ = ("passage",)
 
@@ -82,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(settings.in_flight_max)
         self._calls: dict[int, _Call] = {}
         self._next_correlation_id = 0
+        self._line = asyncio.Lock()  # whoever waits at a gate is not overtaken
         self._room = _Gate()  # shut while the node does not take what was sent
         self._login = _Gate()  # shut while a login is repeated
         self._renewal: asyncio.Task[None] | None = None
@@ -233,7 +235,9 @@ class Connection(asyncio.BufferedProtocol):
         # Version 0 of the handshake would have the messages follow without any frame.
         version = self.version_of(name, version_min=1 if name == "SaslHandshake" else 0)
         call = _Call(codec.KEYS[name], version, answer)
-        await self._write(call.api_key, version, request, call, at_once=True)
+        while (passage := self._room.passage) is not None:
+            await asyncio.shield(passage)
+        self._write_now(call.api_key, version, request, call)
         return await answer
 
     async def _exchange(self, api_key: int, version: int, request: msgspec.Struct) -> Any:
@@ -244,18 +248,17 @@ class Connection(asyncio.BufferedProtocol):
             return await answer
 
     async def _write(
-        self,
-        api_key: int,
-        version: int,
-        request: msgspec.Struct,
-        call: _Call | None = None,
-        *,
-        at_once: bool = False,
+        self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None = None
     ) -> None:
-        while (
-            passage := self._room.passage or (None if at_once else self._login.passage)
-        ) is not None:
-            await asyncio.shield(passage)
+        """Writes a request after all that came before it."""
+        async with self._line:
+            while (passage := self._room.passage or self._login.passage) is not None:
+                await asyncio.shield(passage)
+            self._write_now(api_key, version, request, call)
+
+    def _write_now(
+        self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None
+    ) -> None:
         if self._ended is not None:
             raise _copy(self._ended)
         assert self._transport is not None, "a connection is made by open"

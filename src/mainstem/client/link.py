@@ -1,8 +1,9 @@
 """A lasting link to one node: dials when needed, and again after a pause that grows.
 
-Promises: at most one dial at a time, shared by all who wait; after a failure the next dial waits
-100 ms, then twice as long each time up to 30 s (with some chance, so that many clients do not come
-back together); a success resets the pause.
+Promises: at most one dial at a time, shared by all who wait; they get the connection in the order
+in which they asked, so that what they send at once keeps that order; after a failure the next dial
+waits 100 ms, then twice as long each time up to 30 s (with some chance, so that many clients do not
+come back together); a success resets the pause.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ class Link:
         self._settings = settings
         self._connection: Connection | None = None
         self._dial: asyncio.Task[Connection] | None = None
+        self._line = asyncio.Lock()
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
@@ -61,12 +63,12 @@ class Link:
             Unavailable: the dial failed; asking again waits and dials again.
         """
         assert not self._closed, "the link was closed"
-        if self._connection is not None and self._connection.is_open:
-            return self._connection
-        if self._dial is None:
-            self._dial = asyncio.get_running_loop().create_task(self._open())
-            self._dial.add_done_callback(self._dialled)
-        return await asyncio.shield(self._dial)
+        # Taken before the line is joined: one failure is for all who waited for that dial.
+        dial = None if self.is_connected else self._dialling()
+        async with self._line:
+            if dial is None and self._connection is not None and self._connection.is_open:
+                return self._connection
+            return await asyncio.shield(dial or self._dialling())
 
     async def call(
         self, request: msgspec.Struct, *, version: int | None = None, timeout_ms: int | None = None
@@ -90,6 +92,13 @@ class Link:
             self._connection.close()
             # One turn of the loop lets the transport report its end.
             await asyncio.sleep(0)
+
+    def _dialling(self) -> asyncio.Task[Connection]:
+        """The dial that is under way; begins one if there is none."""
+        if self._dial is None:
+            self._dial = asyncio.get_running_loop().create_task(self._open())
+            self._dial.add_done_callback(self._dialled)
+        return self._dial
 
     async def _open(self) -> Connection:
         loop = asyncio.get_running_loop()

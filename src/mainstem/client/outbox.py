@@ -314,6 +314,9 @@ class Outbox:
         assert not self.in_flight, "sequence numbers in flight cannot be changed"
         self.identity = identity
         self.needs_identity = False
+        # The broker takes any sequence number from a producer it does not know: only once it has
+        # the first batch does it refuse one that arrives too early.
+        self.is_recovering = True
         for batch in self._ready:
             batch.stamp = None
 

@@ -271,6 +271,47 @@ def test_a_link_dials_once_for_all_who_wait_and_again_after_a_loss() -> None:
     assert asyncio.run(story()) == (1, 2)
 
 
+def test_nobody_overtakes_those_who_wait_for_the_dial() -> None:
+    async def story() -> list[int]:
+        async with ScriptedPeer() as peer:
+            link = Link("127.0.0.1", peer.port, ConnectionSettings())
+            served: list[int] = []
+
+            async def ask(number: int) -> None:
+                await link.connection()
+                served.append(number)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ask(0))
+                # The loop may turn several times between the end of the dial and the first waiter.
+                while not link.is_connected:  # noqa: ASYNC110 - the very next turn matters
+                    await asyncio.sleep(0)
+                group.create_task(ask(1))
+                await ask(2)
+            await link.close()
+            return served
+
+    assert asyncio.run(story()) == [0, 2, 1]
+
+
+def test_calls_that_wait_for_room_leave_in_their_order() -> None:
+    async def story() -> list[int]:
+        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+            connection = await dial(peer)
+            connection.pause_writing()
+            calls = [connection.call(HeartbeatRequest(generation_id=n)) for n in range(4)]
+            tasks = [asyncio.ensure_future(call) for call in calls[:3]]
+            await asyncio.sleep(0)
+            connection.resume_writing()
+            await calls[3]
+            await asyncio.gather(*tasks)
+            connection.close()
+            beats = [request for name, _, request in peer.requests if name == "Heartbeat"]
+            return [beat.generation_id for beat in beats]
+
+    assert asyncio.run(story()) == [0, 1, 2, 3]
+
+
 def test_a_link_rests_after_a_failed_dial() -> None:
     async def story() -> tuple[bool, float]:
         async with ScriptedPeer() as peer:

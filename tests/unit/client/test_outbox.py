@@ -54,6 +54,16 @@ def test_no_more_batches_are_in_flight_than_allowed() -> None:
     assert [send(outbox) is not None for _ in range(4)] == [True, True, True, False]
 
 
+def test_the_first_batch_of_an_identity_travels_alone() -> None:
+    outbox = outbox_with(3)
+    outbox.renew_identity(Identity(8, 0))
+    first = send(outbox)
+    assert first is not None
+    assert send(outbox) is None
+    outbox.succeeded(first)
+    assert [send(outbox) is not None for _ in range(2)] == [True, True]
+
+
 def test_after_a_failure_everything_comes_back_before_anything_goes_out() -> None:
     outbox = outbox_with(4)
     first, second = send(outbox), send(outbox)
