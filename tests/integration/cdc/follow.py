@@ -9,7 +9,7 @@ import msgspec
 from mainstem.pipelines.cdc.postgres_follower import Follower
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_reader import ChangesReader, ReaderSettings
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 
 Told = dict[str, Any]
 

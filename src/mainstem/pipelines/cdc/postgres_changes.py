@@ -15,6 +15,7 @@ from msgspec import Struct
 from mainstem.model.errors import Corrupt
 from mainstem.pipelines.cdc import pgoutput
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_table import (
     TableColumn,
     TableShape,
@@ -24,7 +25,6 @@ from mainstem.pipelines.cdc.postgres_table import (
 from mainstem.pipelines.cdc.postgres_values import TypeInfo
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 from mainstem.pipelines.cdc.selection import Routing, is_selected
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.stamps import Stamps, comparable, marked
 
 _STREAMED = b"false"

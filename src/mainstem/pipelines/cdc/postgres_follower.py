@@ -27,6 +27,7 @@ from mainstem.pipelines.cdc.postgres_server import (
     connect,
     refusals,
 )
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_slot import lost_slot
 from mainstem.pipelines.cdc.postgres_snapshot import (
     Snapshot,
@@ -36,7 +37,6 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
     read_spool_file,
     save_state,
 )
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.progress import Progress, write_progress
 
 _log = logging.getLogger(__name__)

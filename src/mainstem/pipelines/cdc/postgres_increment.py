@@ -17,6 +17,7 @@ from msgspec import Struct
 from mainstem.pipelines.cdc import signals
 from mainstem.pipelines.cdc.pgoutput import lsn_number
 from mainstem.pipelines.cdc.postgres_server import PublishedTable, connect, refusals
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_snapshot import (
     SpoolFile,
     copy_query,
@@ -26,7 +27,6 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
     write_safely,
 )
 from mainstem.pipelines.cdc.selection import matches
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 
 STATE_NAME: Final = "increment.json"
 MARK: Final = "incremental"

@@ -18,10 +18,10 @@ from mainstem.pipelines.cdc.pgoutput import Commit as CommitMessage
 from mainstem.pipelines.cdc.postgres_increment import Increment
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import PublishedTable, Server, refusals
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_signals import signals_in
 from mainstem.pipelines.cdc.postgres_slot import SlotWatch
 from mainstem.pipelines.cdc.selection import is_selected
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 
 ROWS_PER_BATCH: Final = 200_000
 IDLE_WAL_BYTES: Final = 16 << 20

@@ -33,6 +33,7 @@ from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
 from mainstem.pipelines.cdc.postgres_follower import Follower, chosen_tables
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import Server, refusals
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_snapshot import (
     SpoolFile,
     read_spool_file,
@@ -41,7 +42,6 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
 )
 from mainstem.pipelines.cdc.postgres_table import TableShape, TableWriter
 from mainstem.pipelines.cdc.selection import Routing
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.shapes import TableRoute
 from mainstem.pipelines.spark.planner_upkeep import ease_planner
 

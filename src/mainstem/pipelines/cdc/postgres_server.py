@@ -16,10 +16,10 @@ from psycopg import sql
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.pipelines.cdc.pgoutput import lsn_number, lsn_text
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_table import TableColumn, TableShape
 from mainstem.pipelines.cdc.postgres_values import TypeInfo
 from mainstem.pipelines.cdc.selection import is_selected
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

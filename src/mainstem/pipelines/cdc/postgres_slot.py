@@ -13,7 +13,7 @@ from typing import Final
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.cdc.pgoutput import lsn_text
 from mainstem.pipelines.cdc.postgres_server import Server, SlotState
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.connector.gauges import write_gauges
 
 WATCH_EVERY_S: Final = 10.0

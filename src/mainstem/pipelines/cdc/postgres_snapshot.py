@@ -21,8 +21,8 @@ from psycopg import sql
 
 from mainstem.pipelines.cdc.pgoutput import lsn_number
 from mainstem.pipelines.cdc.postgres_server import PublishedTable, connect, refusals
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_table import NUMBERS, TableShape
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.stamps import Stamp, marked
 
 STATE_NAME: Final = "snapshot.json"

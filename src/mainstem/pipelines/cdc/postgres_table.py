@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
 from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 
 CONNECTOR: Final = "postgresql"
 

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 
 Convert = Callable[[bytes], bytes]
 

@@ -1,4 +1,4 @@
-"""The settings of change data capture, as they stand in a pipeline file."""
+"""The settings that all sources of change data capture have, as they stand in a pipeline file."""
 
 from typing import Annotated, Literal
 
@@ -8,30 +8,33 @@ from mainstem.pipelines.connector.spec import Secret
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
+SnapshotMode = Literal["initial", "always", "initial_only", "no_data", "when_needed"]
 
-class PostgresCdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which database, which tables, and how their changes are told."""
+
+class CdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which server, which tables, and how their changes are told; ``schema.table`` names a table.
+
+    MySQL and MariaDB have a database where others have a schema.
+    """
 
     host: Annotated[str, Meta(description="Name or address of the server.")] = "localhost"
-    port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")] = 5432
+    port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")]
     database: Annotated[str, Meta(min_length=1, description="The database to follow.")]
-    user: Annotated[str, Meta(description="A role that may log in for replication.")] = "postgres"
-    password: Annotated[Secret | None, Meta(description="The role's password.")] = None
-    sslmode: Annotated[
-        Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"],
-        Meta(description="How the connection is encrypted, in libpq's words."),
-    ] = "prefer"
+    user: Annotated[str, Meta(description="Who logs in.")]
+    password: Annotated[Secret | None, Meta(description="The user's password.")] = None
     ssl_root_cert: Annotated[
         str | None, Meta(description="File of certificates that servers are checked against.")
     ] = None
+    connect_timeout_s: Annotated[
+        int, Meta(ge=1, le=600, description="How long the server may take to answer.")
+    ] = 10
     name: Annotated[
         str | None,
         Meta(description="Name of this source in events; the database's name by default."),
     ] = None
 
     tables: Annotated[
-        tuple[str, ...],
-        Meta(description="Tables to follow, `schema.table`, with * and ?; all of public if empty."),
+        tuple[str, ...], Meta(description="Tables to follow, `schema.table` with * and ?.")
     ] = ()
     exclude_tables: Annotated[
         tuple[str, ...], Meta(description="Tables to leave out, written the same way.")
@@ -61,57 +64,34 @@ class PostgresCdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     topic_routing: Annotated[
         str,
         Meta(description="Topic of a table; {database}, {schema}, {table} and {name} are filled."),
-    ] = "cdc.{database}.{schema}.{table}"
-
-    slot_name: Annotated[
-        str,
-        Meta(pattern="^[a-z0-9_]{1,63}$", description="Replication slot; made when missing."),
-    ] = "mainstem"
-    publication_name: Annotated[
-        str, Meta(min_length=1, description="Publication; made when missing.")
-    ] = "mainstem"
-    publication_autocreate: Annotated[
-        Literal["filtered", "all_tables", "disabled"],
-        Meta(description="Whether the publication is made for the chosen tables, all, or not."),
-    ] = "filtered"
+    ]
 
     snapshot_mode: Annotated[
-        Literal["initial", "always", "initial_only", "no_data", "when_needed"],
+        SnapshotMode,
         Meta(description="When the rows that are there already are told as events of op r."),
     ] = "initial"
     snapshot_rows_per_file: Annotated[
         int, Meta(ge=1, le=10_000_000, description="Rows per file of the snapshot's spool.")
     ] = 50_000
+    signal_table: Annotated[
+        str | None,
+        Meta(description="Table `schema.table` (id, type, data) whose new rows are commands."),
+    ] = None
 
     decimal_mode: Annotated[
         Literal["precise", "double", "string"],
-        Meta(description="numeric as base64 of its unscaled bytes, as a number, or as text."),
+        Meta(description="Decimals as base64 of their unscaled bytes, as numbers, or as text."),
     ] = "string"
-    time_mode: Annotated[
-        Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring"],
-        Meta(description="Dates and times as numbers in their own precision, in ms, or ISO 8601."),
-    ] = "adaptive"
     binary_mode: Annotated[
         Literal["base64", "base64-url-safe", "hex"],
-        Meta(description="How bytea is written in JSON."),
+        Meta(description="How binary columns are written in JSON."),
     ] = "base64"
-    interval_mode: Annotated[
-        Literal["numeric", "string"],
-        Meta(description="interval in microseconds (a month is 30.4375 days), or ISO 8601."),
-    ] = "numeric"
     placeholder: Annotated[
-        str, Meta(description="Stands for a large value that an update left as it was.")
+        str, Meta(description="Stands for a value that the log does not hold.")
     ] = PLACEHOLDER
 
     tombstones: Annotated[
         bool, Meta(description="Whether a deletion is followed by its key without a value.")
-    ] = True
-    skipped_operations: Annotated[
-        tuple[Literal["c", "u", "d", "t", "m"], ...],
-        Meta(description="Operations that are not told."),
-    ] = ()
-    messages: Annotated[
-        bool, Meta(description="Whether pg_logical_emit_message is told as events of op m.")
     ] = True
     transaction_metadata: Annotated[
         bool, Meta(description="Whether events name their transaction, and it its events.")
@@ -122,16 +102,6 @@ class PostgresCdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     heartbeat_query: Annotated[
         str | None, Meta(description="A statement that every heartbeat runs, such as an UPDATE.")
     ] = None
-    signal_table: Annotated[
-        str | None,
-        Meta(description="Table `schema.table` (id, type, data) whose new rows are commands."),
-    ] = None
-    wal_warning_bytes: Annotated[
-        int, Meta(ge=1, description="Warn when the slot keeps more log than this.")
-    ] = 1 << 30
-    connect_timeout_s: Annotated[
-        int, Meta(ge=1, le=600, description="How long the server may take to answer.")
-    ] = 10
 
     @property
     def source_name(self) -> str:

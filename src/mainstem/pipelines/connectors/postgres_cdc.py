@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mainstem.model.errors import MainstemError
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.setting_checks import setting_problems
-from mainstem.pipelines.cdc.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.shapes import (
     Column,
     Discovered,

@@ -1,0 +1,54 @@
+"""``format("mainstem")`` whose streaming sink says where it is: for processes that are killed.
+
+Spark's workers load this module when they unpack the writer; that is also where the driver's half
+of a commit runs, so the ledger is replaced here.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+from tests.chaos_pipelines.points import reach
+
+from mainstem.pipelines.spark import completion
+from mainstem.pipelines.spark.ledger import Entry, Ledger
+from mainstem.pipelines.spark.sink import StreamWriter, Written
+from mainstem.pipelines.spark.source import MainstemSource
+
+
+class FrailLedger(Ledger):
+    """The ledger: a batch is recorded between two points."""
+
+    async def record(self, query: str, sink: str, entry: Entry) -> None:
+        reach(query, "unrecorded")
+        await super().record(query, sink, entry)
+        reach(query, "recorded")
+
+
+completion.Ledger = FrailLedger  # type: ignore[misc]
+
+
+class FrailStreamWriter(StreamWriter):
+    """The sink: a task's transaction is prepared, a batch is committed."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        written = super().write(iterator)
+        assert isinstance(written, Written)
+        if written.handle is not None:
+            reach(written.owner.query, "prepared")
+        return written
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        super().commit(messages, batchId)
+        for each in messages:
+            if isinstance(each, Written):
+                reach(each.owner.query, "committed")
+
+
+class FrailSource(MainstemSource):
+    """The data source with that sink."""
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        super().streamWriter(schema, overwrite)
+        return FrailStreamWriter(self._options, schema)
