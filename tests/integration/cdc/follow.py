@@ -8,8 +8,9 @@ import msgspec
 
 from mainstem.pipelines.cdc.postgres_follower import Follower
 from mainstem.pipelines.cdc.postgres_position import Position
-from mainstem.pipelines.cdc.postgres_reader import ChangesReader, ReaderSettings
+from mainstem.pipelines.cdc.postgres_reader import ChangesReader
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.reader import ReaderSettings
 
 Told = dict[str, Any]
 

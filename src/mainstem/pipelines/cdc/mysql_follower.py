@@ -32,12 +32,12 @@ FIRST_POSITION: Final = 4
 
 
 class Position(Struct, frozen=True):
-    """How far a query has come: files of the spool, a place of the log, heartbeats."""
+    """How far a query has come: files of the spool, a place of the log, heartbeat."""
 
     files: int = 0
     spot: Spot = Spot()
     at_ms: int = 0
-    beats: int = 0
+    beat: int = 0
 
 
 class Follower:
@@ -73,18 +73,18 @@ class Follower:
         state, per_file = self._snapshot(rows_max)
         if begun.files < state.files:
             files = state.files if rows_max is None else begun.files + max(1, rows_max // per_file)
-            return Position(min(files, state.files), state.spot, state.at_ms, begun.beats)
+            return Position(min(files, state.files), state.spot, state.at_ms, begun.beat)
         if self._config.snapshot_mode == "initial_only":
             return begun
         if not begun.spot.file:  # no row was there: the log begins where the snapshot looked
-            return Position(begun.files, state.spot, state.at_ms, begun.beats)
+            return Position(begun.files, state.spot, state.at_ms, begun.beat)
         now_ms = time.time_ns() // 1_000_000
         until = self._along_log(begun.spot, rows_max, cap)
         if until != begun.spot:
-            return Position(begun.files, until, now_ms, begun.beats)
+            return Position(begun.files, until, now_ms, begun.beat)
         interval_ms = self._config.heartbeat_interval_ms
         if interval_ms and cap is None and now_ms - begun.at_ms >= interval_ms:
-            return Position(begun.files, begun.spot, now_ms, begun.beats + 1)
+            return Position(begun.files, begun.spot, now_ms, begun.beat + 1)
         return begun
 
     def _snapshot(self, rows_max: int | None) -> tuple[SnapshotState, int]:

@@ -11,24 +11,12 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from msgspec import Struct
 from psycopg import sql
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from mainstem.pipelines.cdc import stamps as stamping
-from mainstem.pipelines.cdc.envelope import NULL, Record, event, heartbeat
-from mainstem.pipelines.cdc.frame import SCHEMA, arrow
+from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.frame import arrow
 from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
 from mainstem.pipelines.cdc.postgres_follower import Follower, chosen_tables
 from mainstem.pipelines.cdc.postgres_position import Position
@@ -41,69 +29,21 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
     spool_path,
 )
 from mainstem.pipelines.cdc.postgres_table import TableShape, TableWriter
-from mainstem.pipelines.cdc.selection import Routing
-from mainstem.pipelines.connector.shapes import TableRoute
-from mainstem.pipelines.spark.planner_upkeep import ease_planner
+from mainstem.pipelines.cdc.reader import CdcDataSource, CdcStreamReader, ReaderSettings
 
-OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
 _COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\x00"
 _COPY_HEADER_BYTES: Final = 19
 # Of a row (lsn, data): two fields, eight bytes of place, and the size of the message.
 _COPY_ROW: Final = struct.Struct(">hiQi")
 
 
-class ReaderSettings(Struct, frozen=True, kw_only=True):
-    """All that a reader is told."""
-
-    config: PostgresCdcConfig
-    state_dir: str
-    rows_per_batch_max: int | None = None
-    rehearsal: bool = False
-    tables: tuple[TableRoute, ...] = ()
-
-    def routing(self) -> Routing:
-        """Where tables go."""
-        config = self.config
-        return Routing(
-            config.topic_routing,
-            database=config.database,
-            name=config.source_name,
-            routes=self.tables,
-        )
-
-
-class PostgresCdcDataSource(DataSource):
-    """The format; its one option is everything as JSON."""
-
-    @classmethod
-    def name(cls) -> str:
-        """What it is called in ``format(...)``."""
-        return "mainstem-postgres-cdc"
-
-    def schema(self) -> str:
-        """Columns of records."""
-        return SCHEMA
-
-    def _settings(self) -> ReaderSettings:
-        return msgspec.json.decode(self.options[OPTION], type=ReaderSettings)
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """All rows as they are now."""
-        ease_planner()
-        del schema
-        return TablesReader(self._settings())
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-        """The rows, then their changes."""
-        ease_planner()
-        del schema
-        return ChangesReader(self._settings())
+Settings = ReaderSettings[PostgresCdcConfig]
 
 
 class TablesReader(DataSourceReader):
     """One task per table; nothing is remembered and nothing changes."""
 
-    def __init__(self, settings: ReaderSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -133,98 +73,63 @@ class TablesReader(DataSourceReader):
             server.close()
 
 
-class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream of one query. In the driver it follows; copies of it in tasks read."""
+class ChangesReader(CdcStreamReader):
+    """The stream of one query."""
 
-    def __init__(self, settings: ReaderSettings) -> None:
-        self._settings = settings
-        self._follower: Follower | None = None
-        self._cap: int | None = None
+    position = Position
+    _settings: Settings
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Tasks get the settings, not the driver's sessions."""
-        return {"_settings": self._settings, "_follower": None, "_cap": None}
+    def follower(self) -> Follower:
+        """A new follower."""
+        settings = self._settings
+        return Follower(settings.config, Path(settings.state_dir), rehearsal=settings.rehearsal)
 
-    # In the driver.
-
-    def _followed(self) -> Follower:
-        if self._follower is None:
-            settings = self._settings
-            self._follower = Follower(
-                settings.config, Path(settings.state_dir), rehearsal=settings.rehearsal
-            )
-        return self._follower
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Before everything; what there is to begin with is found with the first batch."""
-        return msgspec.to_builtins(Position())  # type: ignore[no-any-return]
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What one batch may bring."""
-        rows_max = self._settings.rows_per_batch_max
-        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is none of this run's business."""
-        self._cap = self._followed().end_of_log()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next batch goes."""
-        begun = msgspec.convert(start, Position)
-        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._followed().next(begun, rows_max, self._cap)
-        return msgspec.to_builtins(end)  # type: ignore[no-any-return]
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Files of the spool, or one span of the log, and a heartbeat."""
-        begun, until = msgspec.convert(start, Position), msgspec.convert(end, Position)
+    def parts(self, begun: Position, until: Position) -> list[tuple[str, Any]]:
+        """Files of the spool, or one span of the log."""
         folder = Path(self._settings.state_dir)
         span = msgspec.json.encode(Span(begun.lsn, until.lsn, until.at_ms))
-        parts = []
+        parts: list[tuple[str, Any]] = []
         for number in range(begun.file, until.file):
             told = read_spool_file(folder, number)
-            place = (number, span, until.stamps)
             kind = "chunk" if told.snapshot else "file"
-            parts.append(InputPartition((kind, place, msgspec.json.encode(told))))
+            parts.append((kind, (number, msgspec.json.encode(told), span, until.stamps)))
         if not parts and begun.lsn and begun.epoch == until.epoch and begun.lsn < until.lsn:
-            parts.append(InputPartition(("log", span, until.stamps)))
-        if until.beat > begun.beat:
-            parts.append(InputPartition(("beat", until.at_ms, "")))
+            parts.append(("log", (span, until.stamps)))
         return parts
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Spark will not ask for anything before again."""
-        self._followed().commit(msgspec.convert(end, Position))
-
-    def stop(self) -> None:
-        """The query ends."""
-        if self._follower is not None:
-            self._follower.close()
-
-    # In tasks.
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def batches(self, kind: str, given: Any) -> Iterator[pa.RecordBatch]:
         """The records of one part."""
-        kind, first, second = partition.value
-        if kind == "file":
-            told = msgspec.json.decode(second, type=SpoolFile)
-            with spool_path(Path(self._settings.state_dir), first[0]).open("rb") as rows:
-                yield from arrow(snapshot_records(self._settings, told, rows))
-        elif kind == "chunk":
-            told = msgspec.json.decode(second, type=SpoolFile)
-            number, coded, stamps = first
+        settings = self._settings
+        if kind == "log":
+            coded, stamps = given
             span = msgspec.json.decode(coded, type=Span)
-            with spool_path(Path(self._settings.state_dir), number).open("rb") as rows:
-                yield from arrow(chunk_records(self._settings, told, rows, span, stamps))
-        elif kind == "log":
-            span = msgspec.json.decode(first, type=Span)
-            yield from arrow(log_records(self._settings, span, second))
-        else:
-            yield from arrow([heartbeat(self._settings.config.source_name, first)])
+            yield from arrow(log_records(settings, span, stamps))
+            return
+        number, described, coded, stamps = given
+        told = msgspec.json.decode(described, type=SpoolFile)
+        with spool_path(Path(settings.state_dir), number).open("rb") as rows:
+            if kind == "file":
+                yield from arrow(snapshot_records(settings, told, rows))
+            else:
+                span = msgspec.json.decode(coded, type=Span)
+                yield from arrow(chunk_records(settings, told, rows, span, stamps))
+
+
+class PostgresCdcDataSource(CdcDataSource):
+    """The format of PostgreSQL's changes."""
+
+    settings = Settings
+    rows = TablesReader
+    changes = ChangesReader
+
+    @classmethod
+    def name(cls) -> str:
+        """What it is called in ``format(...)``."""
+        return "mainstem-postgres-cdc"
 
 
 def snapshot_records(
-    settings: ReaderSettings, told: SpoolFile, rows: Iterable[bytes]
+    settings: Settings, told: SpoolFile, rows: Iterable[bytes]
 ) -> Iterator[Record]:
     """Rows of COPY's text format as events of op ``r``."""
     writer = TableWriter(told.shape, settings.config, settings.routing())
@@ -250,7 +155,11 @@ def snapshot_records(
 
 
 def chunk_records(
-    settings: ReaderSettings, told: SpoolFile, rows: Iterable[bytes], span: Span, stamps: str
+    settings: Settings,
+    told: SpoolFile,
+    rows: Iterable[bytes],
+    span: Span,
+    stamps: str,
 ) -> Iterator[Record]:
     """Rows that were read beside the stream, but for those that the log tells, then the log."""
     changed = _changed_keys(settings, told, span)
@@ -268,7 +177,7 @@ def _plain(config: PostgresCdcConfig) -> PostgresCdcConfig:
     )
 
 
-def _changed_keys(settings: ReaderSettings, told: SpoolFile, span: Span) -> set[bytes | None]:
+def _changed_keys(settings: Settings, told: SpoolFile, span: Span) -> set[bytes | None]:
     """The keys whose changes the chunk saw and the log is about to tell."""
     if span.since >= span.until:
         return set()
@@ -290,7 +199,7 @@ def _changed_keys(settings: ReaderSettings, told: SpoolFile, span: Span) -> set[
         server.close()
 
 
-def log_records(settings: ReaderSettings, span: Span, stamps: str) -> Iterator[Record]:
+def log_records(settings: Settings, span: Span, stamps: str) -> Iterator[Record]:
     """The changes of a span of the log."""
     config = settings.config
     server = Server(config)

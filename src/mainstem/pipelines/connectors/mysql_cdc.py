@@ -6,8 +6,6 @@ user that may replicate. What it promises and how is told in ``docs/cdc.md``.
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.setting_checks import setting_problems
@@ -98,24 +96,12 @@ class MysqlCdcSource:
             MainstemError: the log does not go back to where this pipeline stopped.
         """
         self.spec().require()
-        from mainstem.pipelines.cdc.mysql_reader import (  # noqa: PLC0415
-            OPTION,
-            MysqlCdcDataSource,
-            ReaderSettings,
-        )
+        from mainstem.pipelines.cdc.mysql_reader import MysqlCdcDataSource  # noqa: PLC0415
+        from mainstem.pipelines.cdc.reader import load  # noqa: PLC0415
 
         if place.streaming:
             _refuse_lost_log(config, place)
-        spark.dataSource.register(MysqlCdcDataSource)
-        settings = ReaderSettings(
-            config=config,
-            state_dir=str(place.state_dir.absolute()),
-            rows_per_batch_max=place.rows_per_batch_max,
-            tables=place.tables,
-        )
-        reader = spark.readStream if place.streaming else spark.read
-        given = msgspec.json.encode(settings).decode()
-        return reader.format(MysqlCdcDataSource.name()).option(OPTION, given).load()
+        return load(spark, MysqlCdcDataSource, config, place)
 
 
 def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:

@@ -90,26 +90,13 @@ class PostgresCdcSource:
         Raises:
             MainstemError: the slot that this pipeline read from is lost.
         """
-        from mainstem.pipelines.cdc.postgres_reader import (  # noqa: PLC0415
-            OPTION,
-            PostgresCdcDataSource,
-            ReaderSettings,
-        )
+        from mainstem.pipelines.cdc.postgres_reader import PostgresCdcDataSource  # noqa: PLC0415
+        from mainstem.pipelines.cdc.reader import load  # noqa: PLC0415
 
         self.spec().require()
         if place.streaming and not place.rehearsal:
             _refuse_lost_slot(config, place)
-        spark.dataSource.register(PostgresCdcDataSource)
-        settings = ReaderSettings(
-            config=config,
-            state_dir=str(place.state_dir.absolute()),
-            rows_per_batch_max=place.rows_per_batch_max,
-            rehearsal=place.rehearsal,
-            tables=place.tables,
-        )
-        reader = spark.readStream if place.streaming else spark.read
-        given = msgspec.json.encode(settings).decode()
-        return reader.format(PostgresCdcDataSource.name()).option(OPTION, given).load()
+        return load(spark, PostgresCdcDataSource, config, place)
 
 
 def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Finding]:
