@@ -1,10 +1,11 @@
 """Transactions as the rest of the house sees them: every verb, on top of the shards.
 
-    end ─▶ Prepare… stored and safe ─▶ answer
-                       └─▶ markers to every partition, until all are safe ─▶ Complete… stored
+    end ─▶ Prepare… stored and safe ─▶ markers to every partition, until all are safe ─▶ answer
+                                                          └─▶ Complete… stored
 
-A request that meets a transaction whose markers are on their way waits for them for a moment, so
-that clients are seldom told to come again. After a restart everything that was decided is finished
+Whoever is told that a transaction has ended finds its records: the answer waits for the markers,
+though not for ever. A request that meets a transaction whose markers are on their way waits for
+them for a moment too, so that clients are seldom told to come again. After a restart everything that was decided is finished
 by sending the markers once more. Refusals are raised as ``MainstemError``s.
 """
 
@@ -181,11 +182,16 @@ class TransactionsRuntime:
         return await self._positions.commit_in_transaction(request, producer, check)
 
     async def end(self, request: EndRequest) -> ProducerIdentity:
-        """Decide the outcome of a transaction; what its producer has to show from now on."""
+        """Decide the outcome of a transaction; what its producer has to show from now on.
+
+        Readers see the outcome when this returns, unless a partition takes no marker for so long
+        that the caller is better told at once: the outcome is certain already.
+        """
         _check_id(request.transactional_id)
         decision = await self._carry_out(
             request.transactional_id, lambda shard, spare, now: shard.end(request, spare, now)
         )
+        await self._finisher.finished(request.transactional_id, self._settings.patience_ms / 1000)
         return decision.transaction.client
 
     async def abort_hanging(

@@ -104,6 +104,37 @@ def test_a_transaction_that_ends_meanwhile_takes_no_partition() -> None:
     play(story)
 
 
+def test_an_end_is_answered_when_every_marker_is_safe() -> None:
+    async def story(house: House) -> None:
+        producer = await house.init()
+        await house.add(producer, A)
+        house.data[A].is_synced = False
+
+        ending = asyncio.create_task(house.end(producer))
+        await asyncio.sleep(0.5)
+
+        assert not ending.done()
+        house.data[A].is_synced = True
+        house.data[A].commit()
+        await ending
+        assert house.state_of() == "CompleteCommit"
+
+    play(story)
+
+
+def test_an_end_whose_marker_has_to_wait_is_answered_all_the_same() -> None:
+    async def story(house: House) -> None:
+        producer = await house.init()
+        await house.add(producer, A)
+        house.data[A].is_synced = False
+
+        await house.end(producer)
+
+        assert house.state_of() == "PrepareCommit"
+
+    play(story)
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 def test_who_comes_while_markers_are_written_waits_for_them(*, repeats: bool) -> None:
     async def story(house: House) -> None:
