@@ -5,8 +5,9 @@
 
 Whoever is told that a transaction has ended finds its records: the answer waits for the markers,
 though not for ever. A request that meets a transaction whose markers are on their way waits for
-them for a moment too, so that clients are seldom told to come again. After a restart everything that was decided is finished
-by sending the markers once more. Refusals are raised as ``MainstemError``s.
+them for a moment too, so that clients are seldom told to come again. After a restart everything
+that was decided is finished by sending the markers once more. Refusals are raised as
+``MainstemError``s.
 """
 
 import asyncio
