@@ -26,6 +26,7 @@ from mainstem.pipelines.cdc.postgres_values import TypeInfo
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 from mainstem.pipelines.cdc.selection import Routing, is_selected
 from mainstem.pipelines.cdc.stamps import Stamps, comparable, marked
+from mainstem.pipelines.cdc.transactions import TransactionTally
 
 _STREAMED = b"false"
 _CHANGES = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
@@ -69,7 +70,7 @@ class ChangeTeller:
         self._tables: dict[int, TableWriter | None] = {}
         self._begin: pgoutput.Begin | None = None
         self._previous_end = span.since
-        self._orders: dict[str, int] = {}
+        self._tally = TransactionTally(is_told=config.transaction_metadata)
 
     @property
     def xid(self) -> int | None:
@@ -198,8 +199,14 @@ class ChangeTeller:
         begin = self._begin
         assert begin is not None
         source = self._source(table.source, lsn, begin)
-        value = event(rows[0], rows[1], source, op, self._span.at_ms, self._order(table.name, lsn))
+        value = event(rows[0], rows[1], source, op, self._span.at_ms, self._order(table, lsn))
         return Record(table.topic, table.layout.key(keyed), value, begin.committed_us, headers)
+
+    def _order(self, table: TableWriter, lsn: int) -> bytes:
+        if not self._tally.is_told:
+            return NULL
+        assert self._begin is not None
+        return self._tally.order(table.name, f"{self._begin.xid}:{lsn}")
 
     def _source(self, template: bytes, lsn: int, begin: pgoutput.Begin) -> bytes:
         at_us = begin.committed_us
@@ -209,7 +216,7 @@ class ChangeTeller:
     def _is_held(self, table: TableWriter, values: Values) -> bool:
         begin = self._begin
         assert begin is not None
-        if begin.final_lsn >= self._stamps.until_lsn or not self._stamps.concerns(table.name):
+        if begin.final_lsn >= self._stamps.until or not self._stamps.concerns(table.name):
             return False
         key = [
             marked(value, is_number=is_number)
@@ -226,7 +233,7 @@ class ChangeTeller:
             if table is None or "t" in self._skipped:
                 continue
             source = self._source(table.source, lsn, begin)
-            value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table.name, lsn))
+            value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table, lsn))
             yield Record(table.topic, None, value, begin.committed_us)
 
     def _said(self, lsn: int, message: pgoutput.Message) -> Iterator[Record]:
@@ -249,42 +256,15 @@ class ChangeTeller:
         if not self._span.since <= begin.final_lsn < self._span.until:
             return
         self._begin = begin
-        self._orders = {}
-        if self._config.transaction_metadata:
-            yield self._boundary("BEGIN", begin, begin.final_lsn)
+        self._tally.begin()
+        name = f"{begin.xid}:{begin.final_lsn}"
+        yield from self._tally.boundary("BEGIN", name, begin.committed_us)
 
     def _ended(self, commit: pgoutput.Commit, begin: pgoutput.Begin) -> Iterator[Record]:
         self._begin = None
-        if self._config.transaction_metadata:
-            yield self._boundary("END", begin, commit.commit_lsn)
+        name = f"{begin.xid}:{commit.commit_lsn}"
+        yield from self._tally.boundary("END", name, begin.committed_us)
         self._previous_end = commit.end_lsn
-
-    def _order(self, table: str, lsn: int) -> bytes:
-        if not self._config.transaction_metadata:
-            return NULL
-        assert self._begin is not None
-        self._orders[table] = self._orders.get(table, 0) + 1
-        return b'{"id":"%d:%d","total_order":%d,"data_collection_order":%d}' % (
-            self._begin.xid,
-            lsn,
-            sum(self._orders.values()),
-            self._orders[table],
-        )
-
-    def _boundary(self, status: str, begin: pgoutput.Begin, lsn: int) -> Record:
-        told: dict[str, object] = {
-            "status": status,
-            "id": f"{begin.xid}:{lsn}",
-            "ts_ms": begin.committed_us // 1000,
-        }
-        if status == "END":
-            told["event_count"] = sum(self._orders.values())
-            told["data_collections"] = [
-                {"data_collection": name, "event_count": count}
-                for name, count in self._orders.items()
-            ]
-        key = msgspec.json.encode({"id": told["id"]})
-        return Record(None, key, msgspec.json.encode(told), begin.committed_us)
 
 
 def _complete(new: Values, old: Values) -> None:

@@ -32,11 +32,11 @@ from mainstem.pipelines.cdc.postgres_slot import lost_slot
 from mainstem.pipelines.cdc.postgres_snapshot import (
     Snapshot,
     SnapshotState,
-    forget_spool,
     load_state,
     read_spool_file,
     save_state,
 )
+from mainstem.pipelines.cdc.spool import forget_spool, spooled_until
 from mainstem.pipelines.connector.progress import Progress, write_progress
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Follower:
         if self._streams:
             increment = Increment(self._config, self._folder, start.file)
             if self._config.snapshot_mode == "always" and start.lsn and state is self._state:
-                increment.enqueue(told_tables(tables, self._config), ())
+                increment.enqueue([each.shape for each in told_tables(tables, self._config)], ())
             self._log = LogCourse(
                 self._config, self._folder, self._asked(), increment, now=self._now
             )
@@ -198,23 +198,22 @@ class Follower:
 
     def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
         """The first file that the next batch leaves alone; writes files as needed."""
-        rows, until = 0, start
-        while True:
-            while until < state.shown_until:
-                count = read_spool_file(self._folder, until).rows
-                if until > start and rows + count > rows_max:
-                    return until
-                rows += count
-                until += 1
-            if rows >= rows_max or state.is_complete:
-                break
-            assert self._snapshot is not None
-            self._snapshot.more(self._tables)
-            self._tell(state)
+        until = spooled_until(
+            state,
+            start,
+            rows_max,
+            rows_of=lambda number: read_spool_file(self._folder, number).rows,
+            more=lambda: self._more(state),
+        )
         if state.is_complete and self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
         return until
+
+    def _more(self, state: SnapshotState) -> None:
+        assert self._snapshot is not None
+        self._snapshot.more(self._tables)
+        self._tell(state)
 
     def _tell(self, state: SnapshotState) -> None:
         total = state.rows if state.is_complete else max(state.rows + 1, self._estimate)

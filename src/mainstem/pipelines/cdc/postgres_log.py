@@ -104,11 +104,12 @@ class LogCourse:
         """Do what signals up to a position say; remembered before Spark knows of the position."""
         told = list(signals_in(found, self._increment.heeded_until, end))
         if told:
-            self._increment.heed(told, told_tables(self._server.tables(), self._config), end)
+            tables = told_tables(self._server.tables(), self._config)
+            self._increment.heed(told, [each.shape for each in tables], end)
 
     def _moved(self, start: Position, lsn: int, *, beats: int = 0) -> Position:
         kept = start.stamps
-        if kept and stamping.Stamps(stamping.decode(kept)).until_lsn < start.lsn:
+        if kept and stamping.Stamps(stamping.decode(kept)).until < start.lsn:
             kept = ""
         return msgspec.structs.replace(
             start, lsn=lsn, at_ms=int(self._now() * 1000), beat=start.beat + beats, stamps=kept

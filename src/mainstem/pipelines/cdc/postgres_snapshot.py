@@ -23,10 +23,17 @@ from mainstem.pipelines.cdc.pgoutput import lsn_number
 from mainstem.pipelines.cdc.postgres_server import PublishedTable, connect, refusals
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_table import NUMBERS, TableShape
+from mainstem.pipelines.cdc.spool import (
+    SPOOL_NAME,
+    STATE_NAME,
+    SpoolState,
+    first_mark,
+    last_mark,
+    private,
+    write_safely,
+)
 from mainstem.pipelines.cdc.stamps import Stamp, marked
 
-STATE_NAME: Final = "snapshot.json"
-SPOOL_NAME: Final = "spool"
 WRITE_BYTES: Final = 1 << 20
 
 
@@ -48,19 +55,10 @@ class SpoolFile(Struct, frozen=True):
     snapshot: str = ""
 
 
-class SnapshotState(Struct, kw_only=True):
-    """How far the snapshot has come; survives the process."""
+class SnapshotState(SpoolState, kw_only=True):
+    """How far the snapshot has come; the stream begins at ``slot_lsn``."""
 
     slot_lsn: int
-    tables: list[str]
-    done: list[str] = []
-    after: list[str] | None = None
-    next_file: int = 0
-    shown_until: int = 0
-    rows: int = 0
-    is_complete: bool = False
-    stamps: list[Stamp] = []
-    number: int = 0
 
 
 class Snapshot:
@@ -128,15 +126,11 @@ class Snapshot:
                 state.stamps.append(Stamp(name, self._snapshot, self._until, after))
             is_last_table = table is left[-1]
             for spooled in self._table(table, is_last_table=is_last_table):
-                state.next_file += 1
-                state.rows += spooled.rows
+                state.file_written(spooled.rows, is_shown=table.is_ordered)
                 if table.is_ordered:
-                    state.shown_until = state.next_file
                     save_state(self._folder, state)
                 yield
-            state.done.append(name)
-            state.after = None
-            state.shown_until = state.next_file
+            state.table_written(name)
             save_state(self._folder, state)
         state.is_complete = True
         save_state(self._folder, state)
@@ -162,8 +156,8 @@ class Snapshot:
                     self.state.slot_lsn or self._until,
                     self._xid,
                     time.time_ns() // 1000,
-                    first=_first_mark(is_first=is_first, begins_all=begins_all),
-                    last=_last_mark(is_last=held is None, ends_all=is_last_table),
+                    first=first_mark(is_first=is_first, begins_all=begins_all),
+                    last=last_mark(is_last=held is None, ends_all=is_last_table),
                 )
                 write_safely(path.with_suffix(".json"), msgspec.json.encode(spooled))
                 is_first = begins_all = False
@@ -178,7 +172,7 @@ def spool(
     count = 1
     held: bytes | None = None
     # Rows as they stand in the table, masks not applied: for our eyes only.
-    with open(path, "wb", WRITE_BYTES, opener=_private) as out:
+    with open(path, "wb", WRITE_BYTES, opener=private) as out:
         write = out.write
         write(row)
         for each in rows:
@@ -229,18 +223,6 @@ def row_key(shape: TableShape, row: bytes) -> list[str]:
     return key
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _first_mark(*, is_first: bool, begins_all: bool) -> str:
-    return "first" if begins_all else "first_in_data_collection" if is_first else "true"
-
-
-def _last_mark(*, is_last: bool, ends_all: bool) -> str:
-    return ("last" if ends_all else "last_in_data_collection") if is_last else "true"
-
-
 _ESCAPES: Final = {
     b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\",
 }  # fmt: skip
@@ -283,15 +265,6 @@ def read_spool_file(folder: Path, number: int) -> SpoolFile:
     return msgspec.json.decode(described, type=SpoolFile)
 
 
-def forget_spool(folder: Path, until: int) -> None:
-    """Remove the files below a number: nobody will ask for them again."""
-    spool = folder / SPOOL_NAME
-    if spool.is_dir():
-        for path in spool.iterdir():
-            if path.stem.isdigit() and int(path.stem) < until:
-                path.unlink(missing_ok=True)
-
-
 def load_state(folder: Path) -> SnapshotState | None:
     """How far a snapshot came; None when none was begun."""
     try:
@@ -303,19 +276,3 @@ def load_state(folder: Path) -> SnapshotState | None:
 def save_state(folder: Path, state: SnapshotState) -> None:
     """Remember it, whatever happens next."""
     write_safely(folder / STATE_NAME, msgspec.json.encode(state))
-
-
-def write_safely(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; on disk when this returns."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    with open(fresh, "wb", opener=_private) as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

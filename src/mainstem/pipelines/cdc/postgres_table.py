@@ -40,6 +40,11 @@ class TableShape(Struct, frozen=True):
         """Schema and name with a dot."""
         return f"{self.schema}.{self.name}"
 
+    @property
+    def is_chunkable(self) -> bool:
+        """Whether it can be read in the order of its key."""
+        return bool(self.key)
+
 
 class TableWriter:
     """Everything that is the same for all events of a table."""

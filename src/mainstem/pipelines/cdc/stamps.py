@@ -6,7 +6,7 @@ when its transaction was seen and its key was read; so each key's events stay in
 and none lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,12 +20,12 @@ class Stamp(Struct, frozen=True):
     """Rows of ``table`` with keys greater than ``after`` (None: all), as ``snapshot`` saw them.
 
     ``snapshot`` is the server's ``xmin:xmax:xip,…``; no transaction that it saw ended after
-    ``until_lsn``.
+    ``until``. It is empty where a server shows exactly what stands in its log before ``until``.
     """
 
     table: str
     snapshot: str
-    until_lsn: int
+    until: int
     after: tuple[str, ...] | None = None
 
 
@@ -33,18 +33,23 @@ class Stamps:
     """All stamps of a stream; later ones were read later and go before earlier ones."""
 
     def __init__(self, stamps: Sequence[Stamp]) -> None:
-        self.until_lsn = max((stamp.until_lsn for stamp in stamps), default=0)
-        self._by_table: dict[str, list[tuple[Key | None, SeenTransactions]]] = {}
+        self.until = max((stamp.until for stamp in stamps), default=0)
+        self._by_table: dict[str, list[tuple[Key | None, Callable[[int], bool]]]] = {}
         for stamp in reversed(stamps):
             after = None if stamp.after is None else comparable(stamp.after)
-            entry = (after, SeenTransactions(stamp.snapshot))
-            self._by_table.setdefault(stamp.table, []).append(entry)
+            seen = (
+                SeenTransactions(stamp.snapshot).includes if stamp.snapshot else stamp.until.__gt__
+            )
+            self._by_table.setdefault(stamp.table, []).append((after, seen))
 
-    def holds(self, table: str, key: Key, xid: int) -> bool:
-        """Whether the change that ``xid`` made to ``key`` is in the snapshot already."""
-        for after, seen in self._by_table.get(table, ()):
+    def holds(self, table: str, key: Key, change: int) -> bool:
+        """Whether a change of ``key`` is in the snapshot already.
+
+        ``change`` is its transaction's number, or its place in the log where stamps go by that.
+        """
+        for after, is_seen in self._by_table.get(table, ()):
             if after is None or key > after:
-                return seen.includes(xid)
+                return is_seen(change)
         return False
 
     def concerns(self, table: str) -> bool:

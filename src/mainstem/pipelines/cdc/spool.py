@@ -1,0 +1,111 @@
+"""Files of a connector's folder: a snapshot's rows on their way to Spark, and how far it is.
+
+Rows are on disk before Spark is told of them, so that a batch that is repeated reads the same file;
+a file is removed when the batch that told it is committed. Files are for their owner's eyes only.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from mainstem.pipelines.cdc.stamps import Stamp
+
+STATE_NAME: Final = "snapshot.json"
+SPOOL_NAME: Final = "spool"
+
+
+class SpoolState(Struct, kw_only=True):
+    """How far a snapshot has come; survives the process.
+
+    ``tables`` are to be read, ``done`` were, ``after`` is the last key of the one between them;
+    files up to ``shown_until`` may be told of, and ``number`` counts snapshots. ``stamps`` say what
+    sessions saw that took it up again.
+    """
+
+    tables: list[str]
+    done: list[str] = []
+    after: list[str] | None = None
+    next_file: int = 0
+    shown_until: int = 0
+    rows: int = 0
+    is_complete: bool = False
+    number: int = 0
+    stamps: list[Stamp] = []
+
+    def file_written(self, rows: int, *, is_shown: bool) -> None:
+        """One more file, which may be told of at once if its table is read in the key's order."""
+        self.next_file += 1
+        self.rows += rows
+        if is_shown:
+            self.shown_until = self.next_file
+
+    def table_written(self, name: str) -> None:
+        """All files of a table are there."""
+        self.done.append(name)
+        self.after = None
+        self.shown_until = self.next_file
+
+
+def spooled_until(
+    state: SpoolState,
+    start: int,
+    rows_max: int,
+    *,
+    rows_of: Callable[[int], int],
+    more: Callable[[], None],
+) -> int:
+    """The first file that the next batch leaves alone; asks for ``more`` files as needed."""
+    rows, until = 0, start
+    while True:
+        while until < state.shown_until:
+            count = rows_of(until)
+            if until > start and rows + count > rows_max:
+                return until
+            rows += count
+            until += 1
+        if rows >= rows_max or state.is_complete:
+            return until
+        more()
+
+
+def forget_spool(folder: Path, until: int) -> None:
+    """Remove the files below a number: nobody will ask for them again."""
+    spool = folder / SPOOL_NAME
+    if spool.is_dir():
+        for path in spool.iterdir():
+            if path.stem.isdigit() and int(path.stem) < until:
+                path.unlink(missing_ok=True)
+
+
+def private(path: str, flags: int) -> int:
+    """An opener of files that only their owner may read."""
+    return os.open(path, flags, 0o600)
+
+
+def write_safely(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; on disk when this returns."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    with open(fresh, "wb", opener=private) as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def first_mark(*, is_first: bool, begins_all: bool) -> str:
+    """What the first row of a file is called in events."""
+    return "first" if begins_all else "first_in_data_collection" if is_first else "true"
+
+
+def last_mark(*, is_last: bool, ends_all: bool) -> str:
+    """What the last row of a file is called in events."""
+    return ("last" if ends_all else "last_in_data_collection") if is_last else "true"

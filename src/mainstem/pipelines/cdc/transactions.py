@@ -1,0 +1,48 @@
+"""Transactions as events tell of them: beginnings, ends, and each event's number within. Pure."""
+
+import msgspec
+
+from mainstem.pipelines.cdc.envelope import NULL, Record
+
+
+class TransactionTally:
+    """Counts the events of one transaction after the other; tells nothing unless it is wanted."""
+
+    def __init__(self, *, is_told: bool) -> None:
+        self.is_told = is_told
+        self._counts: dict[str, int] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was told of this transaction yet."""
+        return not self._counts
+
+    def begin(self) -> None:
+        """The next transaction."""
+        self._counts = {}
+
+    def order(self, table: str, name: str) -> bytes:
+        """The ``transaction`` of a table's next event."""
+        if not self.is_told:
+            return NULL
+        counts = self._counts
+        counts[table] = counts.get(table, 0) + 1
+        return b'{"id":%b,"total_order":%d,"data_collection_order":%d}' % (
+            msgspec.json.encode(name),
+            sum(counts.values()),
+            counts[table],
+        )
+
+    def boundary(self, status: str, name: str, at_us: int) -> list[Record]:
+        """The record of a beginning or an end, if it is wanted."""
+        if not self.is_told:
+            return []
+        told: dict[str, object] = {"status": status, "id": name, "ts_ms": at_us // 1000}
+        if status == "END":
+            told["event_count"] = sum(self._counts.values())
+            told["data_collections"] = [
+                {"data_collection": table, "event_count": count}
+                for table, count in self._counts.items()
+            ]
+        key = msgspec.json.encode({"id": name})
+        return [Record(None, key, msgspec.json.encode(told), at_us)]
