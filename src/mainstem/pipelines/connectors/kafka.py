@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
 from mainstem.pipelines.connector.spec import Category, Delivery, Spec
+from mainstem.pipelines.connector.topic_writer import topic_writer
 from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class KafkaSink:
         if config.topic is not None:
             out = out.drop("topic")
             options["topic"] = config.topic
-        return out.writeStream.format("mainstem").options(**options)
+        return topic_writer(out, options, place.output_mode)
 
 
 SOURCE = KafkaSource()

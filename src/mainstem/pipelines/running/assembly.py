@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.topic_writer import FORMAT, topic_writer
 from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
 from mainstem.pipelines.file import rules
 from mainstem.pipelines.file.model import BrokerSection, Settings, SinkEntry, SourceEntry
@@ -28,7 +29,6 @@ from mainstem.pipelines.running.pace import Pace, pace_of
 from mainstem.pipelines.running.topics import offsets_json
 from mainstem.pipelines.transforms import Plan, compile_steps
 
-FORMAT = "mainstem"
 DEAD_SUFFIX = "#dead"
 OBSERVED, OBSERVED_ROWS, OBSERVED_DEAD = "mainstem", "rows", "dead"
 
@@ -81,6 +81,7 @@ class Assembly:
             topic=entry.topic if isinstance(entry, SourceEntry) else None,
             tables=tuple(entry.tables) if isinstance(entry, SourceEntry) else (),
             dead_letters=letters,
+            output_mode=plan_of(pipeline).output_mode,
         )
 
     def queries(self, pipeline: Pipeline) -> list[Query]:
@@ -99,8 +100,7 @@ class Assembly:
         read = pipeline.connector.read(self._spark, pipeline.config, place)  # type: ignore[union-attr]
         out = transformed(as_wire(read, topic=entry.topic), pipeline, topic=entry.topic)
         out = _observed(out, entry.dead_letter_topic)
-        writer = out.writeStream.format(FORMAT).options(**self._options)
-        writer = writer.outputMode(plan_of(pipeline).output_mode)
+        writer = topic_writer(out, self._options, plan_of(pipeline).output_mode)
         return Query(pipeline.id, writer, self.folder(pipeline) / "checkpoint", pace)
 
     def _sink_queries(self, pipeline: Pipeline, entry: SinkEntry, pace: Pace) -> list[Query]:
@@ -121,7 +121,7 @@ class Assembly:
                 dead, topic=entry.dead_letter_topic, pipeline=pipeline.id
             )
             letters = _observed(letters, entry.dead_letter_topic)
-            writer = letters.writeStream.format(FORMAT).options(**self._options)
+            writer = topic_writer(letters, self._options, "append")
             queries.append(
                 Query(pipeline.id + DEAD_SUFFIX, writer, folder / "dead-checkpoint", pace)
             )

@@ -119,7 +119,11 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Writes the rows of one task."""
-        return _write(self._given, self._options, self._columns, self._owner, iterator)
+        owner = self._owner
+        if owner.two_phase:
+            # Within a query its transactional ids are used again, batch after batch.
+            owner = owner._replace(run=_property(RUN_ID) or owner.run)
+        return _write(self._given, self._options, self._columns, owner, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done: the frame counts from now on."""

@@ -1,0 +1,34 @@
+"""Streaming frames into topics, whatever their output mode.
+
+Spark hands the changed rows of an aggregate (``update``) to no data source that is written in
+Python, only to functions of batches. Written through one, under the identity of the batch, they are
+recognised after a crash like those of any other query: exactly once.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mainstem.pipelines.connector.batches import identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FORMAT: Final = "mainstem"
+UPDATE: Final = "update"
+
+
+def topic_writer(
+    frame: "DataFrame", options: "Mapping[str, str]", output_mode: str
+) -> "DataStreamWriter":
+    """A writer of wire columns that is not started; ``options`` are those of the topic sink."""
+    if output_mode != UPDATE:
+        return frame.writeStream.format(FORMAT).options(**options).outputMode(output_mode)
+
+    def put(batch: "DataFrame", batch_id: int) -> None:
+        identity = identity_of(batch, batch_id)
+        ledger = {"ledger.query": identity.query_id, "ledger.batch": str(identity.batch_id)}
+        batch.write.format(FORMAT).options(**options, **ledger).mode("append").save()
+
+    return frame.writeStream.foreachBatch(put).outputMode(UPDATE)
