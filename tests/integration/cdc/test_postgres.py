@@ -54,6 +54,19 @@ def test_rows_come_first_then_every_change_in_order(
     assert told[6]["headers"] == [{"key": "__debezium.oldkey", "value": b'{"id":3}'}]
 
 
+def test_nothing_keeps_the_server_from_cleaning_up_once_the_rows_are_told(
+    config: PostgresCdcConfig, run: Run, tmp_path: Path
+) -> None:
+    run(TABLE, "INSERT INTO t VALUES (1, 'a')")
+    following = Following(config, tmp_path)
+    assert following.all()
+    [(waiting,)] = run(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        " AND query LIKE '%' || current_database() || '%'"
+    )
+    assert waiting == 0
+
+
 def test_the_source_of_an_event_names_its_place(
     config: PostgresCdcConfig, run: Run, tmp_path: Path
 ) -> None:
@@ -272,7 +285,7 @@ def test_transactions_messages_and_heartbeats_go_beside_the_tables(
     assert event(first)["transaction"]["total_order"] == 1
     assert event(second)["transaction"]["data_collection_order"] == 2
     assert event(said)["message"] == {"prefix": "p", "content": "bQ=="}
-    assert (event(end)["status"], event(end)["event_count"]) == ("END", 2)
+    assert (event(end)["status"], event(end)["event_count"]) == ("END", 3)
     assert [each["topic"] is None for each in (begin, said, end)] == [True] * 3
     [beat] = following.step() or []
     assert json.loads(beat["key"]) == {"serverName": config.database}

@@ -1,6 +1,6 @@
 """PostgreSQL's ``pgoutput`` messages, version 1, in text format. Pure.
 
-    Begin, (Relation, Type, Insert, Update, Delete, Truncate, Message)*, Commit
+    Begin, Origin?, (Relation, Type, Insert, Update, Delete, Truncate, Message)*, Commit
 
 Promises: every value is the server's text as bytes, None for null, or ``UNCHANGED`` for a large
 value that an update did not touch; bytes that are no such message are ``Corrupt``.
@@ -23,6 +23,7 @@ INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = 0x49, 0x55, 0x44, 0x54, 0x4D
 _BEGIN = struct.Struct(">QQI")
 _COMMIT = struct.Struct(">BQQQ")
 _MESSAGE = struct.Struct(">BQ")
+_ORIGIN = struct.Struct(">Q")
 _TRUNCATE = struct.Struct(">IB")
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")
@@ -46,6 +47,13 @@ class Commit(Struct, frozen=True):
     commit_lsn: int
     end_lsn: int
     committed_us: int
+
+
+class Origin(Struct, frozen=True):
+    """Where a transaction was made that was replicated to this server: its place there, a name."""
+
+    lsn: int
+    name: str
 
 
 class RelationColumn(Struct, frozen=True):
@@ -94,11 +102,11 @@ class Message(Struct, frozen=True):
     content: bytes
 
 
-Event = Begin | Commit | Relation | Change | Truncate | Message
+Event = Begin | Commit | Origin | Relation | Change | Truncate | Message
 
 
 def parse(data: bytes) -> Event | None:
-    """One message; None for those that tell nothing of use (types, origins).
+    """One message; None for those that tell nothing of use (types).
 
     Raises:
         Corrupt: it is no message of this protocol.
@@ -120,6 +128,12 @@ def _begin(data: bytes) -> Begin:
 def _commit(data: bytes) -> Commit:
     _, commit, end, committed = _COMMIT.unpack_from(data, 1)
     return Commit(commit, end, committed + EPOCH_US)
+
+
+def _origin(data: bytes) -> Origin:
+    (lsn,) = _ORIGIN.unpack_from(data, 1)
+    name, _ = _string(data, 9)
+    return Origin(lsn, name)
 
 
 def _relation(data: bytes) -> Relation:
@@ -187,7 +201,7 @@ _PARSERS: Final[dict[int, Callable[[bytes], Event | None]]] = {
     COMMIT: _commit,
     RELATION: _relation,
     TYPE: _nothing,
-    ORIGIN: _nothing,
+    ORIGIN: _origin,
     INSERT: _insert,
     UPDATE: _update,
     DELETE: _delete,

@@ -5,7 +5,6 @@ taken whole, by where they ended; a change that a snapshot holds already is left
 key is a deletion of the old one and the appearance of the new one.
 """
 
-import base64
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -17,18 +16,20 @@ from mainstem.pipelines.cdc import pgoutput
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_table import (
+    MADE_HERE,
     TableColumn,
     TableShape,
     TableWriter,
     source_template,
 )
-from mainstem.pipelines.cdc.postgres_values import TypeInfo
+from mainstem.pipelines.cdc.postgres_values import TypeInfo, encoded
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 from mainstem.pipelines.cdc.selection import Routing, is_selected
 from mainstem.pipelines.cdc.stamps import Stamps, comparable, marked
 from mainstem.pipelines.cdc.transactions import TransactionTally
 
 _STREAMED = b"false"
+_MESSAGES = "message"  # what messages are counted as among a transaction's tables
 _CHANGES = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 
 
@@ -69,6 +70,7 @@ class ChangeTeller:
         self._skipped = frozenset(config.skipped_operations)
         self._tables: dict[int, TableWriter | None] = {}
         self._begin: pgoutput.Begin | None = None
+        self._origin = MADE_HERE
         self._previous_end = span.since
         self._tally = TransactionTally(is_told=config.transaction_metadata)
 
@@ -90,10 +92,11 @@ class ChangeTeller:
     def _other(self, lsn: int, message: pgoutput.Event | None) -> Iterator[Record]:
         match message:
             case pgoutput.Begin():
-                yield from self._begun(message)
+                yield from self._begun(lsn, message)
             case pgoutput.Commit():
-                if self._begin is not None:
-                    yield from self._ended(message, self._begin)
+                yield from self._ended(message)
+            case pgoutput.Origin():
+                self._came(message)
             case pgoutput.Relation():
                 self._learn(message)
             case pgoutput.Truncate():
@@ -102,7 +105,12 @@ class ChangeTeller:
             case pgoutput.Message():
                 yield from self._said(lsn, message)
             case pgoutput.Change() | None:
-                pass  # rows go their own, shorter way; types and origins tell nothing
+                pass  # rows go their own, shorter way; types tell nothing
+
+    def _came(self, origin: pgoutput.Origin) -> None:
+        if self._begin is not None:
+            name = msgspec.json.encode(origin.name)
+            self._origin = b'"origin":%b,"origin_lsn":%d' % (name, origin.lsn)
 
     def _is_ours(self, lsn: int, message: pgoutput.Message) -> bool:
         if message.is_transactional:
@@ -185,7 +193,7 @@ class ChangeTeller:
         told = self._event(lsn, table, (table.layout.row(old), NULL), b"d", old, headers)
         yield told
         if self._config.tombstones and told.key is not None:
-            yield Record(told.topic, told.key, None, told.at_us)
+            yield Record(told.topic, told.key, None, told.at_us, headers)
 
     def _event(
         self,
@@ -211,7 +219,10 @@ class ChangeTeller:
     def _source(self, template: bytes, lsn: int, begin: pgoutput.Begin) -> bytes:
         at_us = begin.committed_us
         sequence = b'[\\"%d\\",\\"%d\\"]' % (self._previous_end, lsn)
-        return template % (at_us // 1000, _STREAMED, sequence, at_us, at_us, begin.xid, lsn)
+        xid = b"%d" % begin.xid if begin.xid else NULL
+        return template % (
+            (at_us // 1000, _STREAMED, sequence, at_us, at_us, xid, lsn, self._origin)
+        )
 
     def _is_held(self, table: TableWriter, values: Values) -> bool:
         begin = self._begin
@@ -241,28 +252,38 @@ class ChangeTeller:
             return
         begin = self._begin if message.is_transactional else None
         at_us = begin.committed_us if begin is not None else self._span.at_ms * 1000
+        if begin is None:
+            self._previous_end = lsn  # it is committed by being said
         told = begin or pgoutput.Begin(lsn, at_us, 0)
         source = self._source(source_template(self._config, "", ""), lsn, told)
         prefix = msgspec.json.encode(message.prefix)
-        value = b'{"op":"m","ts_ms":%d,"source":%b,"message":{"prefix":%b,"content":"%b"}}' % (
+        order = NULL if begin is None else self._tally.order(_MESSAGES, f"{begin.xid}:{lsn}")
+        value = (
+            b'{"op":"m","ts_ms":%d,"source":%b,"transaction":%b,'
+            b'"message":{"prefix":%b,"content":%b}}'
+        ) % (
             self._span.at_ms,
             source,
+            order,
             prefix,
-            base64.b64encode(message.content),
+            encoded(message.content, self._config.binary_mode),
         )
         yield Record(None, b'{"prefix":%b}' % prefix, value, at_us)
 
-    def _begun(self, begin: pgoutput.Begin) -> Iterator[Record]:
+    def _begun(self, lsn: int, begin: pgoutput.Begin) -> Iterator[Record]:
         if not self._span.since <= begin.final_lsn < self._span.until:
             return
         self._begin = begin
         self._tally.begin()
-        name = f"{begin.xid}:{begin.final_lsn}"
+        name = f"{begin.xid}:{lsn}"
         yield from self._tally.boundary("BEGIN", name, begin.committed_us)
 
-    def _ended(self, commit: pgoutput.Commit, begin: pgoutput.Begin) -> Iterator[Record]:
-        self._begin = None
-        name = f"{begin.xid}:{commit.commit_lsn}"
+    def _ended(self, commit: pgoutput.Commit) -> Iterator[Record]:
+        begin = self._begin
+        if begin is None:
+            return
+        self._begin, self._origin = None, MADE_HERE
+        name = f"{begin.xid}:{commit.end_lsn}"
         yield from self._tally.boundary("END", name, begin.committed_us)
         self._previous_end = commit.end_lsn
 

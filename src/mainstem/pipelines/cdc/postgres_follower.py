@@ -21,6 +21,7 @@ from mainstem.pipelines.cdc.postgres_increment import Increment
 from mainstem.pipelines.cdc.postgres_log import ROWS_PER_BATCH, LogCourse, told_tables
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import (
+    Connection,
     PublishedTable,
     Server,
     SlotState,
@@ -61,7 +62,7 @@ class Follower:
         self._state: SnapshotState | None = None
         self._snapshot: Snapshot | None = None
         self._log: LogCourse | None = None
-        self._slot_session: object = None
+        self._slot_session: Connection | None = None
         self._estimate = 0
         self._is_open = False
 
@@ -103,7 +104,7 @@ class Follower:
         """End all sessions."""
         for each in (self._server, self._snapshot, self._slot_session):
             if each is not None:
-                each.close()  # type: ignore[attr-defined]
+                each.close()
         self._server = self._snapshot = self._slot_session = None
         self._is_open = False
 
@@ -208,6 +209,9 @@ class Follower:
         if state.is_complete and self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
+            if self._slot_session is not None:  # it keeps the server from cleaning up old rows
+                self._slot_session.close()
+                self._slot_session = None
         return until
 
     def _more(self, state: SnapshotState) -> None:

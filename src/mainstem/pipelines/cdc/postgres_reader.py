@@ -28,7 +28,7 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
     split_row,
     spool_path,
 )
-from mainstem.pipelines.cdc.postgres_table import TableShape, TableWriter
+from mainstem.pipelines.cdc.postgres_table import MADE_HERE, TableShape, TableWriter
 from mainstem.pipelines.cdc.reader import CdcDataSource, CdcStreamReader, ReaderSettings
 
 _COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\x00"
@@ -137,19 +137,22 @@ def snapshot_records(
 
     def tail(mark: str) -> bytes:
         sequence = b'[null,\\"%d\\"]' % told.lsn
+        xid = b"%d" % told.xid
         source = writer.source % (
-            (at_us // 1000, mark.encode(), sequence, at_us, at_us, told.xid, told.lsn)
+            (at_us // 1000, mark.encode(), sequence, at_us, at_us, xid, told.lsn, MADE_HERE)
         )
         return event(NULL, b"", source, b"r", at_us // 1000).partition(b'"after":')[2]
 
     head, usual = b'{"before":null,"after":', tail(told.usual)
     first, last = tail(told.first), tail(told.last)
+    # A row that is first of all and last of its table is told as the first, as Debezium does.
+    begins_all = told.first == "first" and told.last != "last"
     for number, row in enumerate(rows, 1):
         values = split_row(row)
         end = usual
         if number == 1 and told.first != told.usual:
             end = first
-        if number == told.rows and told.last != told.usual:
+        if number == told.rows and told.last != told.usual and not (end is first and begins_all):
             end = last
         yield Record(topic, layout.key(values), head + layout.row(values) + end, at_us)  # type: ignore[arg-type]
 

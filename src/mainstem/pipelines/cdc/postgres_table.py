@@ -17,6 +17,7 @@ from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
 from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
 
 CONNECTOR: Final = "postgresql"
+MADE_HERE: Final = b'"origin":null,"origin_lsn":null'
 
 
 class TableColumn(Struct, frozen=True):
@@ -92,12 +93,13 @@ def key_of(shape: TableShape, config: PostgresCdcConfig) -> Sequence[str]:
 def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:
     """The ``source`` of a table's events.
 
-    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid, lsn.
+    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid (text), lsn and the origin, such
+    as ``MADE_HERE``.
     """
     return (
         b'{"version":%b,"connector":"%b","name":%b,"ts_ms":%%d,"snapshot":"%%b","db":%b,'
         b'"sequence":"%%b","ts_us":%%d,"ts_ns":%%d000,"schema":%b,"table":%b,'
-        b'"txId":%%d,"lsn":%%d,"xmin":null}'
+        b'"txId":%%b,"lsn":%%d,"xmin":null,%%b}'
         % (
             literal(_version()),
             CONNECTOR.encode(),

@@ -28,6 +28,17 @@ _DAY_US: Final = 86_400_000_000
 _DAYS_PER_MONTH: Final = 365.25 / 12
 # What the JDBC driver, and so Debezium, makes of the ends of time.
 _FOREVER: Final = {b"infinity": 9223372036825200000, b"-infinity": -9223372036832400000}
+_FOREVER_TEXT: Final = {
+    b"infinity": b'"+294247-01-10T04:00:25.2Z"',
+    b"-infinity": b'"-290308-12-21T19:59:27.6Z"',
+}
+# The ends of what 32 bits count, which is what readers make of days.
+_LAST_DAYS: Final = {b"infinity": (1 << 31) - 1, b"-infinity": -(1 << 31)}
+_NO_NUMBER: Final = {
+    b"NaN": b'"NAN"',
+    b"Infinity": b'"POSITIVE_INFINITY"',
+    b"-Infinity": b'"NEGATIVE_INFINITY"',
+}
 _PLAIN_NUMBER: Final = frozenset({b"NaN", b"Infinity", b"-Infinity"})
 
 
@@ -62,12 +73,20 @@ def floating(value: bytes) -> bytes:
     return _encode(float(value))
 
 
+def decimal_text(value: bytes) -> bytes:
+    """A decimal as it is; what is no number is called by Debezium's names."""
+    return _NO_NUMBER.get(value) or b'"%b"' % value
+
+
 def decimal_precise(value: bytes, scale: int | None) -> bytes:
     """The unscaled number's bytes in base64; with its scale where the column has none."""
     if value in _PLAIN_NUMBER:
         return NULL
     whole, _, fraction = value.partition(b".")
-    own_scale = len(fraction)
+    own_scale = 0
+    if scale is None:
+        fraction = fraction.rstrip(b"0")
+        own_scale = len(fraction)
     # As whole numbers: Decimal's arithmetic would round at 28 digits.
     digits = int(whole + (fraction if scale is None else fraction.ljust(scale, b"0")[:scale]))
     size = (digits.bit_length() if digits >= 0 else (digits + 1).bit_length()) // 8 + 1
@@ -85,18 +104,24 @@ def money(value: bytes) -> str:
 
 def bytea(value: bytes, mode: str) -> bytes:
     """Bytes, given as a backslash, an x and hexadecimal digits."""
-    digits = value[2:]
     if mode == "hex":
-        return b'"%b"' % digits
-    raw = bytes.fromhex(digits.decode())
+        return b'"%b"' % value[2:]
+    return encoded(bytes.fromhex(value[2:].decode()), mode)
+
+
+def encoded(raw: bytes, mode: str) -> bytes:
+    """Bytes in the way that the settings chose."""
+    if mode == "hex":
+        return b'"%b"' % raw.hex().encode()
     coded = base64.urlsafe_b64encode(raw) if mode == "base64-url-safe" else base64.b64encode(raw)
     return b'"%b"' % coded
 
 
-def bits(value: bytes, mode: str) -> bytes:
-    """A row of bits as little-endian bytes."""
-    raw = int(value or b"0", 2).to_bytes((len(value) + 7) // 8, "little")
-    return bytea(b"\\x" + raw.hex().encode(), mode)
+def bits(value: bytes) -> bytes:
+    """A row of bits as little-endian bytes, as few as it takes, always in base64."""
+    number = int(value or b"0", 2)
+    raw = number.to_bytes((number.bit_length() + 7) // 8, "little")
+    return b'"%b"' % base64.b64encode(raw)
 
 
 def days(value: bytes) -> bytes:
@@ -104,7 +129,7 @@ def days(value: bytes) -> bytes:
     try:
         return b"%d" % (date.fromisoformat(value.decode()).toordinal() - _EPOCH_DAY)
     except ValueError:
-        return b"%d" % (_FOREVER[value] if value in _FOREVER else _far_day(value))
+        return b"%d" % (_LAST_DAYS[value] if value in _LAST_DAYS else _far_day(value))
 
 
 def time_us(value: bytes) -> int:
@@ -129,7 +154,7 @@ def moment_us(value: bytes) -> int:
 def timestamp(value: bytes, unit_us: int) -> bytes:
     """A timestamp in micro- (1) or milliseconds (1000) since 1970."""
     if value in _FOREVER:
-        return b"%d" % _FOREVER[value]
+        return b"%d" % (_FOREVER[value] // unit_us)
     return b"%d" % (moment_us(value) // unit_us)
 
 
@@ -149,20 +174,37 @@ def zoned(value: bytes, digits: int) -> bytes:
     return _iso(bare[:-3], digits, era)
 
 
-def unzoned(value: bytes, digits: int) -> bytes:
-    """A timestamp without zone as ISO 8601, told as UTC."""
+def unzoned(value: bytes) -> bytes:
+    """A timestamp without zone as ISO 8601, told as UTC, with as many digits as it has."""
     if value in _FOREVER:
-        return b'"%b"' % value
+        return _FOREVER_TEXT[value]
     bare, era = (value[:-3], b" BC") if value.endswith(b" BC") else (value, b"")
-    return _iso(bare, digits, era)
+    day, _, clock = bare.partition(b" ")
+    return b'"%bT%bZ"' % (_iso_day(day, era), clock)
 
 
 def _iso(bare: bytes, digits: int, era: bytes) -> bytes:
     day, _, clock = bare.partition(b" ")
     whole, _, fraction = clock.partition(b".")
-    sign = b"-" if era else b""
     shown = b"." + fraction.ljust(digits, b"0")[:digits] if digits else b""
-    return b'"%b%bT%b%bZ"' % (sign, day, whole, shown)
+    return b'"%bT%b%bZ"' % (_iso_day(day, era), whole, shown)
+
+
+def _iso_day(day: bytes, era: bytes) -> bytes:
+    """A day in ISO 8601: the year before 1 is 0, and years of five digits have a sign."""
+    year, _, rest = day.partition(b"-")
+    if era:
+        before = int(year) - 1
+        return b"%b%04d-%b" % (b"-" if before else b"", before, rest)
+    return b"+" + day if len(year) > 4 else day
+
+
+def iso_date(value: bytes) -> bytes:
+    """A date as ISO 8601."""
+    if value in _FOREVER:
+        return b'"%b"' % value
+    bare, era = (value[:-3], b" BC") if value.endswith(b" BC") else (value, b"")
+    return b'"%bZ"' % _iso_day(bare, era)
 
 
 def zoned_time(value: bytes) -> bytes:
@@ -188,6 +230,17 @@ _INTERVAL = re.compile(
     rb"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)W)?(?:(-?\d+)D)?"
     rb"(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?"
 )
+
+
+def interval_text(value: bytes) -> bytes:
+    """A span in ISO 8601 with all its parts."""
+    found = _INTERVAL.fullmatch(value)
+    if found is None:
+        return text(value)
+    years, months, weeks, day, hours, minutes = (int(part or 0) for part in found.groups()[:6])
+    seconds = (found[7] or b"0").decode()
+    shown = f"P{years}Y{months}M{weeks * 7 + day}DT{hours}H{minutes}M{seconds}S"
+    return b'"%b"' % shown.encode()
 
 
 def interval_us(value: bytes) -> bytes:
@@ -279,7 +332,7 @@ def _decimal(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
     if config.decimal_mode == "double":
         return floating
     if config.decimal_mode == "string":
-        return text
+        return decimal_text
     scale = None if info.modifier < 4 else (info.modifier - 4) & 0xFFFF
     return partial(decimal_precise, scale=scale)
 
@@ -296,12 +349,12 @@ def _binary(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
         return partial(bytea, mode=config.binary_mode)
     if info.name == "bit" and info.modifier in {1, -1}:
         return lambda value: b"true" if value == b"1" else b"false"
-    return partial(bits, mode=config.binary_mode)
+    return bits
 
 
 def _interval(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
     del info
-    return interval_us if config.interval_mode == "numeric" else text
+    return interval_us if config.interval_mode == "numeric" else interval_text
 
 
 def _digits(info: TypeInfo) -> int:
@@ -318,7 +371,7 @@ def _unit_us(info: TypeInfo, config: PostgresCdcConfig) -> int:
 
 def _date(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
     del info
-    return _with_z if config.time_mode == "isostring" else days
+    return iso_date if config.time_mode == "isostring" else days
 
 
 def _time(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
@@ -329,7 +382,7 @@ def _time(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
 
 def _timestamp(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
     if config.time_mode == "isostring":
-        return partial(unzoned, digits=_digits(info))
+        return unzoned
     return partial(timestamp, unit_us=_unit_us(info, config))
 
 

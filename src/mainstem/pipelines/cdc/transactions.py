@@ -37,12 +37,17 @@ class TransactionTally:
         """The record of a beginning or an end, if it is wanted."""
         if not self.is_told:
             return []
-        told: dict[str, object] = {"status": status, "id": name, "ts_ms": at_us // 1000}
-        if status == "END":
-            told["event_count"] = sum(self._counts.values())
-            told["data_collections"] = [
-                {"data_collection": table, "event_count": count}
-                for table, count in self._counts.items()
-            ]
+        is_end = status == "END"
+        counts = [
+            {"data_collection": table, "event_count": count}
+            for table, count in self._counts.items()
+        ]
+        told = {
+            "status": status,
+            "id": name,
+            "event_count": sum(self._counts.values()) if is_end else None,
+            "data_collections": counts if is_end else None,
+            "ts_ms": at_us // 1000,
+        }
         key = msgspec.json.encode({"id": name})
         return [Record(None, key, msgspec.json.encode(told), at_us)]

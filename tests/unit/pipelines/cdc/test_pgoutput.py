@@ -10,6 +10,7 @@ from mainstem.pipelines.cdc.pgoutput import (
     Change,
     Commit,
     Message,
+    Origin,
     Relation,
     RelationColumn,
     Truncate,
@@ -64,9 +65,12 @@ def test_captured_messages_say_what_happened(data: str) -> None:
     assert parse(bytes.fromhex(data)) == CAPTURED[data]
 
 
-def test_types_and_origins_tell_nothing() -> None:
+def test_types_tell_nothing() -> None:
     assert parse(b"Y" + bytes(12)) is None
-    assert parse(b"O" + bytes(12)) is None
+
+
+def test_an_origin_names_another_server_and_a_place_there() -> None:
+    assert parse(b"O" + (43981).to_bytes(8, "big") + b"elsewhere\0") == Origin(43981, "elsewhere")
 
 
 @given(data=st.sampled_from(sorted(CAPTURED)), cut=st.integers(0, 60))

@@ -1,0 +1,242 @@
+"""What is done to a PostgreSQL database while it is followed from two sides."""
+
+import re
+
+# Every column of ``types``: its type, then the value of each row as SQL.
+TYPES: dict[str, tuple[str, ...]] = {
+    "bool": ("true", "false"),
+    "int2": ("-32768", "32767"),
+    "int4": ("-2147483648", "2147483647"),
+    "int8": ("-9223372036854775808", "9223372036854775807"),
+    "oid": ("4294967295", "0"),
+    "float4": ("0.1", "-3.4028235e38"),
+    "float8": ("0.1", "-1e-300"),
+    "numeric": ("123456789012345678901234567890.000100", "-0.5"),
+    "numeric(10,2)": ("12345678.91", "-0.01"),
+    "numeric(6,0)": ("-999999", "0"),
+    "numeric(3,5)": ("0.00123", "-0.00999"),
+    "money": ("1234.56", "-0.01"),
+    "char(5)": ("'ab'", "''"),
+    "varchar(20)": ("'ünï \"quoted\" \\ 汉字'", "''"),
+    "text": ("E'line\\nbreak\\ttab'", "'%s %b'"),
+    '"char"': ("'x'", "'y'"),
+    "name": ("'a name'", "''"),
+    "bytea": ("'\\x00ff10fbff'", "'\\x'"),
+    "bit": ("B'1'", "B'0'"),
+    "bit(5)": ("B'10101'", "B'00001'"),
+    "bit(20)": ("B'10000000000000000011'", "B'00000000000000000000'"),
+    "varbit(9)": ("B'101010101'", "B'1'"),
+    "varbit": ("B'1'", "B'0101'"),
+    "date": ("'2024-02-29'", "'1969-12-31'"),
+    "time": ("'23:59:59.999999'", "'00:00:00'"),
+    "time(3)": ("'01:02:03.004'", "'00:00:01'"),
+    "timetz": ("'04:05:06.789+03'", "'23:00:00-02:30'"),
+    "timetz(0)": ("'04:05:06+00'", "'00:00:00+05'"),
+    "timestamp": ("'2024-01-02 03:04:05.678901'", "'1969-12-31 23:59:59.999999'"),
+    "timestamp(3)": ("'2024-01-02 03:04:05.678'", "'1900-01-01 00:00:00'"),
+    "timestamp(0)": ("'2024-01-02 03:04:05'", "'9999-12-31 23:59:59'"),
+    "timestamptz": ("'2024-01-02 03:04:05.678901+01'", "'2024-07-01 00:00:00-04'"),
+    "timestamptz(3)": ("'2024-01-02 03:04:05.670+00'", "'1969-12-31 23:59:59+00'"),
+    "timestamptz(0)": ("'2024-01-02 03:04:05+00'", "'2024-01-02 03:04:00+00'"),
+    "interval": ("'1 year 2 months 3 days 4:05:06.789'", "'-1 month -0.5 seconds'"),
+    "uuid": ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-0000-0000-0000-000000000000'"),
+    "json": ('\'{"a": [1, null], "b":  2}\'', "'null'"),
+    "jsonb": ('\'{"b":2, "a":{"c": 1.10}}\'', "'[]'"),
+    "xml": ("'<a b=\"c\"/>'", "'<x>y</x>'"),
+    "inet": ("'192.168.1.5/24'", "'::1'"),
+    "cidr": ("'10.0.0.0/8'", "'2001:db8::/32'"),
+    "macaddr": ("'08:00:2b:01:02:03'", "'00:00:00:00:00:00'"),
+    "macaddr8": ("'08:00:2b:01:02:03:04:05'", "'00:00:00:00:00:00:00:00'"),
+    "int4range": ("'[1,10)'", "'empty'"),
+    "int8range": ("'[1,)'", "'(,5]'"),
+    "numrange": ("'[1.5,2.5]'", "'(,)'"),
+    "tsrange": ("'[2024-01-01 00:00:00,2024-01-02 12:30:00)'", "'empty'"),
+    "tstzrange": ("'[2024-01-01 00:00:00+00,2024-01-02 12:30:00+00)'", "'empty'"),
+    "daterange": ("'[2024-01-01,2024-02-01)'", "'empty'"),
+    "tsvector": ("'fat:2 cat:1A'", "''"),
+    "mood": ("'happy'", "'so so'"),
+    "short_text": ("'domain'", "''"),
+    "small_money": ("12.50", "-0.05"),
+    "citext": ("'MiXed'", "''"),
+    "hstore": ('\'"a"=>"1", "b"=>NULL\'', "''"),
+    "ltree": ("'Top.Science'", "''"),
+    "point": ("'(1.5,-2)'", "'(0,0)'"),
+    "int2[]": ("'{1,-2}'", "'{}'"),
+    "int4[]": ("'{1,NULL,3}'", "'{}'"),
+    "int8[]": ("'{1,2}'", "'{9223372036854775807}'"),
+    "float8[]": ("'{0.5,1e10}'", "'{-0.25}'"),
+    "bool[]": ("'{t,f}'", "'{NULL}'"),
+    "text[]": ('\'{plain,"with \\"quotes\\", and comma",NULL,"NULL"}\'', "'{\"\"}'"),
+    "varchar(5)[]": ("'{ab}'", "'{}'"),
+    "uuid[]": ("'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'", "'{}'"),
+    "numeric(6,2)[]": ("'{1.5,-2.25}'", "'{0.01}'"),
+    "date[]": ("'{2024-02-29}'", "'{1969-12-31,NULL}'"),
+    "timestamp[]": ("'{2024-01-02 03:04:05.678901}'", "'{}'"),
+    "timestamptz[]": ("'{2024-01-02 03:04:05.5+00}'", "'{}'"),
+    "jsonb[]": ("ARRAY['{\"a\": 1}'::jsonb]", "'{}'"),
+    "mood[]": ("'{happy,\"so so\"}'", "'{}'"),
+    "int4[][]": ("'{{1,2},{3,4}}'", "'{}'"),
+    "line": ("'{1,2,3}'", "'{1,0,0}'"),
+    "box": ("'(1,1),(0,0)'", "'(2,2),(1,1)'"),
+    "tsquery": ("'fat & cat'", "'a'"),
+    "pg_lsn": ("'0/16B3748'", "'0/0'"),
+    "pair": ("ROW(1,'a')", "ROW(NULL,'')"),
+    "bytea[]": ("'{\"\\\\x00ff\"}'", "'{}'"),
+}
+COLUMNS = {
+    "c_" + re.sub(r"\W+", "_", type_.replace("[]", "_array")).strip("_"): type_ for type_ in TYPES
+}
+"""The columns of ``types`` and what their types are."""
+
+# Values at which types end. They stand apart, each as a type of its own.
+EXTREMES: dict[str, tuple[str, str]] = {
+    "real NaN": ("float4", "'NaN'"),
+    "real infinity": ("float4", "'-Infinity'"),
+    "double NaN": ("float8", "'NaN'"),
+    "double infinity": ("float8", "'Infinity'"),
+    "numeric NaN": ("numeric", "'NaN'"),
+    "numeric(5,2) NaN": ("numeric(5,2)", "'NaN'"),
+    "numeric infinity": ("numeric", "'-Infinity'"),
+    "numeric of 100 digits": ("numeric", "1e100"),
+    "numeric hundred": ("numeric", "100"),
+    "numeric hundred with zeros": ("numeric", "100.00"),
+    "numeric zero": ("numeric", "0.00"),
+    "numeric tiny": ("numeric", "-1e-40"),
+    "bit(20) with little in it": ("bit(20)", "B'00000000000000000001'"),
+    "bit(20) zero": ("bit(20)", "B'00000000000000000000'"),
+    "time 24:00": ("time", "'24:00:00'"),
+    "interval zero": ("interval", "'0'"),
+    "interval of days and weeks": ("interval", "'-15 days 1 microsecond'"),
+    "date infinity": ("date", "'infinity'"),
+    "date -infinity": ("date", "'-infinity'"),
+    "date BC": ("date", "'0044-03-15 BC'"),
+    "date after 9999": ("date", "'12024-03-15'"),
+    "timestamp infinity": ("timestamp", "'infinity'"),
+    "timestamp(3) infinity": ("timestamp(3)", "'infinity'"),
+    "timestamp -infinity": ("timestamp", "'-infinity'"),
+    "timestamp BC": ("timestamp", "'0044-03-15 12:00:00 BC'"),
+    "timestamp after 9999": ("timestamp", "'12024-03-15 12:00:00'"),
+    "timestamptz infinity": ("timestamptz", "'infinity'"),
+    "timestamptz -infinity": ("timestamptz", "'-infinity'"),
+    "timestamptz BC": ("timestamptz", "'0044-03-15 12:00:00+00 BC'"),
+    "timestamptz after 9999": ("timestamptz", "'12024-03-15 12:00:00+00'"),
+}
+EXTREME_COLUMNS = {
+    "e_" + re.sub(r"\W+", "_", label.lower().replace("-", "minus ")): label for label in EXTREMES
+}
+OUTSIDE = "NOT NULL column that the old row lacks"
+LABELS = {
+    **{f"types.{name}": label for name, label in COLUMNS.items()},
+    **{f"extremes.{name}": label for name, label in EXTREME_COLUMNS.items()},
+    **dict.fromkeys(("by_index.id", "defaults.n", "defaults.s"), OUTSIDE),
+}
+"""What columns are called in the table of differences."""
+
+
+def _create(table: str, columns: dict[str, str]) -> str:
+    listed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+    return f"CREATE TABLE {table} (id int PRIMARY KEY, {listed})"
+
+
+def _insert(table: str, values: dict[str, tuple[str, ...]], *, row: int, key: int) -> str:
+    return f"INSERT INTO {table} VALUES ({key}, {', '.join(each[row] for each in values.values())})"
+
+
+_EXTREME_ROW = f"INSERT INTO extremes VALUES (%d, {', '.join(v for _, v in EXTREMES.values())})"
+NULLS = "INSERT INTO types (id) VALUES (%d)"
+LARGE = "(SELECT string_agg(md5(n::text), '') FROM generate_series(%d, %d) n)"
+
+BEFORE: tuple[str, ...] = (
+    "CREATE EXTENSION hstore",
+    "CREATE EXTENSION citext",
+    "CREATE EXTENSION ltree",
+    "CREATE TYPE mood AS ENUM ('happy', 'so so')",
+    "CREATE DOMAIN short_text AS varchar(10)",
+    "CREATE DOMAIN small_money AS numeric(6,2)",
+    "CREATE TYPE pair AS (a int, b text)",
+    _create("types", COLUMNS),
+    _create("extremes", {name: EXTREMES[label][0] for name, label in EXTREME_COLUMNS.items()}),
+    "CREATE TABLE pairs (b text, a int, note text, PRIMARY KEY (a, b))",
+    "CREATE TABLE whole (id int PRIMARY KEY, note text, amount numeric(8,2))",
+    "ALTER TABLE whole REPLICA IDENTITY FULL",
+    "CREATE TABLE keyless (a int, note text)",
+    "CREATE TABLE keyless_whole (a int, note text)",
+    "ALTER TABLE keyless_whole REPLICA IDENTITY FULL",
+    "CREATE TABLE by_index (id int PRIMARY KEY, code text NOT NULL UNIQUE, note text)",
+    "ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_index_code_key",
+    "CREATE TABLE large (id int PRIMARY KEY, body text, note text)",
+    "CREATE TABLE large_whole (id int PRIMARY KEY, body text, note text)",
+    "ALTER TABLE large_whole REPLICA IDENTITY FULL",
+    'CREATE TABLE "Odd Name" ("Id" int PRIMARY KEY, "a column" text, "quote""d" text)',
+    "CREATE TABLE defaults (id int PRIMARY KEY, n int NOT NULL DEFAULT 5, s text NOT NULL)",
+    "CREATE TABLE empty (id int PRIMARY KEY)",
+    _insert("types", TYPES, row=0, key=1),
+    _insert("types", TYPES, row=1, key=2),
+    NULLS % 3,
+    _EXTREME_ROW % 1,
+    "INSERT INTO pairs VALUES ('x', 1, 'one'), ('y', 1, NULL)",
+    "INSERT INTO whole VALUES (1, 'a', 1.50), (2, NULL, NULL), (3, 'c', 3), (4, 'd', 4)",
+    "INSERT INTO keyless VALUES (1, 'a')",
+    "INSERT INTO keyless_whole VALUES (1, 'a'), (2, 'b')",
+    "INSERT INTO by_index VALUES (1, 'one', 'a'), (2, 'two', 'b')",
+    f"INSERT INTO large VALUES (1, {LARGE % (1, 1000)}, 'a'), (2, {LARGE % (1, 1000)}, 'b')",
+    f"INSERT INTO large_whole VALUES (1, {LARGE % (1, 1000)}, 'a'), (2, 'small', 'b')",
+    """INSERT INTO "Odd Name" VALUES (1, 'a', 'b')""",
+    "INSERT INTO defaults VALUES (1, 1, 'a')",
+)
+
+AFTER: tuple[str, ...] = (
+    _insert("types", TYPES, row=0, key=11),
+    _insert("types", TYPES, row=1, key=12),
+    NULLS % 13,
+    "UPDATE types SET c_text = 'changed', c_int4 = NULL WHERE id = 1",
+    "DELETE FROM types WHERE id = 2",
+    _EXTREME_ROW % 2,
+    "UPDATE pairs SET note = 'two' WHERE b = 'y'",
+    "UPDATE pairs SET a = 2 WHERE b = 'x'",
+    "DELETE FROM pairs WHERE b = 'y'",
+    "UPDATE whole SET note = 'b' WHERE id = 1",
+    "UPDATE whole SET id = 20 WHERE id = 2",
+    "UPDATE whole SET note = note WHERE id = 3",
+    "DELETE FROM whole WHERE id = 3",
+    "INSERT INTO keyless VALUES (2, NULL)",
+    "INSERT INTO keyless_whole VALUES (3, NULL)",
+    "UPDATE keyless_whole SET note = 'c' WHERE a = 1",
+    "DELETE FROM keyless_whole WHERE a = 2",
+    "UPDATE by_index SET note = 'c' WHERE id = 1",
+    "UPDATE by_index SET code = 'uno' WHERE id = 1",
+    "UPDATE by_index SET id = 10 WHERE id = 1",
+    "DELETE FROM by_index WHERE id = 2",
+    "UPDATE large SET note = 'c' WHERE id = 1",
+    f"UPDATE large SET body = {LARGE % (1000, 2000)} WHERE id = 1",
+    "UPDATE large SET id = 20 WHERE id = 2",
+    "DELETE FROM large WHERE id = 20",
+    "UPDATE large_whole SET note = 'c' WHERE id = 1",
+    "UPDATE large_whole SET note = 'c' WHERE id = 2",
+    """UPDATE "Odd Name" SET "a column" = NULL""",
+    """DELETE FROM "Odd Name" """,
+    "INSERT INTO defaults (id, s) VALUES (2, 'b')",
+    "UPDATE defaults SET n = 7 WHERE id = 1",
+    "DELETE FROM defaults WHERE id = 1",
+    "BEGIN; INSERT INTO whole VALUES (30, 'x', 0); UPDATE pairs SET note = NULL;"
+    " DELETE FROM whole WHERE id = 20; INSERT INTO empty VALUES (1); COMMIT",
+    "BEGIN; INSERT INTO empty VALUES (2); ROLLBACK",
+    "BEGIN; INSERT INTO empty VALUES (3); SAVEPOINT s; INSERT INTO empty VALUES (4);"
+    " ROLLBACK TO s; UPDATE empty SET id = 5 WHERE id = 3; COMMIT",
+    "ALTER TABLE whole ADD COLUMN added int DEFAULT 9",
+    "INSERT INTO whole VALUES (31, 'new', 1, 2)",
+    "ALTER TABLE whole DROP COLUMN amount",
+    "UPDATE whole SET note = 'after' WHERE id = 4",
+    "ALTER TABLE whole RENAME COLUMN note TO remark",
+    "INSERT INTO whole VALUES (32, 'renamed', 3)",
+    "SELECT pg_logical_emit_message(true, 'note', 'within a transaction')",
+    "SELECT pg_logical_emit_message(false, 'note', 'outside')",
+    "SELECT pg_replication_origin_create('elsewhere')",
+    "SELECT pg_replication_origin_session_setup('elsewhere'); BEGIN;"
+    " SELECT pg_replication_origin_xact_setup('0/ABCD', now());"
+    " INSERT INTO defaults VALUES (3, 3, 'from elsewhere'); COMMIT;"
+    " SELECT pg_replication_origin_session_reset()",
+    "TRUNCATE empty, keyless",
+    "INSERT INTO empty VALUES (9)",
+    "SELECT pg_logical_emit_message(false, 'end', '')",
+)

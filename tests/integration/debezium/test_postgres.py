@@ -1,0 +1,150 @@
+"""PostgreSQL's changes as Debezium tells them and as we do, event by event."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.cdc.follow import Following, Told
+from tests.integration.cdc.postgres import PostgresServer
+from tests.integration.debezium.capture import Debezium, Event
+from tests.integration.debezium.compare import check, differences
+from tests.integration.debezium.postgres_workload import AFTER, BEFORE, LABELS
+
+from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+
+pytestmark = [pytest.mark.needs("postgres", "java", "maven"), pytest.mark.timeout(300)]
+
+# Each way of writing values: Debezium's settings and ours.
+MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "exact": (
+        {"decimal.handling.mode": "precise"},
+        {"decimal_mode": "precise"},
+    ),
+    "text": (
+        {
+            "decimal.handling.mode": "string",
+            "time.precision.mode": "isostring",
+            "binary.handling.mode": "hex",
+            "interval.handling.mode": "string",
+            "provide.transaction.metadata": "true",
+        },
+        {
+            "decimal_mode": "string",
+            "time_mode": "isostring",
+            "binary_mode": "hex",
+            "interval_mode": "string",
+            "transaction_metadata": True,
+        },
+    ),
+    "plain": (
+        {
+            "decimal.handling.mode": "double",
+            "time.precision.mode": "connect",
+            "binary.handling.mode": "base64-url-safe",
+        },
+        {"decimal_mode": "double", "time_mode": "connect", "binary_mode": "base64-url-safe"},
+    ),
+    "micros": (
+        {
+            "time.precision.mode": "adaptive_time_microseconds",
+            "binary.handling.mode": "base64",
+            "tombstones.on.delete": "false",
+            "skipped.operations": "t",
+        },
+        {
+            "decimal_mode": "precise",
+            "time_mode": "adaptive_time_microseconds",
+            "tombstones": False,
+            "skipped_operations": ("t",),
+        },
+    ),
+}
+DATABASE = "shop"
+
+
+def _engine(server: PostgresServer, name: str, given: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput",
+        "database.port": str(server.port),
+        "database.user": "postgres",
+        "database.password": "none",
+        "database.dbname": DATABASE,
+        "slot.name": f"theirs_{name}",
+        "publication.name": f"theirs_{name}",
+        "publication.autocreate.mode": "filtered",
+        "schema.include.list": "public",
+        "message.key.columns": "public.by_index:code",
+        "skipped.operations": "none",
+        **given,
+    }
+
+
+def _following(
+    server: PostgresServer, name: str, given: Mapping[str, Any], folder: Path
+) -> Following:
+    config = PostgresCdcConfig(
+        host="127.0.0.1",
+        port=server.port,
+        database=DATABASE,
+        name=name,
+        slot_name=f"ours_{name}",
+        publication_name=f"ours_{name}",
+        topic_routing="{name}.{schema}.{table}",
+        key_columns={"public.by_index": ("code",)},
+        **given,
+    )
+    folder.mkdir()
+    return Following(config, folder)
+
+
+def _event(name: str, told: Told) -> Event:
+    """A record of ours; those of no table go where Debezium would send them."""
+    value = _parsed(told["value"])
+    other = "transaction" if "status" in (value or {}) else "message"
+    headers = [[each["key"], _parsed(each["value"])] for each in told["headers"] or ()]
+    topic = told["topic"] or f"{name}.{other}"
+    return {"topic": topic, "key": _parsed(told["key"]), "value": value, "headers": headers}
+
+
+def _parsed(told: bytes | None) -> Any:
+    return None if told is None else json.loads(told)
+
+
+def test_events_are_those_of_debezium_but_for_the_admitted_differences(tmp_path: Path) -> None:
+    with PostgresServer() as server:
+        server.run(f"CREATE DATABASE {DATABASE}")
+        with server.connect(DATABASE) as session:
+            for statement in BEFORE:
+                session.execute(statement.encode())
+        engines = {name: _engine(server, name, given) for name, (given, _) in MODES.items()}
+        (tmp_path / "theirs").mkdir()
+        with Debezium(tmp_path / "theirs", engines) as debezium:
+            following = {
+                name: _following(server, name, given, tmp_path / name)
+                for name, (_, given) in MODES.items()
+            }
+            ours = {name: each.all() for name, each in following.items()}
+            debezium.wait(lambda each: each["topic"].endswith(".whole") and _is_last(each))
+            with server.connect(DATABASE) as session:
+                for statement in AFTER:
+                    session.execute(statement.encode())
+            for name, each in following.items():
+                ours[name] += each.all()
+                each.follower.close()
+            theirs = debezium.wait(lambda each: each["key"] == {"prefix": "end"})
+
+    found = [
+        difference
+        for name in MODES
+        for difference in differences(
+            [_event(name, told) for told in ours[name]], theirs[name], LABELS
+        )
+    ]
+    check("PostgreSQL", found)
+
+
+def _is_last(event: Event) -> bool:
+    return bool(event["value"]["source"]["snapshot"] == "last")
