@@ -1,0 +1,1 @@
+"""Nodes talking to nodes: Raft for the catalogue, gossip about who is there."""

@@ -1,0 +1,260 @@
+"""One Raft node as a pure machine: messages and time go in, ``Ready`` comes out.
+
+::
+
+      tick ──┐                                ┌── ready()        what to store, send, apply
+      step ──┼──▶  Raft (decides, no I/O) ────┤
+   propose ──┘            ▲                   └── take_messages()   what may leave meanwhile
+                          └── persisted(ready), applied_to(index)
+
+One ``Ready`` is out at a time: the next one is taken after ``persisted``. Messages go on being
+taken in between, so a slow disk delays nobody's heartbeat.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mainstem.cluster.raft import membership, reads, replication, stepping, transfer
+from mainstem.cluster.raft.messages import (
+    NO_NODE,
+    ConfChange,
+    ConfState,
+    Durable,
+    EntryId,
+    EntryType,
+    HardState,
+    Message,
+    Ready,
+    SnapshotMeta,
+    encode_change,
+)
+from mainstem.cluster.raft.read_rounds import ReadRequest
+from mainstem.cluster.raft.state import RaftSettings, RaftState
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.ids import NodeId
+
+
+class NotLeader(Unavailable):
+    """Only the leader takes proposals; nothing was recorded."""
+
+    def __init__(self, leader: NodeId, cause: str = "") -> None:
+        known = f"node {leader} leads" if leader != NO_NODE else "nobody is known to lead"
+        super().__init__(ErrorCode.NOT_COORDINATOR, cause or known)
+        self.leader = leader
+
+
+class Raft:
+    """See the module's text.
+
+    Args:
+        settings: how this node behaves.
+        durable: what its storage holds.
+        chance: a number from 0 to before 1, another one each time.
+        now_s: seconds of a clock that never goes back, as in every later call.
+    """
+
+    def __init__(
+        self,
+        settings: RaftSettings,
+        durable: Durable,
+        *,
+        chance: Callable[[], float],
+        now_s: float,
+    ) -> None:
+        self.state = RaftState(settings, durable, chance, now_s)
+        self._soft_state = self.state.soft_state
+        self._handed_state = durable.hard_state
+        self._own_messages: list[Message] = []
+        self._outstanding: Ready | None = None
+
+    @property
+    def next_deadline_s(self) -> float:
+        """When ``tick`` has something to do."""
+        state = self.state
+        if not state.is_leader:
+            return state.election_due_s
+        due_s = min(state.heartbeat_due_s, state.quorum_due_s)
+        return due_s if state.lead_transferee == NO_NODE else min(due_s, state.transfer_due_s)
+
+    @property
+    def conf_state(self) -> ConfState:
+        """The membership as applied."""
+        return self.state.tracker.conf_state
+
+    def tick(self, now_s: float) -> None:
+        """Time has passed."""
+        self.state.now_s = now_s
+        stepping.tick(self.state)
+
+    def step(self, message: Message, now_s: float) -> None:
+        """A message has come; one that makes no sense any more is dropped."""
+        self.state.now_s = now_s
+        stepping.step(self.state, message)
+
+    def campaign(self, now_s: float) -> None:
+        """Do not wait for the election timer."""
+        self.state.now_s = now_s
+        self.state.election_due_s = now_s
+        if not self.state.is_leader:
+            self.tick(now_s)
+
+    def step_down(self, now_s: float) -> None:
+        """Stop leading: this node cannot do what a leader must."""
+        self.state.now_s = now_s
+        if self.state.is_leader:
+            self.state.become_follower(self.state.term, NO_NODE)
+
+    def propose(self, payloads: Sequence[bytes], now_s: float) -> EntryId:
+        """Put entries into the log; the last one. They are committed later, or never.
+
+        Raises:
+            NotLeader: nothing was recorded; another node may lead.
+            Unavailable: too much is waiting to be committed; nothing was recorded.
+        """
+        assert payloads, "nothing to propose"
+        state = _leading(self.state, now_s)
+        size = sum(len(data) for data in payloads)
+        limit = state.settings.uncommitted_bytes_max
+        if state.uncommitted_bytes and state.uncommitted_bytes + size > limit:
+            raise Unavailable(
+                ErrorCode.OVERLOADED, f"{state.uncommitted_bytes} bytes wait to be committed"
+            )
+        state.uncommitted_bytes += size
+        last = replication.append_entries(state, EntryType.EntryNormal, list(payloads))
+        replication.broadcast_append(state)
+        return last
+
+    def propose_change(self, change: ConfChange, now_s: float) -> EntryId:
+        """Put a change of membership into the log.
+
+        Raises:
+            NotLeader: nothing was recorded.
+            Unavailable: not now.
+            InvalidRequest: never.
+        """
+        state = _leading(self.state, now_s)
+        membership.check_proposal(state, change)
+        last = replication.append_entries(state, EntryType.EntryConfChange, [encode_change(change)])
+        state.pending_conf_index = last.index
+        replication.broadcast_append(state)
+        return last
+
+    def read_index(self, context: int, now_s: float) -> None:
+        """Ask from which index on a read sees everything; the answer is a ``ReadState``.
+
+        It may never come, when the leader is lost or changes: ask again.
+        """
+        self.state.now_s = now_s
+        reads.read_index(self.state, ReadRequest(self.state.id, context))
+
+    def transfer_leadership(self, to: NodeId, now_s: float) -> bool:
+        """Let ``to`` lead instead; False when that makes no sense."""
+        self.state.now_s = now_s
+        return transfer.transfer(self.state, to)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether ``ready`` has something to say."""
+        state = self.state
+        log = state.log
+        return bool(
+            state.messages
+            or state.messages_after_append
+            or state.read_states
+            or log.handed < log.last_index
+            or log.pending_snapshot
+            or log.applying < min(log.committed, log.stable)
+            or _vote_differs(state, self._handed_state)
+            or state.soft_state != self._soft_state
+        )
+
+    def ready(self) -> Ready:
+        """What is to be done now. Answer with ``persisted`` once it is stored."""
+        assert self._outstanding is None, "the last Ready was not persisted"
+        state = self.state
+        snapshot = state.log.pending_snapshot
+        entries = state.log.next_unstable()
+        # How much is committed is kept only along with something else: it can be learnt again.
+        keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))
+        hard_state = state.hard_state if keep and state.hard_state != self._handed_state else None
+        self._handed_state = hard_state or self._handed_state
+        committed = state.log.next_committed(state.settings.append_bytes_max)
+        state.uncommitted_bytes -= min(
+            state.uncommitted_bytes, sum(len(entry.data) for entry in committed)
+        )
+        soft_state = state.soft_state if state.soft_state != self._soft_state else None
+        self._soft_state = soft_state or self._soft_state
+        after = state.messages_after_append
+        state.messages_after_append = []
+        self._own_messages = [message for message in after if message.to == state.id]
+        read_states, state.read_states = state.read_states, []
+        self._outstanding = Ready(
+            hard_state,
+            snapshot,
+            entries,
+            self.take_messages(),
+            tuple(message for message in after if message.to != state.id),
+            committed,
+            tuple(read_states),
+            soft_state,
+        )
+        return self._outstanding
+
+    def take_messages(self) -> tuple[Message, ...]:
+        """Messages that may leave at once, also while a ``Ready`` is being stored."""
+        messages, self.state.messages = self.state.messages, []
+        return tuple(messages)
+
+    def persisted(self, ready: Ready, now_s: float) -> None:
+        """A ``Ready`` is durable: this node's own vote and entries count from now on."""
+        assert ready is self._outstanding, "not the Ready that is out"
+        self._outstanding = None
+        state = self.state
+        state.now_s = now_s
+        if ready.hard_state is not None:
+            state.durable = ready.hard_state
+        if ready.snapshot is not None and state.log.pending_snapshot == ready.snapshot:
+            state.log.pending_snapshot = None
+        if ready.entries:
+            last = ready.entries[-1]
+            state.log.stable_to(EntryId(last.index, last.term))
+        own, self._own_messages = self._own_messages, []
+        for message in own:
+            self.step(message, now_s)
+        if state.is_leader and state.acknowledge_own_log() and replication.maybe_commit(state):
+            replication.broadcast_append(state)
+            reads.release_waiting(state)
+
+    def applied_to(self, index: int) -> None:
+        """Everything until ``index`` is applied."""
+        log = self.state.log
+        assert index <= log.applying, "applied before it was committed"
+        log.applied = max(log.applied, index)
+
+    def apply_change(self, change: ConfChange) -> ConfState:
+        """A committed change of membership holds from now on; the membership."""
+        return membership.apply_change(self.state, change)
+
+    def compact(self, snapshot: SnapshotMeta, *, keep: int = 0) -> None:
+        """A snapshot of what is applied is durable; forget entries, but for the last ``keep``."""
+        self.state.log.compact(snapshot, keep=keep)
+
+    def report_unreachable(self, node: NodeId) -> None:
+        """Messages to a member were probably lost."""
+        replication.report_unreachable(self.state, node)
+
+    def report_snapshot(self, node: NodeId, *, arrived: bool) -> None:
+        """The snapshot that was on its way to a member arrived, or did not."""
+        replication.report_snapshot(self.state, node, arrived=arrived)
+
+
+def _leading(state: RaftState, now_s: float) -> RaftState:
+    state.now_s = now_s
+    if not state.is_leader:
+        raise NotLeader(state.lead)
+    if state.lead_transferee != NO_NODE:
+        raise NotLeader(state.lead_transferee, "leadership is being handed over")
+    return state
+
+
+def _vote_differs(state: RaftState, known: HardState) -> bool:
+    return (state.term, state.vote) != (known.term, known.vote)

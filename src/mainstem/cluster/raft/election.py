@@ -1,0 +1,134 @@
+"""Who leads: campaigns, votes, and the first steps of a new leader."""
+
+from enum import Enum, auto
+
+from mainstem.cluster.raft import replication
+from mainstem.cluster.raft.messages import (
+    NO_NODE,
+    EntryId,
+    EntryType,
+    Message,
+    MessageType,
+    StateType,
+)
+from mainstem.cluster.raft.quorum import VoteResult
+from mainstem.cluster.raft.state import RaftState
+
+# In a request for votes: the leader itself asked for this campaign, so no lease stands against it.
+CAMPAIGN_TRANSFER = 1
+
+
+class CampaignType(Enum):
+    """Why votes are asked for."""
+
+    CampaignPreElection = auto()
+    CampaignElection = auto()
+    CampaignTransfer = auto()
+
+
+def hup(state: RaftState, campaign_type: CampaignType) -> None:
+    """Campaign, if this node may lead at all."""
+    if state.is_leader:
+        return
+    state.reset_election_timer()
+    # With a committed change not yet applied this node would count the wrong majority.
+    if state.is_promotable and not state.log.has_unapplied_change():
+        campaign(state, campaign_type)
+
+
+def campaign(state: RaftState, campaign_type: CampaignType) -> None:
+    """Ask every voter, this node among them; its own vote counts once it is durable."""
+    if campaign_type is CampaignType.CampaignPreElection:
+        _become_pre_candidate(state)
+        request, response = MessageType.MsgPreVote, MessageType.MsgPreVoteResp
+        term = state.term + 1
+    else:
+        _become_candidate(state)
+        request, response = MessageType.MsgVote, MessageType.MsgVoteResp
+        term = state.term
+    last = state.log.last_id
+    context = CAMPAIGN_TRANSFER if campaign_type is CampaignType.CampaignTransfer else 0
+    for voter in state.tracker.voters:
+        if voter == state.id:
+            state.send(Message(response, voter, state.id, term))
+        else:
+            asked = Message(
+                request,
+                voter,
+                state.id,
+                term,
+                index=last.index,
+                log_term=last.term,
+                context=context,
+            )
+            state.send(asked)
+
+
+def _become_pre_candidate(state: RaftState) -> None:
+    # Neither term nor vote changes: a pre-campaign that fails leaves no trace.
+    state.state = StateType.StatePreCandidate
+    state.lead = NO_NODE
+    state.tracker.votes.clear()
+
+
+def _become_candidate(state: RaftState) -> None:
+    state.reset(state.term + 1)
+    state.vote = state.id
+    state.state = StateType.StateCandidate
+
+
+def become_leader(state: RaftState) -> None:
+    """Lead; an empty entry of the new term commits what earlier leaders left."""
+    state.reset(state.term)
+    state.lead = state.id
+    state.state = StateType.StateLeader
+    state.heartbeat_due_s = state.now_s + state.settings.heartbeat_s
+    state.quorum_due_s = state.now_s + state.settings.election_timeout_s
+    own = state.tracker.progress[state.id]
+    own.become_replicate()
+    own.recent_active = True
+    # There may be a change of membership among the entries that are not applied yet: none may be
+    # proposed before they are.
+    state.pending_conf_index = state.log.last_index
+    replication.append_entries(state, EntryType.EntryNormal, [b""])
+    replication.broadcast_append(state)
+
+
+def handle_vote_request(state: RaftState, message: Message) -> None:
+    """Somebody wants to lead, or to know whether it could."""
+    pre = message.type is MessageType.MsgPreVote
+    response = MessageType.MsgPreVoteResp if pre else MessageType.MsgVoteResp
+    may_vote = (
+        state.vote == message.from_
+        or (state.vote == NO_NODE and state.lead == NO_NODE)
+        or (pre and message.term > state.term)
+    )
+    # Learners vote too when they are asked: a candidate that asks has seen them promoted, though
+    # they may not have.
+    if may_vote and state.log.is_up_to_date(EntryId(message.index, message.log_term)):
+        # In the term of the request: a candidate drops answers from terms that it has left.
+        state.send(Message(response, message.from_, state.id, message.term))
+        if not pre:
+            state.vote = message.from_
+            state.reset_election_timer()
+    else:
+        state.send(Message(response, message.from_, state.id, state.term, reject=True))
+
+
+def handle_vote_response(state: RaftState, message: Message) -> None:
+    """A vote, given or refused."""
+    wanted = {
+        StateType.StatePreCandidate: MessageType.MsgPreVoteResp,
+        StateType.StateCandidate: MessageType.MsgVoteResp,
+    }
+    if wanted.get(state.state) is not message.type:
+        return
+    # A refusal that carries our own term, or a grant for the term that we asked about.
+    result = state.tracker.record_vote(message.from_, granted=not message.reject)
+    if result is VoteResult.VoteWon:
+        if state.state is StateType.StatePreCandidate:
+            campaign(state, CampaignType.CampaignElection)
+        else:
+            become_leader(state)
+    elif result is VoteResult.VoteLost:
+        state.become_follower(state.term, NO_NODE)

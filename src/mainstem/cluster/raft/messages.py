@@ -1,0 +1,264 @@
+"""What Raft nodes say to each other and what they keep: values only, and their bytes.
+
+An index counts entries from 1; a term counts elections. ``Ready`` is what the core asks its driver
+to do: the order is *store, send, apply*, and only ``messages`` may leave before the storing is
+done.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from mainstem.model.errors import Corrupt
+from mainstem.model.ids import NodeId
+from mainstem.model.limits import MIB
+
+NO_NODE = NodeId(-1)
+MESSAGE_BYTES_MAX = 64 * MIB
+
+
+class MessageType(IntEnum):
+    """Every kind of message between two nodes."""
+
+    MsgApp = 0
+    MsgAppResp = 1
+    MsgVote = 2
+    MsgVoteResp = 3
+    MsgPreVote = 4
+    MsgPreVoteResp = 5
+    MsgHeartbeat = 6
+    MsgHeartbeatResp = 7
+    MsgSnap = 8
+    MsgTimeoutNow = 9
+    MsgReadIndex = 10
+    MsgReadIndexResp = 11
+    MsgTransferLeader = 12
+    # A snapshot's bytes travel in pieces; the core sees ``MsgSnap`` once they have all arrived.
+    MsgSnapChunk = 13
+    MsgSnapChunkResp = 14
+
+
+class StateType(IntEnum):
+    """What a node is at the moment."""
+
+    StateFollower = 0
+    StatePreCandidate = 1
+    StateCandidate = 2
+    StateLeader = 3
+
+
+class EntryType(IntEnum):
+    """Who an entry is meant for."""
+
+    EntryNormal = 0
+    EntryConfChange = 1
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One place in the log. A normal entry without data is a new leader's first."""
+
+    term: int
+    index: int
+    type: EntryType = EntryType.EntryNormal
+    data: bytes = b""
+
+
+class EntryId(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Which entry: two logs that hold the same one agree on everything before it."""
+
+    index: int
+    term: int
+
+
+class ConfState(msgspec.Struct, array_like=True, frozen=True):
+    """Who belongs to the group. Learners receive everything and count for nothing."""
+
+    voters: tuple[NodeId, ...] = ()
+    learners: tuple[NodeId, ...] = ()
+
+
+class ConfChangeType(IntEnum):
+    """The steps that membership can take, one at a time."""
+
+    ConfChangeAddNode = 0
+    ConfChangeRemoveNode = 1
+    ConfChangeAddLearnerNode = 2
+
+
+class ConfChange(msgspec.Struct, array_like=True, frozen=True):
+    """One step; adding a learner as a node promotes it, adding a voter as a learner demotes it."""
+
+    type: ConfChangeType
+    node_id: NodeId
+
+
+class HardState(msgspec.Struct, array_like=True, frozen=True):
+    """What a node must not forget over a restart."""
+
+    term: int = 0
+    vote: NodeId = NO_NODE
+    commit: int = 0
+
+
+class SoftState(msgspec.Struct, array_like=True, frozen=True):
+    """What a node may forget."""
+
+    lead: NodeId
+    state: StateType
+    term: int
+
+
+class SnapshotMeta(msgspec.Struct, array_like=True, frozen=True):
+    """What a snapshot stands for: every entry until ``index``, included."""
+
+    index: int = 0
+    term: int = 0
+    conf_state: ConfState = ConfState()
+
+    @property
+    def id(self) -> EntryId:
+        """The last entry that it covers."""
+        return EntryId(self.index, self.term)
+
+
+class ReadState(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A read may be served once everything until ``index`` is applied."""
+
+    context: int
+    index: int
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True):
+    """One message; which fields mean something depends on the type.
+
+    ``index`` and ``log_term`` name an entry (the one before ``entries``, the last of a candidate's
+    log, the one acknowledged); ``reject_hint`` is the follower's guess where both logs agree;
+    ``context`` numbers a round of reads, and marks votes that were asked for by the leader itself.
+    """
+
+    type: MessageType
+    to: NodeId
+    from_: NodeId
+    term: int = 0
+    index: int = 0
+    log_term: int = 0
+    entries: tuple[Entry, ...] = ()
+    commit: int = 0
+    reject: bool = False
+    reject_hint: int = 0
+    context: int = 0
+    snapshot: SnapshotMeta | None = None
+    # A piece of a snapshot: its place, and how many bytes there are in all.
+    position: int = 0
+    total_bytes: int = 0
+    data: bytes = b""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """What is to be done now.
+
+    Attributes:
+        hard_state: to be stored, when it changed.
+        snapshot: to be installed before the entries; it replaces the whole log.
+        entries: to be stored; they replace whatever stands at or after the first one's index.
+        messages: may leave at once.
+        messages_after_append: may leave only when all of the above is durable.
+        committed_entries: to be applied, in this order.
+        read_states: reads that may be served.
+        soft_state: who leads, when that changed.
+    """
+
+    hard_state: HardState | None
+    snapshot: SnapshotMeta | None
+    entries: tuple[Entry, ...]
+    messages: tuple[Message, ...]
+    messages_after_append: tuple[Message, ...]
+    committed_entries: tuple[Entry, ...]
+    read_states: tuple[ReadState, ...]
+    soft_state: SoftState | None
+
+    @property
+    def must_sync(self) -> bool:
+        """Whether anything is to be made durable; everything that is stored is synced."""
+        return bool(self.entries or self.hard_state or self.snapshot)
+
+
+class Durable(msgspec.Struct, frozen=True):
+    """What a node finds when it starts.
+
+    ``start`` is the entry before the first of ``entries``; it is at or before the snapshot's end,
+    because some entries are kept for followers that are a little behind.
+    """
+
+    hard_state: HardState = HardState()
+    snapshot: SnapshotMeta = SnapshotMeta()
+    start: EntryId = EntryId(0, 0)
+    entries: tuple[Entry, ...] = ()
+
+
+GENESIS = EntryId(1, 1)
+
+
+def founding(voters: tuple[NodeId, ...]) -> Durable:
+    """How every founder of a group starts, all with the same voters.
+
+    The log begins after a snapshot of nothing, so that a node which joins later, with a log of no
+    entries at all, is always given a snapshot and learns the founders from it.
+    """
+    meta = SnapshotMeta(GENESIS.index, GENESIS.term, ConfState(tuple(sorted(voters))))
+    return Durable(HardState(GENESIS.term, NO_NODE, GENESIS.index), meta, GENESIS)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_messages = msgspec.msgpack.Decoder(Message)
+_changes = msgspec.msgpack.Decoder(ConfChange)
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_message(data: bytes | memoryview) -> Message:
+    """A message that came from another node.
+
+    Raises:
+        Corrupt: it is not one, or it cannot have been written by a sound node.
+    """
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise Corrupt(f"a Raft message of {len(data)} bytes")
+    try:
+        message = _messages.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"not a Raft message: {error}") from error
+    _check(message)
+    return message
+
+
+def _check(message: Message) -> None:
+    numbers = (message.term, message.index, message.log_term, message.commit, message.reject_hint)
+    if min(*numbers, message.context, message.position, message.total_bytes) < 0:
+        raise Corrupt("a Raft message with a negative number")
+    index, term = message.index, message.log_term
+    for entry in message.entries:
+        index += 1
+        if entry.index != index or not term <= entry.term <= message.term:
+            raise Corrupt(f"entry {entry.index} of term {entry.term} does not follow {index - 1}")
+        term = entry.term
+        if entry.type is EntryType.EntryConfChange:
+            decode_change(entry.data)
+    if message.type is MessageType.MsgSnap and message.snapshot is None:
+        raise Corrupt("a MsgSnap without a snapshot")
+
+
+def encode_change(change: ConfChange) -> bytes:
+    """The data of an entry that changes the membership."""
+    return _encoder.encode(change)
+
+
+def decode_change(data: bytes) -> ConfChange:
+    """The change that an entry holds."""
+    try:
+        return _changes.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"not a change of membership: {error}") from error

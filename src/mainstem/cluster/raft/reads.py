@@ -1,0 +1,64 @@
+"""Linearisable reads without writing: read-index (Raft thesis §6.4).
+
+A read served on the strength of clocks alone (a leader's lease) is not offered: it trades safety
+for one round of heartbeats, and the catalogue is read from memory most of the time anyway.
+"""
+
+from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType, ReadState
+from mainstem.cluster.raft.read_rounds import ReadRequest
+from mainstem.cluster.raft.state import RaftState
+from mainstem.model.ids import NodeId
+
+
+def broadcast_heartbeat(state: RaftState) -> None:
+    """Show every member who leads, and ask about the reads that wait."""
+    for node in state.tracker.progress:
+        if node != state.id:
+            _send_heartbeat(state, node, state.reads.last_number)
+
+
+def _send_heartbeat(state: RaftState, to: NodeId, context: int) -> None:
+    # Never beyond what the follower is known to hold: what it has after that may be another's.
+    commit = min(state.tracker.progress[to].match, state.log.committed)
+    heartbeat = MessageType.MsgHeartbeat
+    state.send(Message(heartbeat, to, state.id, state.term, commit=commit, context=context))
+
+
+def read_index(state: RaftState, request: ReadRequest) -> None:
+    """Take a read on, or pass it to the leader; one that cannot be taken on is dropped."""
+    if not state.is_leader:
+        if state.lead != NO_NODE and request.node == state.id:
+            ask = MessageType.MsgReadIndex
+            state.send(Message(ask, state.lead, state.id, state.term, context=request.context))
+    elif state.reads.is_full:
+        return
+    elif not state.committed_in_term:
+        state.reads.wait(request)
+    elif state.tracker.voters == (state.id,):
+        _answer(state, request, state.log.committed)
+    else:
+        state.reads.open(request, state.log.committed, state.id)
+        broadcast_heartbeat(state)
+
+
+def release_waiting(state: RaftState) -> None:
+    """The leader has committed in its term: reads that waited for that may begin."""
+    for request in state.reads.take_waiting():
+        read_index(state, request)
+
+
+def handle_heartbeat_context(state: RaftState, message: Message) -> None:
+    """A follower answered a heartbeat that asked about reads."""
+    settled = state.reads.acknowledge(message.from_, message.context, state.tracker.voters)
+    for request, index in settled:
+        _answer(state, request, index)
+
+
+def _answer(state: RaftState, request: ReadRequest, index: int) -> None:
+    if request.node == state.id:
+        state.read_states.append(ReadState(request.context, index))
+        return
+    kind = MessageType.MsgReadIndexResp
+    state.send(
+        Message(kind, request.node, state.id, state.term, index=index, context=request.context)
+    )

@@ -1,0 +1,62 @@
+"""Who belongs to the group, how far each is, who was heard, who voted how."""
+
+from mainstem.cluster.raft.messages import ConfState
+from mainstem.cluster.raft.progress import Progress
+from mainstem.cluster.raft.quorum import VoteResult, committed_index, vote_result
+from mainstem.model.ids import NodeId
+
+
+class Tracker:
+    """The membership as it is applied, and one ``Progress`` for each member."""
+
+    def __init__(self, conf_state: ConfState, inflight_max: int, next_index: int) -> None:
+        self._inflight_max = inflight_max
+        self.conf_state = ConfState()
+        self.progress: dict[NodeId, Progress] = {}
+        self.votes: dict[NodeId, bool] = {}
+        self.switch_to(conf_state, next_index)
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """Those who elect and commit."""
+        return self.conf_state.voters
+
+    def switch_to(self, conf_state: ConfState, next_index: int) -> None:
+        """Let another membership hold; who stays keeps its progress."""
+        members = sorted({*conf_state.voters, *conf_state.learners})
+        progress = {}
+        for node in members:
+            known = self.progress.get(node)
+            if known is None:
+                known = Progress(next_index, self._inflight_max, is_learner=False)
+                # A newcomer is given one round before its silence counts against the leader.
+                known.recent_active = True
+            known.is_learner = node in conf_state.learners
+            progress[node] = known
+        self.conf_state = conf_state
+        self.progress = progress
+
+    def reset(self, next_index: int) -> None:
+        """Know nothing about anybody, as at the beginning of a term."""
+        self.votes.clear()
+        self.progress = {
+            node: Progress(next_index, self._inflight_max, is_learner=known.is_learner)
+            for node, known in self.progress.items()
+        }
+
+    def committed(self) -> int:
+        """The largest index that more than half of the voters hold."""
+        match = {node: known.match for node, known in self.progress.items()}
+        return committed_index(self.voters, match)
+
+    def record_vote(self, node: NodeId, *, granted: bool) -> VoteResult:
+        """Count a vote, the first of each node; where the election stands."""
+        self.votes.setdefault(node, granted)
+        return vote_result(self.voters, self.votes)
+
+    def quorum_active(self, myself: NodeId) -> bool:
+        """Whether more than half of the voters were heard since the last time."""
+        heard = {
+            node: known.recent_active or node == myself for node, known in self.progress.items()
+        }
+        return vote_result(self.voters, heard) is VoteResult.VoteWon

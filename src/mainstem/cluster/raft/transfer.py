@@ -1,0 +1,29 @@
+"""Handing leadership over: bring one follower up to date, then tell it to campaign at once."""
+
+from mainstem.cluster.raft import replication
+from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType
+from mainstem.cluster.raft.state import RaftState
+from mainstem.model.ids import NodeId
+
+
+def transfer(state: RaftState, to: NodeId) -> bool:
+    """Begin a transfer, or pass the wish on to the leader; False when it makes no sense."""
+    if not state.is_leader:
+        if state.lead == NO_NODE:
+            return False
+        # ``index`` carries the one who shall lead.
+        wish = MessageType.MsgTransferLeader
+        state.send(Message(wish, state.lead, state.id, state.term, index=to))
+        return True
+    if to == state.id or to not in state.tracker.voters:
+        return False
+    if to == state.lead_transferee:
+        return True
+    state.lead_transferee = to
+    # Nobody may propose meanwhile, so a follower that does not manage in time is given up.
+    state.transfer_due_s = state.now_s + state.settings.election_timeout_s
+    if state.tracker.progress[to].match == state.log.last_index:
+        replication.send_timeout_now(state, to)
+    else:
+        replication.send_append(state, to)
+    return True

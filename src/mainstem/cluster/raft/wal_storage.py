@@ -1,0 +1,342 @@
+"""The write-ahead log of one Raft node: term, vote and entries, in files that are only appended to.
+
+    00000000000000000001.wal   header | mark | frame 1 | frame 2 | …
+    00000000000000000873.wal   header | mark | frame 873 | …          the last one is written to
+
+Every frame is synced before the next one is written. So all but the last frame must be sound, and a
+last frame that is not was never acknowledged: it is cut off. The *mark* says how far a file was
+known to be durable; damage below it, or a sound frame behind a damaged one, is ``Corrupt``: a node
+that forgot a vote or an entry must not go on as if it had not.
+
+The first frame of a file repeats term and vote, so that older files can go as soon as a snapshot
+covers their entries.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from struct import Struct
+
+import msgspec
+from crc32c import crc32c
+
+from mainstem.cluster.raft.messages import Entry, EntryId, HardState
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.limits import MIB
+
+MAGIC = b"MSRAFTW1"
+HEADER = Struct(">8sQI12x")  # magic, number of the first frame, checksum of both
+MARK = Struct(">QI20x")  # durable until this position, checksum
+FRAME = Struct(">IIQ")  # payload bytes, checksum of number and payload, number
+U64 = Struct(">Q")
+FRAMES_START = HEADER.size + MARK.size
+
+SEGMENT_BYTES = 8 * MIB
+FRAME_BYTES_MAX = 1024 * MIB
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+REMEDY = (
+    "remove this node from the group, empty its Raft folder, and add it again: "
+    "it is brought up to date by the others"
+)
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True):
+    """What one write keeps, all of it or nothing.
+
+    ``start`` says that the log begins anew after that entry, because a snapshot was installed.
+    """
+
+    hard_state: HardState | None = None
+    start: EntryId | None = None
+    entries: tuple[Entry, ...] = ()
+
+
+class StorageFailed(MainstemError):
+    """It is unknown what the disk holds; the node must stop."""
+
+    def __init__(self, cause: str, *, subject: str) -> None:
+        super().__init__(ErrorCode.STORAGE_FAILED, cause, subject=subject)
+
+
+class _Segment:
+    """One file: its first frame's number and the largest index among its entries."""
+
+    __slots__ = ("last_entry_index", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last_entry_index = 0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_frames = msgspec.msgpack.Decoder(Frame)
+
+
+class WalStorage:
+    """See the module's text. Blocking; used by one thread at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        sync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._sync = sync
+        self._segments: list[_Segment] = []
+        self._fd = -1
+        self._end = 0
+        self._next_number = 1
+        self._hard_state = HardState()
+        self._failed = False
+        self.cut_bytes = 0  # what a crash had left unfinished
+
+    def open(self) -> tuple[HardState, EntryId | None, list[Entry]]:
+        """Read everything, cut a torn end; the state, where the log begins if known, the entries.
+
+        Raises:
+            Corrupt: something that was once durable is damaged or missing.
+        """
+        start: EntryId | None = None
+        entries: list[Entry] = []
+        paths = sorted(self._folder.glob("*.wal"))
+        for path in paths:
+            self._segments.append(_Segment(path))
+            for frame in self._read(path, is_last=path == paths[-1]):
+                start = self._replay(frame, start, entries)
+        if not self._segments:
+            self._new_segment()
+        else:
+            self._fd = os.open(self._segments[-1].path, os.O_RDWR | os.O_CLOEXEC)
+            if self.cut_bytes:
+                os.ftruncate(self._fd, self._end)
+            # What the last life wrote but had not synced is visible now, so it must last.
+            self._synced()
+        return self._hard_state, start, entries
+
+    def append(self, frame: Frame) -> None:
+        """Make a frame durable.
+
+        Raises:
+            Unavailable: the disk is full; nothing was kept.
+            StorageFailed: it is unknown what was kept.
+        """
+        self._refuse_if_failed()
+        if self._end >= self._segment_bytes:
+            self._roll()
+        self._write(frame)
+
+    def forget_until(self, index: int) -> None:
+        """Remove files whose entries are all at or before ``index``."""
+        removed = False
+        while len(self._segments) > 1 and self._segments[0].last_entry_index <= index:
+            self._segments.pop(0).path.unlink()
+            removed = True
+        if removed:
+            sync_folder(self._folder)
+
+    def close(self) -> None:
+        """Let go of the file; its end is durable and marked."""
+        if self._fd >= 0:
+            if not self._failed:
+                self._synced()
+                self._sync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def fail(self, error: OSError) -> StorageFailed:
+        """Refuse everything from now on."""
+        self._failed = True
+        return StorageFailed(f"{error.strerror or error}", subject=str(self._folder))
+
+    def _write(self, frame: Frame) -> None:
+        payload = _encode(frame)
+        if len(payload) > FRAME_BYTES_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, f"{len(payload)} bytes in one frame")
+        number = U64.pack(self._next_number)
+        head = FRAME.pack(len(payload), crc32c(payload, crc32c(number)), self._next_number)
+        try:
+            write_all(self._fd, head + payload, self._end)
+        except OSError as error:
+            self._take_back(error)
+        self._end += FRAME.size + len(payload)
+        self._next_number += 1
+        try:
+            self._synced()
+        except OSError as error:
+            raise self.fail(error) from error
+        self._hard_state = frame.hard_state or self._hard_state
+        self._note_entries(frame.entries)
+
+    def _synced(self) -> None:
+        self._sync(self._fd)
+        # Not synced by itself: an older mark only means that less is known to be durable.
+        position = U64.pack(self._end)
+        write_all(self._fd, MARK.pack(self._end, crc32c(position)), HEADER.size)
+
+    def _take_back(self, error: OSError) -> None:
+        if error.errno not in DISK_FULL:
+            raise self.fail(error) from error
+        try:
+            os.ftruncate(self._fd, self._end)
+        except OSError as again:
+            raise self.fail(again) from again
+        raise Unavailable(
+            ErrorCode.DISK_FULL, "the disk of the Raft log is full", subject=str(self._folder)
+        ) from error
+
+    def _roll(self) -> None:
+        """Go on in a new file, whose first frame repeats what must not be forgotten."""
+        old = self._fd
+        try:
+            self._new_segment()
+        except OSError as error:
+            if error.errno in DISK_FULL:  # the old file serves on
+                return
+            raise self.fail(error) from error
+        os.close(old)
+
+    def _new_segment(self) -> None:
+        path = self._folder / f"{self._next_number:020d}.wal"
+        head = MAGIC + U64.pack(self._next_number)
+        first = _encode(Frame(hard_state=self._hard_state))
+        number = U64.pack(self._next_number)
+        end = FRAMES_START + FRAME.size + len(first)
+        data = (
+            HEADER.pack(MAGIC, self._next_number, crc32c(head))
+            + MARK.pack(end, crc32c(U64.pack(end)))
+            + FRAME.pack(len(first), crc32c(first, crc32c(number)), self._next_number)
+            + first
+        )
+        replace(path, data, self._sync)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._segments.append(_Segment(path))
+        self._end = end
+        self._next_number += 1
+
+    def _note_entries(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            segment = self._segments[-1]
+            segment.last_entry_index = max(segment.last_entry_index, entries[-1].index)
+
+    def _replay(self, frame: Frame, start: EntryId | None, entries: list[Entry]) -> EntryId | None:
+        self._hard_state = frame.hard_state or self._hard_state
+        self._note_entries(frame.entries)
+        if frame.start is not None:
+            start = frame.start
+            entries.clear()
+        if frame.entries:
+            first = frame.entries[0].index
+            if entries and first > entries[-1].index + 1:
+                raise self._corrupt(f"entries between {entries[-1].index} and {first} are missing")
+            if entries and first >= entries[0].index:
+                del entries[first - entries[0].index :]
+            else:
+                entries.clear()
+            entries.extend(frame.entries)
+        return start
+
+    def _read(self, path: Path, *, is_last: bool) -> list[Frame]:
+        data = path.read_bytes()
+        first, durable = self._read_header(path, data)
+        if len(self._segments) > 1 and first != self._next_number:
+            raise self._corrupt(f"{path.name} follows frame {self._next_number - 1}")
+        frames = []
+        number, position = first, FRAMES_START
+        while (payload := _frame_at(data, position, number)) is not None:
+            try:
+                frames.append(_frames.decode(payload))
+            except msgspec.MsgspecError as error:
+                raise self._corrupt(f"frame {number} of {path.name}: {error}") from error
+            number += 1
+            position += FRAME.size + len(payload)
+        self.cut_bytes = len(data) - position
+        if position < durable or (self.cut_bytes and not is_last):
+            raise self._corrupt(f"frame {number} of {path.name} is damaged or missing")
+        if _later_frame(data, position, number):
+            raise self._corrupt(f"frame {number} of {path.name} is damaged, later ones are not")
+        self._next_number, self._end = number, position
+        return frames
+
+    def _read_header(self, path: Path, data: bytes) -> tuple[int, int]:
+        if len(data) < FRAMES_START:
+            raise self._corrupt(f"{path.name} is too short")
+        magic, first, checksum = HEADER.unpack_from(data)
+        durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
+        sound = (
+            magic == MAGIC
+            and checksum == crc32c(data[:16])
+            and mark_checksum == crc32c(U64.pack(durable))
+            and not any(data[20:32])
+            and not any(data[44:64])
+            and path.name == f"{first:020d}.wal"
+        )
+        if not sound:
+            raise self._corrupt(f"the header of {path.name} is damaged")
+        return first, durable
+
+    def _corrupt(self, cause: str) -> Corrupt:
+        return Corrupt(
+            f"the Raft log is damaged: {cause}", subject=str(self._folder), remedy=REMEDY
+        )
+
+    def _refuse_if_failed(self) -> None:
+        if self._failed or self._fd < 0:
+            raise StorageFailed("the Raft log is closed", subject=str(self._folder))
+
+
+def _frame_at(data: bytes, position: int, number: int) -> bytes | None:
+    """The payload of a frame if it stands at ``position`` and is sound."""
+    if position + FRAME.size > len(data):
+        return None
+    length, checksum, found = FRAME.unpack_from(data, position)
+    start = position + FRAME.size
+    if found != number or length > len(data) - start:
+        return None
+    payload = data[start : start + length]
+    return payload if crc32c(payload, crc32c(U64.pack(number))) == checksum else None
+
+
+def _later_frame(data: bytes, position: int, number: int) -> bool:
+    """Whether a sound frame follows the damaged one at ``position``."""
+    pattern = U64.pack(number + 1)
+    at = data.find(pattern, position + FRAME.size)
+    while at >= 0:
+        if _frame_at(data, at - 8, number + 1) is not None:
+            return True
+        at = data.find(pattern, at + 1)
+    return False
+
+
+def replace(path: Path, data: bytes, sync: Callable[[int], None]) -> None:
+    """Put a file in place, whole and durable, or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data, 0)
+        sync(fd)
+    finally:
+        os.close(fd)
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
+    """Write all of ``data``, however often it takes."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names of files durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
