@@ -1,0 +1,233 @@
+"""Carries a node's gossip: datagrams for questions and news, streams to compare all that is known.
+
+Promises: what no node of this cluster sealed is dropped and counted; a stream has a bound in size
+and time; a node that cannot be reached is the machine's concern, never an error here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from mainstem.cluster.gossip.member import About, Address, Change, Claim, Member
+from mainstem.cluster.gossip.packets import (
+    Everything,
+    Packet,
+    decode_everything,
+    decode_packet,
+    encode,
+)
+from mainstem.cluster.gossip.seal import Seal
+from mainstem.cluster.gossip.settings import GossipSettings
+from mainstem.cluster.gossip.swim import Effects, Swim
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+
+STREAM_TIMEOUT_S: Final = 10.0
+STREAM_BYTES_MAX: Final = 8 * 1024 * 1024
+STREAMS_MAX: Final = 64
+_LENGTH_BYTES: Final = 4
+_PING: Final = b"P"
+_EVERYTHING: Final = b"E"
+
+_log = logging.getLogger(__name__)
+
+
+class Gossip(asyncio.DatagramProtocol):
+    """The gossip of one node on its sockets.
+
+    Args:
+        seal: keeps strangers out.
+        clock: the time.
+        on_change: told of every change in what is known of the members.
+    """
+
+    def __init__(
+        self, seal: Seal, clock: Clock, on_change: Callable[[Change], None] = lambda change: None
+    ) -> None:
+        self.refused = 0  # what strangers sent
+        self.swim: Swim
+        self._seal = seal
+        self._clock = clock
+        self._on_change = on_change
+        self._datagrams: asyncio.DatagramTransport | None = None
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._streams: set[asyncio.Task[None]] = set()
+
+    async def start(
+        self, own: Claim, settings: GossipSettings, chance: Callable[[], float]
+    ) -> Address:
+        """Listen where this node says it can be found, on any port if that is 0; the address."""
+        loop = asyncio.get_running_loop()
+        host, port = own.about.address
+        self._server = await asyncio.start_server(self._serve, host, port)
+        address = Address(host, self._server.sockets[0].getsockname()[1])
+        await loop.create_datagram_endpoint(lambda: self, local_addr=address)
+        about = msgspec.structs.replace(own.about, address=address)
+        claim = msgspec.structs.replace(own, about=about)
+        self.swim = Swim(claim, settings, chance=chance, now_s=self._clock.monotonic())
+        self._wake()
+        return address
+
+    async def join(self, addresses: Sequence[Address]) -> None:
+        """Get to know the cluster through nodes that are in it.
+
+        Raises:
+            Unavailable: none of them answers.
+        """
+        causes = []
+        for address in addresses:
+            try:
+                await self._exchange(address)
+            except (OSError, Corrupt, TimeoutError, asyncio.IncompleteReadError) as error:
+                causes.append(f"{address.host}:{address.port}: {error!r}")
+        if len(causes) == len(addresses):
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE,
+                f"no node of the cluster answers ({'; '.join(causes)})",
+                remedy="check the addresses, and that all nodes have the same cluster secret",
+            )
+
+    def members(self) -> list[Member]:
+        """The others that are believed to be there."""
+        return self.swim.members()
+
+    def tell(self, about: About) -> None:
+        """This node has something new to tell of itself."""
+        self.swim.tell(about)
+
+    async def close(self, *, say_good_bye: bool = True) -> None:
+        """End; the others need not find out by themselves."""
+        if say_good_bye:
+            self._carry_out(self.swim.leave(self._clock.monotonic()))
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for task in self._streams:
+            task.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+        if self._datagrams is not None:
+            self._datagrams.close()
+
+    # Datagrams.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Notes the transport."""
+        # A cast, since uvloop's transports are not subclasses.
+        self._datagrams = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        """Takes a packet in."""
+        try:
+            packet = decode_packet(self._seal.open(data))
+        except Corrupt as error:
+            self._refuse(addr, error)
+            return
+        source = Address(str(addr[0]), addr[1])
+        self._carry_out(self.swim.on_packet(packet, source, self._clock.monotonic()))
+        self._wake()
+
+    def error_received(self, exc: Exception) -> None:
+        """A node that is not there; the machine will notice."""
+        _log.debug("gossip: %s", exc)
+
+    def _refuse(self, source: object, error: Corrupt) -> None:
+        self.refused += 1
+        _log.warning("gossip from %s refused: %s", source, error)
+
+    # Time.
+
+    def _wake(self) -> None:
+        """Come back when the machine has something to do."""
+        if self._timer is not None:
+            self._timer.cancel()
+        pause_s = self.swim.next_deadline_s() - self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, pause_s), self._tick)
+
+    def _tick(self) -> None:
+        self._carry_out(self.swim.on_tick(self._clock.monotonic()))
+        self._wake()
+
+    def _carry_out(self, effects: Effects) -> None:
+        for address, packet in effects.datagrams:
+            self._send(address, packet)
+        for address, number in effects.stream_pings:
+            self._run(self._ping(address, number))
+        for address in effects.exchanges:
+            self._run(self._exchange(address))
+        for change in effects.changes:
+            self._on_change(change)
+
+    def _send(self, address: Address, packet: Packet) -> None:
+        if self._datagrams is not None and not self._datagrams.is_closing():
+            self._datagrams.sendto(self._seal.seal(encode(packet)), address)
+
+    # Streams.
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._streams) >= STREAMS_MAX:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._quietly(work))
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (OSError, Corrupt, TimeoutError, asyncio.IncompleteReadError) as error:
+            _log.debug("gossip by a stream: %r", error)
+
+    async def _ping(self, address: Address, number: int) -> None:
+        await self._ask(address, _PING)
+        self.swim.on_sign_of_life(number)
+
+    async def _exchange(self, address: Address) -> None:
+        answer = await self._ask(address, _EVERYTHING + encode(self.swim.everything()))
+        self._take(decode_everything(answer))
+
+    def _take(self, found: Everything) -> None:
+        self._carry_out(self.swim.on_everything(found, self._clock.monotonic()))
+        self._wake()
+
+    async def _ask(self, address: Address, question: bytes) -> bytes:
+        async with asyncio.timeout(STREAM_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(*address)
+            try:
+                await self._write(writer, question)
+                return await self._read(reader)
+            finally:
+                writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(STREAM_TIMEOUT_S):
+                question = await self._read(reader)
+                if question[:1] == _EVERYTHING:
+                    answer = encode(self.swim.everything())
+                    self._take(decode_everything(question[1:]))
+                    await self._write(writer, answer)
+                else:
+                    await self._write(writer, _PING)
+        except Corrupt as error:
+            self._refuse(writer.get_extra_info("peername"), error)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            _log.debug("gossip by a stream: %r", error)
+        finally:
+            writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
+        if size > STREAM_BYTES_MAX:
+            raise Corrupt(f"a gossip message of {size} bytes")
+        return self._seal.open(await reader.readexactly(size))
+
+    async def _write(self, writer: asyncio.StreamWriter, message: bytes) -> None:
+        sealed = self._seal.seal(message)
+        writer.write(len(sealed).to_bytes(_LENGTH_BYTES) + sealed)
+        await writer.drain()

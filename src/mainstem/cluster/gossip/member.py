@@ -1,0 +1,94 @@
+"""What nodes say of each other.
+
+A *claim* names a node, its incarnation and a state. Of two claims the one with the higher
+incarnation holds; at the same incarnation the worse state holds. Only the node itself raises its
+incarnation, so only it can contradict a bad claim.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.model.ids import NodeId
+
+
+class MemberState(IntEnum):
+    """From good to bad: at equal incarnation the greater one holds."""
+
+    ALIVE = 0
+    SUSPECT = 1
+    DEAD = 2
+    LEFT = 3
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing more is expected of the node."""
+        return self >= MemberState.DEAD
+
+
+class Address(NamedTuple):
+    """Where a node's gossip is heard, by datagram and by stream."""
+
+    host: str
+    port: int
+
+
+class About(msgspec.Struct, frozen=True, array_like=True):
+    """What a node tells of itself."""
+
+    address: Address
+    broker_epoch: int = 0
+    rack: str = ""
+    machine: str = ""
+    directories: tuple[str, ...] = ()
+    endpoints: tuple[tuple[str, str, int], ...] = ()  # listener, host, port
+    load: tuple[tuple[str, float], ...] = ()  # figure, value
+    placement_leader: NodeId | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """One node's state as somebody says it is."""
+
+    node: NodeId
+    incarnation: int
+    state: MemberState
+    origin: NodeId
+    about: About
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What decides between claims about one node."""
+        return self.incarnation, self.state
+
+
+class Member:
+    """A node as this one knows it."""
+
+    __slots__ = ("claim", "since_s")
+
+    def __init__(self, claim: Claim, since_s: float) -> None:
+        self.claim = claim
+        self.since_s = since_s
+
+    @property
+    def node(self) -> NodeId:
+        """Which node it is."""
+        return self.claim.node
+
+    @property
+    def state(self) -> MemberState:
+        """How it is, as far as is known."""
+        return self.claim.state
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self.claim.about.address
+
+
+class Change(NamedTuple):
+    """Something the rest of the house may want to know."""
+
+    before: Claim | None
+    after: Claim

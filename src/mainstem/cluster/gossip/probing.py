@@ -1,0 +1,116 @@
+"""Asking members in turn for a sign of life, directly and through others.
+
+    ping ──▶ no ack in time ──▶ others are asked, a stream is tried ──▶ no ack either: silent
+
+Pure. A node that is slow itself must not suspect the others: each failed round and each missing
+``NACK`` of those it asked for help stretch its rounds, each answer shortens them (Lifeguard).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from mainstem.cluster.gossip.member import Member
+from mainstem.cluster.gossip.settings import GossipSettings
+from mainstem.model.ids import NodeId
+
+Chance = Callable[[], float]
+T = TypeVar("T")
+
+
+class Round:
+    """The probe that is under way."""
+
+    __slots__ = (
+        "asked_others_at_s",
+        "ends_at_s",
+        "helpers",
+        "is_answered",
+        "nacks",
+        "number",
+        "target",
+    )
+
+    def __init__(
+        self, number: int, target: NodeId, asked_others_at_s: float, ends_at_s: float
+    ) -> None:
+        self.number = number
+        self.target = target
+        self.asked_others_at_s: float | None = asked_others_at_s  # None once they are asked
+        self.ends_at_s = ends_at_s
+        self.helpers = 0
+        self.nacks = 0
+        self.is_answered = False
+
+
+class Prober:
+    """Whose turn it is, and how patient this node has to be."""
+
+    def __init__(self, settings: GossipSettings, chance: Chance) -> None:
+        self.health = 0  # 0 is well
+        self.round: Round | None = None
+        self._settings = settings
+        self._chance = chance
+        self._row: list[NodeId] = []
+        self._number = 0
+
+    def next_number(self) -> int:
+        """A number that no question of late had."""
+        self._number = (self._number + 1) & 0xFFFFFFFF
+        return self._number
+
+    def begin(self, members: Sequence[Member], now_s: float) -> Round | None:
+        """Whose turn it is: everybody once, in an order that chance makes, then again."""
+        present = {member.node for member in members if not member.state.is_gone}
+        if not present:
+            return None
+        while True:
+            if not self._row:
+                self._row = shuffled([m.node for m in members if m.node in present], self._chance)
+            node = self._row.pop()
+            if node in present:
+                break
+        stretch = self.health + 1
+        self.round = Round(
+            self.next_number(),
+            node,
+            now_s + self._settings.probe_timeout_s * stretch,
+            now_s + self._settings.probe_interval_s * stretch,
+        )
+        return self.round
+
+    def answered(self, number: int) -> None:
+        """The target, or somebody for it, said that it is there."""
+        if self.round is not None and self.round.number == number:
+            self.round.is_answered = True
+
+    def refused(self, number: int) -> None:
+        """Somebody who was asked is there himself, but has heard nothing of the target."""
+        if self.round is not None and self.round.number == number:
+            self.round.nacks += 1
+
+    def end(self) -> NodeId | None:
+        """The round is over; the member that gave no sign, if so."""
+        done, self.round = self.round, None
+        assert done is not None, "only a round that began can end"
+        if done.is_answered:
+            self.feel(-1)
+            return None
+        # Helpers who answer show that this node hears well: then the target is the silent one.
+        self.feel(done.helpers - done.nacks if done.helpers else 1)
+        return done.target
+
+    def feel(self, worse: int) -> None:
+        """This node has reason to think better or worse of itself."""
+        self.health = max(0, min(self._settings.health_max - 1, self.health + worse))
+
+    def some(self, members: Sequence[Member], count: int) -> list[Member]:
+        """Some members by chance."""
+        return shuffled(list(members), self._chance)[:count]
+
+
+def shuffled(items: list[T], chance: Chance) -> list[T]:
+    """The items in an order that chance makes."""
+    for last in range(len(items) - 1, 0, -1):
+        other = int(chance() * (last + 1))
+        items[last], items[other] = items[other], items[last]
+    return items

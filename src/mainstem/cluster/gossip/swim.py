@@ -1,0 +1,257 @@
+"""The gossip of one node as a pure machine: packets and time go in, what is to be sent comes out.
+
+Promises: every member is asked for a sign of life once in a while; one that gives none to this node
+nor to others is suspected, told so, and counts as dead unless it contradicts; whatever changes
+reaches everybody. It hints; nobody is cut off because of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mainstem.cluster.gossip.member import About, Address, Change, Claim, Member, MemberState
+from mainstem.cluster.gossip.packets import NOBODY, VERSION, Everything, Kind, Packet, size_bytes
+from mainstem.cluster.gossip.probing import Prober
+from mainstem.cluster.gossip.roster import Roster
+from mainstem.cluster.gossip.rumours import Rumours
+from mainstem.cluster.gossip.settings import GossipSettings
+from mainstem.model.ids import NodeId
+
+# What a packet takes beside its claims, sealed: generous, so that a datagram is never cut up.
+PACKET_OVERHEAD_BYTES = 120
+RELAYS_MAX = 1_024
+
+
+class Effects(NamedTuple):
+    """What the driver carries out, in this order."""
+
+    datagrams: Sequence[tuple[Address, Packet]] = ()
+    stream_pings: Sequence[tuple[Address, int]] = ()  # whom to ask by a stream, and the number
+    exchanges: Sequence[Address] = ()  # with whom to compare everything
+    changes: Sequence[Change] = ()
+
+
+class Swim:
+    """See the module's text.
+
+    Args:
+        own: what this node says of itself.
+        settings: times and numbers.
+        chance: a number from 0 to before 1, another one each time.
+        now_s: seconds of a clock that never goes back, as in every later call.
+    """
+
+    def __init__(
+        self, own: Claim, settings: GossipSettings, *, chance: Callable[[], float], now_s: float
+    ) -> None:
+        self._settings = settings
+        self._rumours = Rumours(settings.retransmit_factor, size_bytes)
+        self.roster = Roster(own, settings, self._rumours)
+        self._prober = Prober(settings, chance)
+        self._relays: dict[int, _Relay] = {}
+        # Nodes that start together shall not speak together.
+        self._gossip_at_s = now_s + settings.gossip_interval_s * chance()
+        self._exchange_at_s = now_s + settings.exchange_interval_s * (0.5 + chance())
+        self._probe_at_s = now_s + settings.probe_interval_s * chance()
+
+    @property
+    def health(self) -> int:
+        """How slow this node believes to be itself; 0 is well."""
+        return self._prober.health
+
+    def members(self) -> list[Member]:
+        """The others that are believed to be there."""
+        return [member for member in self.roster if not member.state.is_gone]
+
+    def next_deadline_s(self) -> float:
+        """When ``on_tick`` has something to do."""
+        due = [self._gossip_at_s, self._exchange_at_s, self.roster.next_expiry_s()]
+        going = self._prober.round
+        if going is None:
+            due.append(self._probe_at_s)
+        else:
+            due.append(going.ends_at_s)
+            if going.asked_others_at_s is not None and not going.is_answered:
+                due.append(going.asked_others_at_s)
+        due += [relay.ends_at_s for relay in self._relays.values()]
+        return min(due)
+
+    def on_tick(self, now_s: float) -> Effects:
+        """Time has passed."""
+        changes = self.roster.expire(now_s)
+        datagrams: list[tuple[Address, Packet]] = []
+        stream_pings: list[tuple[Address, int]] = []
+        exchanges: list[Address] = []
+        self._end_relays(now_s, datagrams)
+        change = self._end_round(now_s)
+        if change is not None:
+            changes.append(change)
+        self._ask_others(now_s, datagrams, stream_pings)
+        self._begin_round(now_s, datagrams)
+        if now_s >= self._gossip_at_s:
+            self._gossip_at_s = now_s + self._settings.gossip_interval_s
+            datagrams += self._spread(now_s)
+        if now_s >= self._exchange_at_s:
+            self._exchange_at_s = now_s + self._settings.exchange_interval_s
+            exchanges += self._partners()
+        return Effects(datagrams, stream_pings, exchanges, changes)
+
+    def on_packet(self, packet: Packet, source: Address, now_s: float) -> Effects:
+        """A datagram has arrived."""
+        changes = self._hear(packet.claims, now_s)
+        datagrams: list[tuple[Address, Packet]] = []
+        match packet.kind:
+            case Kind.PING if packet.target == self.roster.own.node:
+                datagrams.append((source, self._packet(Kind.ACK, packet.number)))
+            case Kind.PROBE:
+                self._relay(packet, source, now_s, datagrams)
+            case Kind.ACK:
+                self.on_sign_of_life(packet.number)
+                relay = self._relays.pop(packet.number, None)
+                if relay is not None:
+                    datagrams.append((relay.source, self._packet(Kind.ACK, relay.number)))
+            case Kind.NACK:
+                self._prober.refused(packet.number)
+            case _:
+                pass  # news only, or a question to whoever had this address before
+        return Effects(datagrams=datagrams, changes=changes)
+
+    def on_sign_of_life(self, number: int) -> None:
+        """A question was answered, by datagram or by stream."""
+        self._prober.answered(number)
+
+    def everything(self) -> Everything:
+        """All that this node knows, for a comparison."""
+        return Everything(VERSION, self.roster.own.node, self.roster.claims())
+
+    def on_everything(self, found: Everything, now_s: float) -> Effects:
+        """Another node said all that it knows."""
+        return Effects(changes=self._hear(found.claims, now_s))
+
+    def tell(self, about: About) -> None:
+        """This node has something new to tell of itself."""
+        self.roster.tell(about)
+
+    def leave(self, now_s: float) -> Effects:
+        """This node goes: some are told at once, the others hear it from them."""
+        self.roster.leave()
+        return Effects(datagrams=self._spread(now_s))
+
+    def _hear(self, claims: Sequence[Claim], now_s: float) -> list[Change]:
+        before = self.roster.contradictions
+        heard = [self.roster.hear(claim, now_s) for claim in claims]
+        if self.roster.contradictions > before:
+            self._prober.feel(1)  # others had reason to think this node silent
+        return [change for change in heard if change is not None]
+
+    def _begin_round(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
+        if self._prober.round is not None or now_s < self._probe_at_s:
+            return
+        going = self._prober.begin(self.members(), now_s)
+        if going is None:
+            self._probe_at_s = now_s + self._settings.probe_interval_s
+            return
+        target = self._member(going.target)
+        ping = self._packet(Kind.PING, going.number, target=target.node, about=target)
+        datagrams.append((target.address, ping))
+
+    def _ask_others(
+        self,
+        now_s: float,
+        datagrams: list[tuple[Address, Packet]],
+        stream_pings: list[tuple[Address, int]],
+    ) -> None:
+        going = self._prober.round
+        if going is None or going.is_answered or going.asked_others_at_s is None:
+            return
+        if now_s < going.asked_others_at_s:
+            return
+        going.asked_others_at_s = None
+        target = self._member(going.target)
+        well = [m for m in self.members() if m.node != target.node and m.state is MemberState.ALIVE]
+        helpers = self._prober.some(well, self._settings.indirect_probes)
+        going.helpers = len(helpers)
+        for helper in helpers:
+            question = self._packet(Kind.PROBE, going.number, target=target.node)
+            datagrams.append(
+                (helper.address, _to(question, target.address)),
+            )
+        # Where only datagrams are lost, the node is not.
+        stream_pings.append((target.address, going.number))
+
+    def _end_round(self, now_s: float) -> Change | None:
+        going = self._prober.round
+        if going is None or now_s < going.ends_at_s:
+            return None
+        self._probe_at_s = now_s
+        silent = self._prober.end()
+        return None if silent is None else self.roster.suspect(silent, now_s)
+
+    def _relay(
+        self,
+        packet: Packet,
+        source: Address,
+        now_s: float,
+        datagrams: list[tuple[Address, Packet]],
+    ) -> None:
+        """Ask a node for another one."""
+        if len(self._relays) >= RELAYS_MAX:
+            return
+        number = self._prober.next_number()
+        ends_at_s = now_s + 0.8 * self._settings.probe_timeout_s
+        self._relays[number] = _Relay(packet.number, source, ends_at_s)
+        question = self._packet(Kind.PING, number, target=packet.target)
+        datagrams.append((packet.address, question))
+
+    def _end_relays(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
+        for number, relay in list(self._relays.items()):
+            if relay.ends_at_s <= now_s:
+                del self._relays[number]
+                datagrams.append((relay.source, self._packet(Kind.NACK, relay.number)))
+
+    def _spread(self, now_s: float) -> list[tuple[Address, Packet]]:
+        """News to some members; those that have just gone hear it too, if only to contradict."""
+        if not len(self._rumours):
+            return []
+        recent_s = now_s - self._settings.gossip_to_gone_s
+        listeners = [m for m in self.roster if not m.state.is_gone or m.since_s > recent_s]
+        chosen = self._prober.some(listeners, self._settings.gossip_fanout)
+        packets = [(member.address, self._packet(Kind.NEWS, 0)) for member in chosen]
+        return [(address, packet) for address, packet in packets if packet.claims]
+
+    def _partners(self) -> list[Address]:
+        """With whom to compare everything: a member, and one that is thought dead.
+
+        Two halves of a cluster that buried each other meet again in no other way.
+        """
+        dead = [member for member in self.roster if member.state is MemberState.DEAD]
+        chosen = [*self._prober.some(self.members(), 1), *self._prober.some(dead, 1)]
+        return [member.address for member in chosen]
+
+    def _packet(
+        self, kind: Kind, number: int, *, target: NodeId = NOBODY, about: Member | None = None
+    ) -> Packet:
+        """A packet with as much news as it can carry; a suspect hears of its suspicion first."""
+        budget = self._settings.packet_bytes_max - PACKET_OVERHEAD_BYTES
+        first: tuple[Claim, ...] = ()
+        if about is not None and about.state is not MemberState.ALIVE:
+            first = (about.claim,)
+            budget -= size_bytes(about.claim)
+        news = self._rumours.take(self.roster.size_known, budget)
+        return Packet(kind, self.roster.own.node, number, target, claims=(*first, *news))
+
+    def _member(self, node: NodeId) -> Member:
+        member = self.roster.get(node)
+        assert member is not None, "only known members are asked"
+        return member
+
+
+class _Relay(NamedTuple):
+    """A question asked for somebody else."""
+
+    number: int
+    source: Address
+    ends_at_s: float
+
+
+def _to(packet: Packet, address: Address) -> Packet:
+    return Packet(packet.kind, packet.sender, packet.number, packet.target, address, packet.claims)
