@@ -28,8 +28,7 @@ def database(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator
         session.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
         session.execute(f'CREATE DATABASE "{name}"'.encode())
     yield name
-    while Following.opened:
-        Following.opened.pop().follower.close()
+    Following.close_all()
     server.drop(name)
 
 

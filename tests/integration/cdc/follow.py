@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from mainstem.pipelines.cdc.postgres_follower import Follower
-from mainstem.pipelines.cdc.postgres_position import Position
-from mainstem.pipelines.cdc.postgres_reader import ChangesReader
+from mainstem.pipelines.cdc import mysql_reader, postgres_reader
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
-from mainstem.pipelines.cdc.reader import ReaderSettings
+from mainstem.pipelines.cdc.reader import CdcStreamReader, ReaderSettings
+from mainstem.pipelines.cdc.settings import CdcConfig
 
 Told = dict[str, Any]
 
@@ -20,23 +19,29 @@ class Following:
 
     opened: ClassVar[list["Following"]] = []
 
-    def __init__(
-        self, config: PostgresCdcConfig, folder: Path, start: Position | None = None, **more: Any
-    ) -> None:
+    def __init__(self, config: CdcConfig, folder: Path, start: Any = None, **more: Any) -> None:
         self.opened.append(self)
-        self.settings = ReaderSettings(config=config, state_dir=str(folder), **more)
+        self.config = config
         self._more = more
         self._folder = folder
-        self.position = start or Position()
-        self.batches: list[tuple[Position, Position]] = []
-        self.follower = Follower(config, folder, rehearsal=self.settings.rehearsal)
+        of = postgres_reader if isinstance(config, PostgresCdcConfig) else mysql_reader
+        settings: Any = ReaderSettings(config=config, state_dir=str(folder), **more)
+        self._reader: CdcStreamReader = of.ChangesReader(settings)
+        self.position: Any = start or self._reader.position()
+        self.batches: list[tuple[Any, Any]] = []
+        self.follower = self._reader.follower()
 
-    def again(self, config: PostgresCdcConfig | None = None) -> "Following":
+    @classmethod
+    def close_all(cls) -> None:
+        """End the sessions of all lives."""
+        while cls.opened:
+            cls.opened.pop().follower.close()
+
+    def again(self, config: CdcConfig | None = None) -> "Following":
         self.follower.close()
-        config = config or self.settings.config
-        return Following(config, self._folder, self.position, **self._more)
+        return Following(config or self.config, self._folder, self.position, **self._more)
 
-    def step(self, rows_max: int | None = None, cap: int | None = None) -> list[Told] | None:
+    def step(self, rows_max: int | None = None, cap: Any = None) -> list[Told] | None:
         """One batch; None when there is nothing new."""
         end = self.follower.next(self.position, rows_max, cap)
         if end == self.position:
@@ -54,8 +59,8 @@ class Following:
             found += told
         return found
 
-    def read(self, start: Position, end: Position) -> list[Told]:
-        reader = ChangesReader(self.settings)
+    def read(self, start: Any, end: Any) -> list[Told]:
+        reader = self._reader
         parts = reader.partitions(msgspec.to_builtins(start), msgspec.to_builtins(end))
         return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 

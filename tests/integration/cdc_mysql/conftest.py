@@ -1,10 +1,15 @@
 """One MariaDB server and one Spark session for all tests of its change data capture."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
+from tests.integration.cdc.follow import Following
 from tests.integration.cdc_mysql.mariadb import MariadbServer
 from tests.integration.pipelines.conftest import spark
+
+from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 
 __all__ = ["spark"]
 
@@ -24,4 +29,15 @@ def database(server: MariadbServer, request: pytest.FixtureRequest) -> Iterator[
         f"DROP DATABASE IF EXISTS `{name}`", f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4"
     )
     yield name
+    Following.close_all()
     server.run(f"DROP DATABASE `{name}`")
+
+
+@pytest.fixture
+def config(server: MariadbServer, database: str) -> MysqlCdcConfig:
+    return MysqlCdcConfig(host="127.0.0.1", port=server.port, database=database)
+
+
+@pytest.fixture
+def run(server: MariadbServer, database: str) -> Callable[..., tuple[tuple[Any, ...], ...]]:
+    return partial(server.run, database=database)

@@ -113,3 +113,14 @@ class MariadbServer:
                 return found
         finally:
             session.close()
+
+
+def purge_logs(server: MariadbServer) -> None:
+    """Begin a new file of the log, and throw all others away."""
+    server.run("FLUSH BINARY LOGS")
+    [(newest, *_), *_] = server.run("SHOW MASTER STATUS")
+    deadline = time.monotonic() + PATIENCE_S
+    while len(server.run("SHOW BINARY LOGS")) > 1:  # the engine lets go of a file in its own time
+        assert time.monotonic() < deadline
+        server.run(f"PURGE BINARY LOGS TO '{newest}'")
+        time.sleep(0.05)

@@ -1,20 +1,18 @@
 """Rows and changes of a real MariaDB server as records, without Spark."""
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import msgspec
 import pytest
-from tests.integration.cdc_mysql.mariadb import MariadbServer
+from tests.integration.cdc.follow import Following, Told, brief, event
+from tests.integration.cdc_mysql.mariadb import MariadbServer, purge_logs
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.pipelines.cdc.envelope import Record
-from mainstem.pipelines.cdc.mysql_follower import Follower, Position, log_records
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_snapshot import read_spool
+from mainstem.pipelines.connector.gauges import read_gauges
 
 pytestmark = [pytest.mark.needs("mariadb"), pytest.mark.timeout(120)]
 
@@ -39,70 +37,40 @@ ROWS = (
 )
 
 
-class Followed:
-    """A pipeline's driver and its tasks in one."""
-
-    def __init__(self, server: MariadbServer, database: str, folder: Path, **more: Any) -> None:
-        given = {"host": "127.0.0.1", "port": server.port, "database": database, **more}
-        self.config = MysqlCdcConfig(**given)
-        self.folder = folder
-        self.follower = Follower(self.config, folder, ())
-        self.position = Position()
-
-    def batch(self, rows_max: int | None = None) -> list[Record]:
-        """The records of the next batch."""
-        begun = self.position
-        self.position = self.follower.next(begun, rows_max, None)
-        return list(self.told(begun, self.position))
-
-    def told(self, begun: Position, until: Position) -> Iterator[Record]:
-        for number in range(begun.files, until.files):
-            for batch in read_spool(self.folder, number):
-                yield from _records(batch)
-        if begun.files == until.files and begun.spot.file and begun.spot != until.spot:
-            yield from log_records(self.config, (), begun, until)
-
-    def all(self) -> list[Record]:
-        """Everything until now."""
-        found: list[Record] = []
-        while True:
-            before = self.position
-            found += self.batch()
-            if self.position == before:
-                return found
+Run = Callable[..., tuple[tuple[Any, ...], ...]]
 
 
-def _records(batch: pa.RecordBatch) -> Iterator[Record]:
-    for row in batch.to_pylist():
-        yield Record(row["topic"], row["key"], row["value"], 0)
-
-
-def events(records: list[Record]) -> list[dict[str, Any]]:
-    return [json.loads(each.value) for each in records if each.value is not None]
+def events(told: list[Told]) -> list[dict[str, Any]]:
+    return [event(each) for each in told if each["value"] is not None]
 
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
 
 
-@pytest.mark.parametrize("mode", ["string", "precise", "double"])
-@pytest.mark.parametrize("time_mode", ["adaptive_time_microseconds", "connect", "isostring"])
+@pytest.mark.parametrize(
+    ("mode", "time_mode"),
+    [
+        ("string", "adaptive_time_microseconds"),
+        ("precise", "connect"),
+        ("double", "isostring"),
+    ],
+)
 def test_a_row_of_the_log_is_told_as_a_query_tells_it(
-    server: MariadbServer, database: str, tmp_path: Path, mode: str, time_mode: str
+    run: Run, config: MysqlCdcConfig, tmp_path: Path, mode: str, time_mode: str
 ) -> None:
     values = ", ".join(ROWS)
-    server.run(
+    run(
         "SET sql_mode = ''",
         EVERY_TYPE.format("t"),
         f"INSERT INTO t VALUES {values}",
-        database=database,
     )
-    followed = Followed(server, database, tmp_path, decimal_mode=mode, time_mode=time_mode)
+    followed = Following(
+        msgspec.structs.replace(config, decimal_mode=mode, time_mode=time_mode), tmp_path
+    )
     queried = followed.all()
 
-    server.run(
-        "SET sql_mode = ''", "DELETE FROM t", f"INSERT INTO t VALUES {values}", database=database
-    )
+    run("SET sql_mode = ''", "DELETE FROM t", f"INSERT INTO t VALUES {values}")
     logged = followed.all()
 
     before = {each["after"]["id"]: each["after"] for each in events(queried)}
@@ -114,20 +82,19 @@ def test_a_row_of_the_log_is_told_as_a_query_tells_it(
 
 
 def test_values_are_written_as_the_envelope_has_them(
-    server: MariadbServer, database: str, tmp_path: Path
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run(
+    run(
         "SET sql_mode = '', time_zone = '+00:00'",
         EVERY_TYPE.format("t"),
         f"INSERT INTO t VALUES {ROWS[0]}",
-        database=database,
     )
-    followed = Followed(server, database, tmp_path)
+    followed = Following(config, tmp_path)
 
     [record] = followed.all()
 
-    assert record.topic == f"cdc.{database}.t"
-    assert record.key == b'{"id":18446744073709551615}'
+    assert record["topic"] == f"cdc.{config.database}.t"
+    assert record["key"] == b'{"id":18446744073709551615}'
     assert events([record])[0]["op"] == "r"
     row = events([record])[0]["after"]
     assert (row["y"], row["f"], row["d"]) == (2024, 0.1, 1e300)
@@ -142,157 +109,217 @@ def test_values_are_written_as_the_envelope_has_them(
 
 
 def test_changes_follow_the_snapshot_without_a_gap_and_are_told_the_same_again(
-    server: MariadbServer, database: str, tmp_path: Path
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run(
-        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(10))",
-        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
-        database=database,
-    )
-    followed = Followed(server, database, tmp_path)
-    taken = followed.batch()
-    server.run(
+    run("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(10))")
+    run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    followed = Following(config, tmp_path)
+    taken = followed.all()
+    run(
         "BEGIN",
         "INSERT INTO t VALUES (3, 'c')",
         "UPDATE t SET v = 'z' WHERE id = 1",
         "UPDATE t SET id = 9 WHERE id = 2",
         "DELETE FROM t WHERE id = 3",
         "COMMIT",
-        database=database,
     )
 
-    begun = followed.position
-    told = followed.batch()
-    again = list(followed.told(begun, followed.position))
+    told = followed.all()
+    again = followed.read(*followed.batches[-1])
 
     marks = [each["source"]["snapshot"] for each in events(taken)]
     assert marks == ["first", "last"]
-    assert [(json.loads(each.key or b"")["id"], each.value is None) for each in told] == [
-        (3, False),
-        (1, False),
-        (2, False),
-        (2, True),
-        (9, False),
-        (3, False),
-        (3, True),
+    assert brief(told) == [
+        ("c", None, {"id": 3, "v": "c"}),
+        ("u", {"id": 1, "v": "a"}, {"id": 1, "v": "z"}),
+        ("d", {"id": 2, "v": "b"}, None),
+        ("tombstone", {"id": 2}),
+        ("c", None, {"id": 9, "v": "b"}),
+        ("d", {"id": 3, "v": "c"}, None),
+        ("tombstone", {"id": 3}),
     ]
-    assert [each["op"] for each in events(told)] == ["c", "u", "d", "c", "d"]
-    assert events(told)[1]["before"] == {"id": 1, "v": "a"}
     assert {each["source"]["connector"] for each in events(told)} == {"mariadb"}
     assert len({each["source"]["gtid"] for each in events(told)}) == 1
-    assert told[2].headers == (("__debezium.newkey", b'{"id":9}'),)
+    moved = [{"key": "__debezium.newkey", "value": b'{"id":9}'}]
+    assert told[2]["headers"] == told[3]["headers"] == moved
     assert again == told
 
 
-def test_rows_are_told_with_the_columns_that_they_had_then(
-    server: MariadbServer, database: str, tmp_path: Path
+def test_rows_are_told_with_the_columns_that_they_had_then_however_late(
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", database=database)
-    followed = Followed(server, database, tmp_path, schema_changes_topic="ddl")
+    run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    config = msgspec.structs.replace(config, schema_changes_topic="ddl")
+    followed = Following(config, tmp_path)
     followed.all()
-    server.run(
+    run(
         "INSERT INTO t VALUES (1, 1)",
-        "ALTER TABLE t ADD COLUMN w VARCHAR(5) FIRST, DROP COLUMN v",
-        "INSERT INTO t VALUES ('x', 2)",
+        "ALTER TABLE t ADD COLUMN w VARCHAR(5) FIRST, DROP COLUMN v, MODIFY id BIGINT",
+        "INSERT INTO t VALUES ('x', 5000000000)",
         "TRUNCATE TABLE t",
         "FLUSH BINARY LOGS",
         "RENAME TABLE t TO u",
         "INSERT INTO u VALUES ('y', 3)",
         "DROP TABLE u",
-        database=database,
     )
 
-    told = followed.all()
+    told = followed.again().all()
 
-    rows = [each for each in told if each.topic != "ddl"]
+    rows = [each for each in told if each["topic"] != "ddl"]
     assert [each["after"] for each in events(rows)] == [
         {"id": 1, "v": 1},
-        {"w": "x", "id": 2},
+        {"w": "x", "id": 5_000_000_000},
         None,
         {"w": "y", "id": 3},
     ]
     assert events(rows)[2]["op"] == "t"
-    assert rows[3].topic == f"cdc.{database}.u"
-    said = [each["ddl"] for each in events([each for each in told if each.topic == "ddl"])]
+    assert rows[3]["topic"] == f"cdc.{config.database}.u"
+    said = [each["ddl"] for each in events([each for each in told if each["topic"] == "ddl"])]
     assert [text.split()[0] for text in said] == ["ALTER", "TRUNCATE", "RENAME", "DROP"]
 
 
 def test_a_limited_batch_ends_where_a_transaction_ends(
-    server: MariadbServer, database: str, tmp_path: Path
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
-    followed = Followed(server, database, tmp_path)
+    run("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed = Following(config, tmp_path)
     followed.all()
     for first in range(0, 30, 3):
-        server.run(
-            f"INSERT INTO t VALUES ({first}), ({first + 1}), ({first + 2})", database=database
-        )
-    server.run("INSERT INTO t SELECT id + 100 FROM t", database=database)
+        run(f"INSERT INTO t VALUES ({first}), ({first + 1}), ({first + 2})")
+    run("INSERT INTO t SELECT id + 100 FROM t")
 
     sizes = []
-    while batch := followed.batch(rows_max=7):
+    while (batch := followed.step(rows_max=7)) is not None:
         sizes.append(len(batch))
 
     assert sizes == [6, 6, 6, 6, 6, 30]
 
 
 def test_columns_are_left_out_masked_and_tables_keyed_as_the_settings_say(
-    server: MariadbServer, database: str, tmp_path: Path
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run(
+    run(
         "CREATE TABLE t (a INT, b VARCHAR(20), c INT)",
         "CREATE TABLE other (a INT)",
         "INSERT INTO t VALUES (1, 'secret', 3)",
         "INSERT INTO other VALUES (1)",
-        database=database,
     )
-    followed = Followed(
-        server,
-        database,
-        tmp_path,
-        exclude_tables=(f"{database}.other",),
-        exclude_columns=(f"{database}.t.c",),
-        mask_columns={f"{database}.t.b": "redact"},
-        key_columns={f"{database}.t": ("a",)},
+    name = config.database
+    config = msgspec.structs.replace(
+        config,
+        exclude_tables=(f"{name}.other",),
+        exclude_columns=(f"{name}.t.c",),
+        mask_columns={f"{name}.t.b": "redact"},
+        key_columns={f"{name}.t": ("a",)},
         tombstones=False,
     )
+    followed = Following(config, tmp_path)
     taken = followed.all()
-    server.run("DELETE FROM t", "INSERT INTO other VALUES (2)", database=database)
+    run("DELETE FROM t", "INSERT INTO other VALUES (2)")
 
     told = taken + followed.all()
 
-    assert [each.key for each in told] == [b'{"a":1}', b'{"a":1}']
+    assert [each["key"] for each in told] == [b'{"a":1}', b'{"a":1}']
     assert events(told)[0]["after"] == events(told)[1]["before"] == {"a": 1, "b": "**********"}
 
 
-def test_a_log_that_was_thrown_away_is_told_at_once_with_the_remedy(
-    server: MariadbServer, database: str, tmp_path: Path
+def test_transactions_are_told_with_their_events_and_count_them(
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
-    followed = Followed(server, database, tmp_path)
+    run("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    followed = Following(msgspec.structs.replace(config, transaction_metadata=True), tmp_path)
     followed.all()
-    server.run("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", database=database)
-    [(newest, *_), *_] = server.run("SHOW MASTER STATUS")
-    deadline = time.monotonic() + 30
-    while len(server.run("SHOW BINARY LOGS")) > 1:  # the engine lets go of a file in its own time
-        assert time.monotonic() < deadline
-        server.run(f"PURGE BINARY LOGS TO '{newest}'")
-        time.sleep(0.05)
+    run("BEGIN", "INSERT INTO t VALUES (1), (2)", "INSERT INTO u VALUES (1)", "COMMIT")
+    run("INSERT INTO u VALUES (2)", "CREATE TABLE v (id INT)")
+
+    told = events(followed.all())
+
+    [name] = {each["transaction"]["id"] for each in told[1:4]}
+    assert name == told[1]["source"]["gtid"]
+    assert [each["transaction"]["total_order"] for each in told[1:4]] == [1, 2, 3]
+    assert [each["transaction"]["data_collection_order"] for each in told[1:4]] == [1, 2, 1]
+    assert [each.get("status") for each in told] == [
+        "BEGIN", None, None, None, "END", "BEGIN", None, "END",
+    ]  # fmt: skip
+    assert told[4]["event_count"] == 3
+    assert told[4]["data_collections"] == [
+        {"data_collection": f"{config.database}.t", "event_count": 2},
+        {"data_collection": f"{config.database}.u", "event_count": 1},
+    ]
+
+
+def test_a_heartbeat_says_that_all_is_well_and_runs_its_statement(
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
+) -> None:
+    run("CREATE TABLE beats (id INT PRIMARY KEY, n INT)", "INSERT INTO beats VALUES (1, 0)")
+    config = msgspec.structs.replace(
+        config,
+        exclude_tables=(f"{config.database}.beats",),
+        heartbeat_interval_ms=1,
+        heartbeat_query=f"UPDATE {config.database}.beats SET n = n + 1",
+    )
+    followed = Following(config, tmp_path)
+    followed.step()
+
+    [beat] = followed.step() or []
+
+    assert json.loads(beat["key"]) == {"serverName": config.database}
+    assert run("SELECT n FROM beats") == ((1,),)
+
+
+def test_what_nobody_follows_makes_no_batches_until_the_log_has_a_new_file(
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
+) -> None:
+    run("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE other (id INT PRIMARY KEY)")
+    config = msgspec.structs.replace(config, tables=(f"{config.database}.t",))
+    followed = Following(config, tmp_path)
+    followed.all()
+    start = followed.position
+
+    run("INSERT INTO other VALUES (1), (2)")
+    idle = followed.step()
+    run("INSERT INTO other VALUES (3)", "FLUSH BINARY LOGS")
+    moved = followed.step()
+    run("INSERT INTO t VALUES (1)")
+    told = followed.all()
+
+    assert idle is None
+    assert moved == []
+    assert followed.batches[-2][0] == start
+    assert followed.batches[-2][1].spot.file != start.spot.file
+    assert brief(told) == [("c", None, {"id": 1})]
+    assert read_gauges(tmp_path)["log_behind_bytes"] >= 0
+
+
+def test_a_log_that_was_thrown_away_is_told_at_once_with_the_remedy(
+    server: MariadbServer, run: Run, config: MysqlCdcConfig, tmp_path: Path
+) -> None:
+    run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (0)")
+    followed = Following(config, tmp_path)
+    followed.all()
+    run("INSERT INTO t VALUES (1)")
+    purge_logs(server)
 
     with pytest.raises(InvalidRequest) as refused:
-        followed.batch()
+        followed.step()
 
     assert "changes are lost" in refused.value.cause
     assert "state folder" in refused.value.remedy
+    with pytest.raises(InvalidRequest, match="changes are lost"):
+        followed.again().step()
+    needy = followed.again(msgspec.structs.replace(config, snapshot_mode="when_needed"))
+    assert brief(needy.all()) == [("r", None, {"id": 0}), ("r", None, {"id": 1})]
+    run("INSERT INTO t VALUES (2)")
+    assert brief(needy.all()) == [("c", None, {"id": 2})]
 
 
 def test_statements_instead_of_rows_are_refused(
-    server: MariadbServer, database: str, tmp_path: Path
+    run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    server.run("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
-    followed = Followed(server, database, tmp_path)
+    run("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed = Following(config, tmp_path)
     followed.all()
-    server.run("SET binlog_format = STATEMENT", "INSERT INTO t VALUES (1)", database=database)
+    run("SET binlog_format = STATEMENT", "INSERT INTO t VALUES (1)")
 
     with pytest.raises(InvalidRequest, match="statement instead of rows"):
-        followed.batch()
+        followed.step()

@@ -13,7 +13,7 @@ SCHEMA: Final = (
     "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>,"
     " timestamp timestamp"
 )
-_ARROW: Final = pa.schema(
+ARROW: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("key", pa.binary()),
@@ -34,5 +34,5 @@ def arrow(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
             for each in headers
         ]
         columns = (topics, keys, values, listed, times)
-        arrays = [pa.array(each, field.type) for each, field in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)

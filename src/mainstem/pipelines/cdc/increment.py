@@ -108,7 +108,7 @@ class IncrementQueue:
     def take(
         self,
         number: int,
-        read: Callable[[str, list[str] | None], tuple[Chunk, list[str]] | None],
+        read: Callable[[str, list[str] | None], tuple[Chunk, list[str] | None] | None],
     ) -> Chunk | None:
         """The next chunk, as file ``number``; None when nothing is left.
 

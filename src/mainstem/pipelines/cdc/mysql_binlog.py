@@ -19,7 +19,7 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 
 HEADER: Final = struct.Struct("<IBIIIH")
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP = 2, 4, 15, 16, 19
-MYSQL_GTID, MARIADB_GTID, XA_PREPARE = 33, 162, 38
+MYSQL_GTID, PREVIOUS_GTIDS, MARIADB_GTID, XA_PREPARE = 33, 35, 162, 38
 _INSERTS: Final = frozenset({23, 30})
 _UPDATES: Final = frozenset({24, 31})
 _DELETES: Final = frozenset({25, 32})
@@ -28,6 +28,7 @@ _SECOND_VERSION: Final = 30
 _REFUSED: Final = {
     39: "set binlog_row_value_options to an empty value",
     40: "set binlog_transaction_compression = OFF",
+    42: "leave gtid_next at AUTOMATIC: names with tags are not read",
     XA_PREPARE: "leave the tables that XA transactions write to another reader",
     **dict.fromkeys(range(165, 172), "set log_bin_compress = OFF"),
 }
@@ -104,7 +105,6 @@ class LoggedColumn(Struct, frozen=True):
 class LoggedTable(Struct, frozen=True):
     """A table as the log describes it."""
 
-    number: int
     database: str
     name: str
     columns: tuple[LoggedColumn, ...]
@@ -115,7 +115,6 @@ class RowsEvent(Struct, frozen=True):
     """Rows of one table, not decoded yet; ``present`` tells columns of old and new rows."""
 
     op: str
-    table: int
     present: tuple[tuple[int, ...], ...]
     width: int
     data: bytes
@@ -189,6 +188,13 @@ def mysql_gtid(event: bytes) -> Gtid:
     return Gtid(f"{uuid}:{number}", stands_alone=False)
 
 
+def gtid(event: bytes, head: Header) -> Gtid:
+    """The name of a transaction, whoever wrote it."""
+    if head.kind == MARIADB_GTID:
+        return mariadb_gtid(event, head.server_id)
+    return mysql_gtid(event)
+
+
 def query(event: bytes) -> Query:
     """A statement and the database that it was said in."""
     at = HEADER.size
@@ -200,9 +206,7 @@ def query(event: bytes) -> Query:
 
 def rows(event: bytes, kind: int) -> RowsEvent:
     """Rows of a table that was described before."""
-    at = HEADER.size
-    number = int.from_bytes(event[at : at + 6], "little")
-    at += 8
+    at = HEADER.size + 8
     if kind >= _SECOND_VERSION:
         (extra_bytes,) = struct.unpack_from("<H", event, at)
         at += extra_bytes
@@ -212,7 +216,7 @@ def rows(event: bytes, kind: int) -> RowsEvent:
         present.append(_set_bits(event, at, width))
         at += (width + 7) // 8
     op = "c" if kind in _INSERTS else "u" if kind in _UPDATES else "d"
-    return RowsEvent(op, number, tuple(present), width, event, at)
+    return RowsEvent(op, tuple(present), width, event, at)
 
 
 def _set_bits(data: bytes, at: int, width: int) -> tuple[int, ...]:
@@ -231,6 +235,11 @@ def length(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
+def table_number(event: bytes) -> int:
+    """The number that a description gives to its table, and rows have."""
+    return int.from_bytes(event[HEADER.size : HEADER.size + 6], "little")
+
+
 def table_name(event: bytes) -> str:
     """The table that a description is of, ``database.table``."""
     at = HEADER.size + 8
@@ -245,9 +254,7 @@ def table_map(event: bytes) -> LoggedTable:
     Raises:
         InvalidRequest: the server does not log names of columns.
     """
-    at = HEADER.size
-    number = int.from_bytes(event[at : at + 6], "little")
-    at += 8
+    at = HEADER.size + 8
     database = event[at + 1 : at + 1 + event[at]].decode()
     at += event[at] + 2
     name = event[at + 1 : at + 1 + event[at]].decode()
@@ -266,7 +273,7 @@ def table_map(event: bytes) -> LoggedTable:
             remedy="SET GLOBAL binlog_row_metadata = FULL, and remove the pipeline's state folder"
             " to begin anew behind the rows that were logged without names",
         )
-    return LoggedTable(number, database, name, *_columns(kinds, metas, told))
+    return LoggedTable(database, name, *_columns(kinds, metas, told))
 
 
 _SIGNS, _DEFAULT_CHARSET, _CHARSETS, _COLUMN_NAMES, _SET_MEMBERS, _ENUM_MEMBERS = 1, 2, 3, 4, 5, 6

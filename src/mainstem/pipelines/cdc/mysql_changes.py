@@ -14,12 +14,16 @@ from msgspec import Struct
 
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.pipelines.cdc import mysql_binlog as log
+from mainstem.pipelines.cdc import stamps as stamping
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_table import NO_GTID, Spot, TableShape, TableWriter, Told
+from mainstem.pipelines.cdc.mysql_table import NO_GTID, TableShape, TableWriter, Told, key_texts
 from mainstem.pipelines.cdc.mysql_values import Read, reader
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 from mainstem.pipelines.cdc.selection import matches
+from mainstem.pipelines.cdc.stamps import Stamps, comparable
+from mainstem.pipelines.cdc.transactions import TransactionTally
 from mainstem.pipelines.connector.shapes import TableRoute
 
 TABLES_KNOWN_MAX: Final = 4_096
@@ -37,6 +41,14 @@ class Origin(Struct, frozen=True):
     charsets: dict[int, str]
 
 
+class Span(Struct, frozen=True):
+    """Where to begin, the moment to tell it at, and what snapshots hold already (``stamps``)."""
+
+    start: Spot
+    at_ms: int = 0
+    stamps: str = ""
+
+
 class _Followed(Struct, frozen=True):
     writer: TableWriter
     readers: tuple[Read, ...]
@@ -45,7 +57,9 @@ class _Followed(Struct, frozen=True):
 class ChangeTeller:
     """Turns events into records, one at a time, in the order of the log.
 
-    ``spot`` is where the next event begins; ``is_between`` whether no transaction is open there.
+    ``spot`` is where the next event begins, ``is_between`` whether no transaction is open there,
+    and ``gtid`` the name of the last one. Who wants to hear of changes of the schema makes
+    ``heard`` a list.
     """
 
     def __init__(
@@ -53,23 +67,26 @@ class ChangeTeller:
         config: MysqlCdcConfig,
         routes: Sequence[TableRoute],
         origin: Origin,
-        *,
-        start: Spot,
-        at_ms: int,
+        span: Span,
     ) -> None:
         self._config = config
         self._routes = routes
         self._origin = origin
-        self._at_ms = at_ms
+        self._at_ms = span.at_ms
+        self._stamps = Stamps(stamping.decode(span.stamps))
+        self._tally = TransactionTally(is_told=config.transaction_metadata)
         self._skipped = frozenset(config.skipped_operations)
         self._by_description: dict[bytes, _Followed | None] = {}
         self._by_number: dict[int, _Followed | None] = {}
-        self._gtid = NO_GTID
+        self.gtid = NO_GTID
         self._stands_alone = False
         self._has_begun = False
         self._thread: int | None = None
-        self.spot = start
+        self._at_us = 0
+        self._transaction = ""
+        self.spot = span.start
         self.is_between = True
+        self.heard: list[tuple[int, log.Query]] | None = None
 
     def tell(self, data: bytes) -> Iterator[Record]:
         """The records of one event; ``spot`` has moved when the last is taken."""
@@ -79,32 +96,31 @@ class ChangeTeller:
             self.spot = Spot(moved.file, moved.position)
             return
         if head.kind in log.ROWS:
-            yield from self._rows(head, log.rows(data, head.kind))
+            yield from self._rows(head, data)
         elif head.kind == log.TABLE_MAP:
             self._learn(data)
         elif head.kind in {log.MARIADB_GTID, log.MYSQL_GTID}:
-            self._begin(
-                log.mariadb_gtid(data, head.server_id)
-                if head.kind == log.MARIADB_GTID
-                else log.mysql_gtid(data)
-            )
+            self._begin(log.gtid(data, head))
         elif head.kind == log.XID:
-            self._end()
+            yield from self._end()
         elif head.kind == log.QUERY:
             yield from self._said(head, log.query(data))
         if head.end:  # what the server makes up for a dump has no place in the file
             self.spot = Spot(self.spot.file, head.end)
 
     def _begin(self, gtid: log.Gtid) -> None:
-        self._gtid = gtid.text
+        self.gtid = gtid.text
         self._stands_alone = gtid.stands_alone
         self._has_begun = False
         self._thread = None
         self.is_between = False
 
-    def _end(self) -> None:
+    def _end(self) -> Iterator[Record]:
         self.is_between = True
         self._by_number.clear()
+        if not self._tally.is_empty:
+            yield from self._tally.boundary("END", self._transaction, self._at_us)
+            self._tally.begin()
 
     def _said(self, head: log.Header, query: log.Query) -> Iterator[Record]:
         text = query.text
@@ -114,33 +130,33 @@ class ChangeTeller:
             self.is_between = False
             return
         if text in {"COMMIT", "ROLLBACK"}:
-            self._end()
+            yield from self._end()
             return
         if text.startswith(_QUIET):
             return
-        if _WRITES.match(text) and matches(query.database, _databases(self._config)):
+        if _WRITES.match(text) and matches(query.database, databases(self._config)):
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
                 f"the log of {query.database} holds a statement instead of rows: {text[:80]!r}",
-                subject=f"{self.spot.file}:{self.spot.position}",
+                subject=str(self.spot),
                 remedy="set binlog_format = ROW, and remove the pipeline's state folder to begin"
                 " anew",
             )
         yield from self._schema_changed(head, query)
         if self._stands_alone or not self._has_begun:
-            self._end()
+            yield from self._end()
 
     def _schema_changed(self, head: log.Header, query: log.Query) -> Iterator[Record]:
         config = self._config
         told = self._told(head, row=0)
-        if (found := _TRUNCATE.match(query.text)) and "t" not in self._skipped:
-            database = (found[1] or query.database).strip("`")
-            shape = TableShape(database, found[2].strip("`"))
-            if self._is_followed(shape.full_name):
-                writer = self._writer(shape)
-                value = event(NULL, NULL, writer.source(told), b"t", self._at_ms)
-                yield Record(writer.topic, None, value, told.at_us)
-        if config.schema_changes_topic and matches(query.database, _databases(config)):
+        if self.heard is not None:
+            self.heard.append((told.spot.order, query))
+        name = truncated(query)
+        if name is not None and self._is_emptied(name, told.spot.order):
+            database, _, table = name.partition(".")
+            writer = self._writer(TableShape(database, table))
+            yield from self._event(writer, told, (NULL, NULL), b"t", None)
+        if config.schema_changes_topic and matches(query.database, databases(config)):
             source = self._writer(TableShape(query.database, "")).source(told)
             value = msgspec.json.encode(
                 {
@@ -156,9 +172,11 @@ class ChangeTeller:
 
     # Tables.
 
-    def _is_followed(self, full_name: str) -> bool:
-        config = self._config
-        return matches(full_name, config.chosen) and not matches(full_name, config.exclude_tables)
+    def _is_emptied(self, full_name: str, place: int) -> bool:
+        if "t" in self._skipped or not is_followed(full_name, self._config):
+            return False
+        # What a snapshot has seen as a whole was told without what was taken away.
+        return not self._stamps.holds(full_name, (), place)
 
     def _writer(self, shape: TableShape) -> TableWriter:
         return TableWriter(shape, self._config, self._routes, self._origin.flavour)
@@ -169,11 +187,10 @@ class ChangeTeller:
             if len(self._by_description) >= TABLES_KNOWN_MAX:
                 self._by_description.clear()
             self._by_description[described] = self._followed(data)
-        number = int.from_bytes(described[:6], "little")
-        self._by_number[number] = self._by_description[described]
+        self._by_number[log.table_number(data)] = self._by_description[described]
 
     def _followed(self, data: bytes) -> _Followed | None:
-        if not self._is_followed(log.table_name(data)):
+        if not is_followed(log.table_name(data), self._config):
             return None
         table = log.table_map(data)
         read = [reader(column, self._origin.charsets) for column in table.columns]
@@ -187,16 +204,17 @@ class ChangeTeller:
 
     # Rows.
 
-    def _rows(self, head: log.Header, rows: log.RowsEvent) -> Iterator[Record]:
+    def _rows(self, head: log.Header, data: bytes) -> Iterator[Record]:
+        number = log.table_number(data)
         try:
-            followed = self._by_number[rows.table]
+            followed = self._by_number[number]
         except KeyError:
             raise Corrupt(
-                f"rows of table {rows.table}, which was never described",
-                subject=f"{self.spot.file}:{self.spot.position}",
+                f"rows of table {number}, which was never described", subject=str(self.spot)
             ) from None
         if followed is None:
             return
+        rows = log.rows(data, head.kind)
         if rows.width != len(followed.readers):
             raise Corrupt(
                 f"rows of {rows.width} columns where {len(followed.readers)} were described",
@@ -212,7 +230,7 @@ class ChangeTeller:
             head.at_s * 1_000_000,
             Spot(self.spot.file, start),
             head.server_id,
-            self._gtid,
+            self.gtid,
             row,
             self._thread,
         )
@@ -249,23 +267,57 @@ class ChangeTeller:
         before: bytes = NULL,
         moved_from: bytes | None = None,
     ) -> Iterator[Record]:
-        if op.decode() in self._skipped:
+        if op.decode() in self._skipped or self._is_held(table, told, new):
             return
         headers = (("__debezium.oldkey", moved_from),) if moved_from is not None else None
-        value = event(before, table.layout.row(new), table.source(told), op, self._at_ms)
-        yield Record(table.topic, table.layout.key(new), value, told.at_us, headers)
+        rows = (before, table.layout.row(new))
+        yield from self._event(table, told, rows, op, table.layout.key(new), headers)
 
     def _gone(
         self, table: TableWriter, told: Told, old: Values, *, moved_to: bytes | None = None
     ) -> Iterator[Record]:
-        if "d" in self._skipped:
+        if "d" in self._skipped or self._is_held(table, told, old):
             return
         headers = (("__debezium.newkey", moved_to),) if moved_to is not None else None
         key = table.layout.key(old)
-        value = event(table.layout.row(old), NULL, table.source(told), b"d", self._at_ms)
-        yield Record(table.topic, key, value, told.at_us, headers)
+        yield from self._event(table, told, (table.layout.row(old), NULL), b"d", key, headers)
         if self._config.tombstones and key is not None:
-            yield Record(table.topic, key, None, told.at_us)
+            yield Record(table.topic, key, None, told.at_us, headers)
+
+    def _event(
+        self,
+        table: TableWriter,
+        told: Told,
+        rows: tuple[bytes, bytes],
+        op: bytes,
+        key: bytes | None,
+        headers: tuple[tuple[str, bytes], ...] | None = None,
+    ) -> Iterator[Record]:
+        tally = self._tally
+        order = NULL
+        if tally.is_told:
+            if tally.is_empty:
+                self._transaction = told.gtid or f"file={told.spot.file},pos={told.spot.position}"
+                yield from tally.boundary("BEGIN", self._transaction, told.at_us)
+            self._at_us = told.at_us
+            order = tally.order(table.name, self._transaction)
+        value = event(rows[0], rows[1], table.source(told), op, self._at_ms, order)
+        yield Record(table.topic, key, value, told.at_us, headers)
+
+    def _is_held(self, table: TableWriter, told: Told, values: Values) -> bool:
+        """Whether a snapshot that was taken up again has told of this change already."""
+        stamps, place = self._stamps, told.spot.order
+        if place >= stamps.until or not stamps.concerns(table.name):
+            return False
+        return stamps.holds(table.name, comparable(key_texts(table.shape, values)), place)
+
+
+def truncated(query: log.Query) -> str | None:
+    """The table that a statement empties, if it does."""
+    found = _TRUNCATE.match(query.text)
+    if found is None:
+        return None
+    return f"{(found[1] or query.database).strip('`')}.{found[2].strip('`')}"
 
 
 def _images(rows: log.RowsEvent, readers: Sequence[Read]) -> Iterator[list[Values]]:
@@ -289,13 +341,11 @@ def _images(rows: log.RowsEvent, readers: Sequence[Read]) -> Iterator[list[Value
         yield images
 
 
-def _databases(config: MysqlCdcConfig) -> list[str]:
+def is_followed(full_name: str, config: MysqlCdcConfig) -> bool:
+    """Whether a table's changes are told."""
+    return matches(full_name, config.chosen) and not matches(full_name, config.exclude_tables)
+
+
+def databases(config: MysqlCdcConfig) -> list[str]:
+    """Patterns of the databases that the tables are in."""
     return [pattern.partition(".")[0] for pattern in config.chosen]
-
-
-def snapshot_record(writer: TableWriter, values: Sequence[bytes | None], told: Told) -> Record:
-    """A row that was there already."""
-    row: Values = list(values)
-    at_ms = told.at_us // 1000
-    value = event(NULL, writer.layout.row(row), writer.source(told), b"r", at_ms)
-    return Record(writer.topic, writer.layout.key(row), value, told.at_us)

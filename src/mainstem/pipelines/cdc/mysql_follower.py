@@ -1,160 +1,237 @@
-"""Decides how far each batch goes: through the snapshot's files, then along the server's log.
+"""Follows one MySQL or MariaDB server: how far the next micro-batch goes. The driver's side.
 
-Batches end where transactions end. A position names a place of the log and the moment it was
-chosen at, so that a batch which is told again is told the same.
+    begin ──▶ snapshot: files of the spool ──▶ stream: spans of the log, by where transactions end
+
+Promises: a position that was given out can be read again until ``commit`` is told of a later one,
+by this process or another; a log that does not go back so far is told at once, with the remedy, and
+rows are never silently read again unless ``when_needed`` says so. A server that took the place of
+another is followed from where its log bears the same name.
 """
 
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+import msgspec
 
-from mainstem.model.errors import ErrorCode, Unavailable
-from mainstem.pipelines.cdc.envelope import Record
-from mainstem.pipelines.cdc.mysql_changes import ChangeTeller
-from mainstem.pipelines.cdc.mysql_server import Server
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.pipelines.cdc import stamps as stamping
+from mainstem.pipelines.cdc.mysql_dump import locate
+from mainstem.pipelines.cdc.mysql_increment import Increment
+from mainstem.pipelines.cdc.mysql_log import LogCourse
+from mainstem.pipelines.cdc.mysql_position import Position, Spot
+from mainstem.pipelines.cdc.mysql_server import Server, lost_log
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_snapshot import (
-    REACHED_NAME,
+    Snapshot,
     SnapshotState,
-    forget_spool,
-    load_snapshot,
-    save,
-    take_snapshot,
+    load_state,
+    read_spool,
+    save_state,
 )
-from mainstem.pipelines.cdc.mysql_table import Spot
+from mainstem.pipelines.cdc.spool import forget_spool, spooled_until, write_safely
+from mainstem.pipelines.connector.progress import Progress, write_progress
 from mainstem.pipelines.connector.shapes import TableRoute
 
-FIRST_POSITION: Final = 4
-"""Where events begin in every file, behind its mark."""
+REACHED_NAME: Final = "reached.json"
+ROWS_PER_BATCH: Final = 200_000
 
-
-class Position(Struct, frozen=True):
-    """How far a query has come: files of the spool, a place of the log, heartbeat."""
-
-    files: int = 0
-    spot: Spot = Spot()
-    at_ms: int = 0
-    beat: int = 0
+_log = logging.getLogger(__name__)
 
 
 class Follower:
-    """The driver's side of one query."""
+    """Decides how far batches go; one object per run of a query."""
 
     def __init__(self, config: MysqlCdcConfig, folder: Path, routes: Sequence[TableRoute]) -> None:
         self._config = config
         self._folder = folder
         self._routes = routes
         self._server: Server | None = None
+        self._state: SnapshotState | None = None
+        self._snapshot: Snapshot | None = None
+        self._log: LogCourse | None = None
+        self._moved_to: Position | None = None
+        self._is_new = True
+        self._reads_again = False
 
-    def close(self) -> None:
-        """End the session."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    def _asked(self) -> Server:
-        if self._server is None:
-            self._server = Server(self._config)
-        return self._server
+    @property
+    def _streams(self) -> bool:
+        return self._config.snapshot_mode != "initial_only"
 
     def end_of_log(self) -> Spot:
         """Where the log ends now."""
         try:
             return self._asked().end_of_log()
         except Unavailable:
-            self.close()  # the next question opens a new session
+            self.close()
             raise
 
-    def next(self, begun: Position, rows_max: int | None, cap: Spot | None) -> Position:
-        """Where the batch that begins here ends."""
-        state, per_file = self._snapshot(rows_max)
-        if begun.files < state.files:
-            files = state.files if rows_max is None else begun.files + max(1, rows_max // per_file)
-            return Position(min(files, state.files), state.spot, state.at_ms, begun.beat)
-        if self._config.snapshot_mode == "initial_only":
-            return begun
-        if not begun.spot.file:  # no row was there: the log begins where the snapshot looked
-            return Position(begun.files, state.spot, state.at_ms, begun.beat)
-        now_ms = time.time_ns() // 1_000_000
-        until = self._along_log(begun.spot, rows_max, cap)
-        if until != begun.spot:
-            return Position(begun.files, until, now_ms, begun.beat)
-        interval_ms = self._config.heartbeat_interval_ms
-        if interval_ms and cap is None and now_ms - begun.at_ms >= interval_ms:
-            return Position(begun.files, begun.spot, now_ms, begun.beat + 1)
-        return begun
+    def next(self, start: Position, rows_max: int | None, cap: Spot | None = None) -> Position:
+        """The end of the batch after ``start``; ``start`` itself when there is nothing new.
 
-    def _snapshot(self, rows_max: int | None) -> tuple[SnapshotState, int]:
-        """The snapshot, taken if there is none, and how many rows its files should have."""
-        per_file = self._config.snapshot_rows_per_file
-        if rows_max is not None:
-            per_file = min(per_file, rows_max)
-        state = load_snapshot(self._folder)
-        if state is None:
-            state = take_snapshot(self._config, self._folder, self._routes, per_file)
-        return state, per_file
-
-    def _along_log(self, spot: Spot, rows_max: int | None, cap: Spot | None) -> Spot:
-        until = self.end_of_log()
-        if cap is not None and cap.order < until.order:
-            until = cap
-        if until.order <= spot.order:
-            return spot
-        self._asked().require(spot)
-        return until if rows_max is None else self._boundary(spot, until, rows_max)
-
-    def _boundary(self, spot: Spot, until: Spot, rows_max: int) -> Spot:
-        """The end of the last transaction that still fits, or of the first if none does."""
-        server = Server(self._config)
+        Raises:
+            InvalidRequest: changes are lost.
+            MainstemError: the server does not answer.
+        """
         try:
-            teller = ChangeTeller(self._config, self._routes, server.origin(), start=spot, at_ms=0)
-            rows, last = 0, spot
-            for event in server.events(spot):
-                rows += sum(1 for _ in teller.tell(event))
-                if not teller.is_between or teller.spot.order <= spot.order:
-                    continue
-                if rows > rows_max and last != spot:
-                    return last
-                last = teller.spot
-                if rows >= rows_max or last.order >= until.order:
-                    return last
-            return last
-        finally:
-            server.close()
+            return self._next(start, rows_max, cap)
+        except Unavailable:
+            self.close()  # the next question opens new sessions
+            raise
+        except InvalidRequest as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not self._may_begin_anew:
+                raise
+            _log.warning("%s: a new snapshot", error.cause)
+            self.close()
+            self._begin(start, rows_max)
+            return self._next(start, rows_max, cap)
+
+    @property
+    def _may_begin_anew(self) -> bool:
+        return self._config.snapshot_mode == "when_needed"
+
+    def _next(self, start: Position, rows_max: int | None, cap: Spot | None) -> Position:
+        if self._state is None:
+            self._open(start, rows_max)
+        state = self._state
+        assert state is not None
+        until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
+        if until > start.file or state.number > start.epoch or not start.spot.file:
+            return self._after_files(start, state, until)
+        if not self._streams:
+            return start
+        if self._log is None:
+            self._log = self._course(start)
+        if self._moved_to is not None:
+            moved, self._moved_to = self._moved_to, None
+            return moved
+        return self._log.next(start, rows_max, cap)
 
     def commit(self, end: Position) -> None:
         """Nothing before this will be asked for again."""
-        forget_spool(self._folder, end.files)
+        forget_spool(self._folder, end.file)
         if end.spot.file:
-            save(self._folder / REACHED_NAME, end.spot)
+            write_safely(self._folder / REACHED_NAME, msgspec.json.encode(end))
 
+    def close(self) -> None:
+        """End all sessions."""
+        for each in (self._server, self._snapshot):
+            if each is not None:
+                each.close()
+        self._server = self._snapshot = self._log = self._state = None
 
-def log_records(
-    config: MysqlCdcConfig, routes: Sequence[TableRoute], begun: Position, until: Position
-) -> Iterator[Record]:
-    """The changes between two places of the log.
+    # The beginning.
 
-    Raises:
-        Unavailable: the log ended before.
-    """
-    server = Server(config)
-    try:
-        origin = server.origin()
-        start = begun.spot
-        teller = ChangeTeller(config, routes, origin, start=start, at_ms=until.at_ms)
-        goal = until.spot.order
-        for event in server.events(start):
-            yield from teller.tell(event)
-            if teller.spot.order >= goal:
-                return
-        raise Unavailable(
-            ErrorCode.COORDINATOR_UNAVAILABLE,
-            f"the log ended at {teller.spot.file}:{teller.spot.position}",
-            subject=f"{until.spot.file}:{until.spot.position}",
-            remedy="if the server was restored, remove the pipeline's state folder",
+    def _asked(self) -> Server:
+        if self._server is None:
+            self._server = Server(self._config)
+        return self._server
+
+    def _open(self, start: Position, rows_max: int | None) -> None:
+        state = load_state(self._folder)
+        if state is not None and not state.is_complete and state.server != self._asked().identity:
+            raise lost_log(str(state.spot), "another server took over before all rows were told")
+        if state is None and start.spot.file:
+            # The folder was lost, but not the checkpoint: no snapshot again.
+            state = SnapshotState(
+                spot=start.spot, server=start.server, gtid=start.gtid, tables=[], is_complete=True
+            )
+            state.number, state.next_file, state.shown_until = start.epoch, start.file, start.file
+            save_state(self._folder, state)
+        if state is None:
+            self._begin(start, rows_max)
+            return
+        if self._is_new and state.is_complete:
+            self._reads_again = self._config.snapshot_mode == "always"
+        self._is_new = False
+        if not state.is_complete:
+            # What was written but not shown is written again.
+            state.next_file = state.shown_until
+            self._snapshot = self._reading(state, rows_max)
+        self._state = state
+
+    def _begin(self, start: Position, rows_max: int | None) -> None:
+        """A new snapshot; the stream begins where it looked."""
+        self._is_new = False
+        self._snapshot = self._reading(None, rows_max)
+        state = self._snapshot.state
+        state.number = start.epoch + 1
+        state.next_file = state.shown_until = start.file
+        if self._config.snapshot_mode == "no_data":
+            state.tables, state.is_complete = [], True
+            self._snapshot.close()
+            self._snapshot = None
+        save_state(self._folder, state)
+        self._state = state
+
+    def _reading(self, state: SnapshotState | None, rows_max: int | None) -> Snapshot:
+        per_file = min(self._config.snapshot_rows_per_file, rows_max or ROWS_PER_BATCH)
+        return Snapshot(self._config, self._folder, self._routes, state, per_file)
+
+    def _course(self, start: Position) -> LogCourse:
+        """The way along the log, from a place that may have to be found again."""
+        config, server = self._config, self._asked()
+        increment = Increment(config, self._folder, self._routes, start.file)
+        spot = locate(server, start)
+        identity = server.identity
+        if (spot, identity) != (start.spot, start.server):
+            if start.stamps:
+                raise lost_log(str(start.spot), "another server took over after a broken snapshot")
+            _log.warning("%s goes on at %s of server %s", start.gtid, spot, identity)
+            increment.heed((), (), 0)  # places of signals were those of the other
+            self._moved_to = msgspec.structs.replace(
+                start, spot=spot, server=identity, epoch=start.epoch + 1, at_ms=_now_ms()
+            )
+        if self._reads_again:
+            self._reads_again = False
+            increment.enqueue(server.tables(config.chosen, config.exclude_tables), ())
+        return LogCourse(config, self._folder, self._routes, self._asked, increment)
+
+    # The snapshot.
+
+    def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
+        """The first file that the next batch leaves alone; writes files as needed."""
+        until = spooled_until(
+            state, start, rows_max, rows_of=self._rows_of, more=lambda: self._more(state)
         )
-    finally:
-        server.close()
+        if state.is_complete and self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+        return until
+
+    def _rows_of(self, number: int) -> int:
+        return sum(batch.num_rows for batch in read_spool(self._folder, number))
+
+    def _more(self, state: SnapshotState) -> None:
+        assert self._snapshot is not None
+        self._snapshot.more()
+        estimate = self._snapshot.rows_estimate
+        total = state.rows if state.is_complete else max(state.rows + 1, estimate)
+        what = f"snapshot of {len(state.tables)} tables of {self._config.database}"
+        write_progress(self._folder, Progress(what=what, done=state.rows, total=total))
+
+    def _after_files(self, start: Position, state: SnapshotState, until: int) -> Position:
+        return Position(
+            file=until,
+            spot=state.spot,
+            server=state.server,
+            gtid=state.gtid,
+            epoch=state.number,
+            beat=start.beat,
+            at_ms=_now_ms(),
+            stamps=stamping.encode(state.stamps) if state.stamps else "",
+        )
+
+
+def load_reached(folder: Path) -> Position | None:
+    """The position that everything before was written from, if any was."""
+    try:
+        return msgspec.json.decode((folder / REACHED_NAME).read_bytes(), type=Position)
+    except FileNotFoundError:
+        return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -14,10 +14,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from mainstem.pipelines.cdc.frame import arrow
-from mainstem.pipelines.cdc.mysql_follower import Follower, Position, log_records
+from mainstem.pipelines.cdc.mysql_follower import Follower
+from mainstem.pipelines.cdc.mysql_log import log_records
+from mainstem.pipelines.cdc.mysql_position import Position
 from mainstem.pipelines.cdc.mysql_server import Server
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_snapshot import read_spool, snapshot_records
+from mainstem.pipelines.cdc.mysql_snapshot import read_spool, table_records, table_writers
 from mainstem.pipelines.cdc.mysql_table import Told
 from mainstem.pipelines.cdc.reader import CdcDataSource, CdcStreamReader, ReaderSettings
 
@@ -40,11 +42,11 @@ class TablesReader(DataSourceReader):
         settings = self._settings
         server = Server(settings.config)
         try:
-            told = Told(time.time_ns() // 1000, server.begin_snapshot())
+            spot, _ = server.begin_snapshot()
             shapes = server.tables(settings.config.chosen, settings.config.exclude_tables)
-            yield from arrow(
-                snapshot_records(server, settings.config, settings.tables, shapes, told)
-            )
+            writer = table_writers(settings.config, settings.tables, server.flavour)
+            told = Told(time.time_ns() // 1000, spot)
+            yield from arrow(table_records(server, shapes, writer, told))
         finally:
             server.close()
 
@@ -61,22 +63,27 @@ class ChangesReader(CdcStreamReader):
         return Follower(settings.config, Path(settings.state_dir), settings.tables)
 
     def parts(self, begun: Position, until: Position) -> list[tuple[str, Any]]:
-        """Files of the spool, or one span of the log."""
+        """Files of the spool, or one span of the log, with the chunk that goes before it."""
         parts: list[tuple[str, Any]] = [
-            ("file", number) for number in range(begun.files, until.files)
+            ("file", number) for number in range(begun.file, until.file)
         ]
-        if not parts and begun.spot.file and begun.spot.order < until.spot.order:
-            parts.append(("log", msgspec.json.encode((begun, until))))
+        if begun.goes_on_to(until):
+            chunk = begun.file if parts else None
+            return [("log", (chunk, msgspec.json.encode((begun, until))))]
         return parts
 
     def batches(self, kind: str, given: Any) -> Iterator[pa.RecordBatch]:
         """The records of one part."""
         settings = self._settings
+        folder = Path(settings.state_dir)
         if kind == "file":
-            yield from read_spool(Path(settings.state_dir), given)
-        else:
-            begun, until = msgspec.json.decode(given, type=tuple[Position, Position])
-            yield from arrow(log_records(settings.config, settings.tables, begun, until))
+            yield from read_spool(folder, given)
+            return
+        chunk, span = given
+        if chunk is not None:
+            yield from read_spool(folder, chunk)
+        begun, until = msgspec.json.decode(span, type=tuple[Position, Position])
+        yield from arrow(log_records(settings.config, settings.tables, begun, until))
 
 
 class MysqlCdcDataSource(CdcDataSource):

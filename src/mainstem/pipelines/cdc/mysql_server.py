@@ -1,7 +1,5 @@
 """A MySQL or MariaDB server as change data capture needs it: sessions, catalogue, log.
 
-The log is had the way ``mysqlbinlog`` has it, as a replica without a number of its own: nothing is
-registered at the server, readers do not push one another out, and a dump ends with the log.
 PyMySQL is spoken to here and nowhere else.
 """
 
@@ -17,15 +15,13 @@ from pymysql.cursors import SSCursor
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.pipelines.cdc.mysql_binlog import Checksums
 from mainstem.pipelines.cdc.mysql_changes import Origin
+from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_table import Spot, TableShape
+from mainstem.pipelines.cdc.mysql_table import TableShape, key_value
 from mainstem.pipelines.cdc.mysql_values import ColumnType
 from mainstem.pipelines.cdc.selection import matches
 
 READ_TIMEOUT_S: Final = 120
-_COM_BINLOG_DUMP: Final = 0x12
-_NON_BLOCKING: Final = 1
-_SERVER_ID: Final = 0
 _LOST_LOG: Final = 1236
 _DENIED: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
 _GONE: Final = range(2000, 2100)
@@ -52,6 +48,16 @@ _SHAPES: Final = frozenset(
         "geomcollection",
     }
 )
+
+
+# Keys that the server compares with what it is given as it sorts them: not enumerations, which are
+# sorted by their numbers and compared by their words.
+_CHUNKABLE: Final = frozenset(
+    {"char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "decimal", "uuid"}
+) | (_INTEGERS - {"year"})
+# Of these, the ones that compare here as they do there; texts have collations.
+_ORDERED: Final = _CHUNKABLE - {"char", "varchar", "decimal", "uuid"}
+Row = tuple[bytes | None, ...]
 
 
 @contextmanager
@@ -94,8 +100,9 @@ def lost_log(subject: str, why: str) -> InvalidRequest:
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"the server's log is not what it was, changes are lost: {why}",
         subject=subject,
-        remedy="remove the pipeline's state folder to read all rows again, and let the server keep"
-        " its log longer (binlog_expire_logs_seconds)",
+        remedy="set snapshot_mode: when_needed to read all rows again, or remove the pipeline's"
+        " state folder to begin anew; let the server keep its log longer"
+        " (binlog_expire_logs_seconds)",
     )
 
 
@@ -103,7 +110,7 @@ class Server:
     """One server, asked over one session."""
 
     def __init__(self, config: MysqlCdcConfig) -> None:
-        self._config = config
+        self.config = config
         with refusals(config):
             self._session: Any = _connect(config)
             for statement in _SESSION:
@@ -119,7 +126,7 @@ class Server:
 
     def run(self, statement: str) -> None:
         """A statement that answers nothing."""
-        with refusals(self._config), self._session.cursor() as cursor:
+        with refusals(self.config), self._session.cursor() as cursor:
             cursor.execute(statement)
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -128,7 +135,7 @@ class Server:
         Raises:
             MainstemError: the server refuses.
         """
-        with refusals(self._config), self._session.cursor() as cursor:
+        with refusals(self.config), self._session.cursor() as cursor:
             cursor.execute(statement, values or None)
             return [tuple(_told(value) for value in row) for row in cursor.fetchall()]
 
@@ -158,18 +165,29 @@ class Server:
         Raises:
             InvalidRequest: the server keeps no log.
         """
-        if self.flavour == "mariadb" or self.version < "8.2":
-            rows = self.ask("SHOW MASTER STATUS")
-        else:
-            rows = self.ask("SHOW BINARY LOG STATUS")
+        return self._end_of_log()[0]
+
+    def _end_of_log(self) -> tuple[Spot, str]:
+        is_older = self.flavour == "mariadb" or self.version < "8.2"
+        rows = self.ask("SHOW MASTER STATUS" if is_older else "SHOW BINARY LOG STATUS")
         if not rows:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
                 "the server keeps no binary log",
-                subject=f"{self._config.host}:{self._config.port}",
+                subject=f"{self.config.host}:{self.config.port}",
                 remedy="start it with log_bin, binlog_format = ROW, binlog_row_metadata = FULL",
             )
-        return Spot(rows[0][0], int(rows[0][1]))
+        file, position, *_, names = rows[0]
+        return Spot(file, int(position)), "" if self.flavour == "mariadb" else names
+
+    @property
+    def identity(self) -> str:
+        """Which server of its group this is."""
+        return self.setting("server_id" if self.flavour == "mariadb" else "server_uuid")
+
+    def files(self) -> dict[str, int]:
+        """The files of the log, oldest first, and how many bytes they have."""
+        return {row[0]: int(row[1]) for row in self.ask("SHOW BINARY LOGS")}
 
     def require(self, spot: Spot) -> None:
         """Make sure that the log still goes back to a place.
@@ -177,15 +195,14 @@ class Server:
         Raises:
             InvalidRequest: it does not, or it is another server's.
         """
-        sizes = {row[0]: int(row[1]) for row in self.ask("SHOW BINARY LOGS")}
-        subject = f"{spot.file}:{spot.position}"
+        sizes = self.files()
         if spot.file not in sizes:
-            raise lost_log(subject, f"it begins with {min(sizes, default='nothing')}")
+            raise lost_log(str(spot), f"it begins with {next(iter(sizes), 'nothing')}")
         if spot.position > sizes[spot.file]:
-            raise lost_log(subject, f"the file has {sizes[spot.file]} bytes")
+            raise lost_log(str(spot), f"the file has {sizes[spot.file]} bytes")
 
-    def events(self, start: Spot) -> Iterator[bytes]:
-        """The events from a place to the end of the log; this session is for nothing else then.
+    def dump(self, command: int, asked: bytes) -> Iterator[bytes]:
+        """The events that a command brings; this session is for nothing else then.
 
         Raises:
             MainstemError: the log does not go back so far, or the server went away.
@@ -194,15 +211,9 @@ class Server:
             self.run(f"SET @{name} = @@global.binlog_checksum")
         checksums = Checksums(is_on=self.setting("binlog_checksum").upper() == "CRC32")
         self.run("SET @mariadb_slave_capability = 4")
-        asked = (
-            start.position.to_bytes(4, "little")
-            + _NON_BLOCKING.to_bytes(2, "little")
-            + _SERVER_ID.to_bytes(4, "little")
-            + start.file.encode()
-        )
         session = self._session
-        with refusals(self._config):
-            session._execute_command(_COM_BINLOG_DUMP, asked)  # there is no public way
+        with refusals(self.config):
+            session._execute_command(command, asked)  # there is no public way
             while True:
                 packet = session._read_packet()
                 if packet.is_eof_packet():
@@ -235,16 +246,21 @@ class Server:
             name,
         )
         keyed = self.ask(
-            "SELECT column_name FROM information_schema.statistics WHERE table_schema = %s"
-            " AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+            "SELECT column_name, sub_part FROM information_schema.statistics WHERE table_schema ="
+            " %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
             database,
             name,
         )
+        key = tuple(column for column, _ in keyed)
+        words = {each[0]: each[1] for each in columns}
+        is_whole = bool(key) and all(part is None for _, part in keyed)
         return TableShape(
             database,
             name,
             tuple((each[0], _type(each[1], *map(int, each[2:]))) for each in columns),
-            tuple(column for (column,) in keyed),
+            key,
+            is_whole and all(words[column] in _CHUNKABLE for column in key),
+            is_whole and all(words[column] in _ORDERED for column in key),
         )
 
     def rows_estimate(self, shape: TableShape) -> int:
@@ -257,31 +273,68 @@ class Server:
         )
         return int(rows[0][0]) if rows else 0
 
-    def begin_snapshot(self) -> Spot:
+    def begin_snapshot(self) -> tuple[Spot, str]:
         """Begin a transaction that sees one moment, and say which: where the log stood then."""
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if self.flavour == "mariadb":
             self.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             told = dict(self.ask("SHOW STATUS LIKE 'binlog_snapshot_%'"))
-            return Spot(told["Binlog_snapshot_file"], int(told["Binlog_snapshot_position"]))
+            spot = Spot(told["Binlog_snapshot_file"], int(told["Binlog_snapshot_position"]))
+            return spot, self.mariadb_gtid_at(spot)
         self.run("FLUSH TABLES WITH READ LOCK")
         try:
             self.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            return self.end_of_log()
+            return self._end_of_log()
         finally:
             self.run("UNLOCK TABLES")
 
-    def rows(self, shape: TableShape) -> Iterator[tuple[bytes | None, ...]]:
-        """The rows of a table; numbers of 32 bits come with all their digits."""
+    def mariadb_gtid_at(self, spot: Spot) -> str:
+        """The name of a place in the log; empty if it is none."""
+        [(name,)] = self.ask("SELECT BINLOG_GTID_POS(%s, %s)", spot.file, spot.position)
+        return name or ""
+
+    def has_rows(self, shape: TableShape) -> bool:
+        """Whether a table has any row."""
+        return bool(self.ask(f"SELECT 1 FROM {_place(shape)} LIMIT 1"))  # noqa: S608
+
+    def rows(
+        self, shape: TableShape, after: Sequence[str] | None = None, rows_max: int | None = None
+    ) -> Iterator[Row]:
+        """The rows of a table; numbers of 32 bits come with all their digits.
+
+        A chunkable table is read in the order of its key, behind ``after`` if that is given.
+        """
         columns = ", ".join(
             f"CAST({quoted(name)} AS DOUBLE)" if of.word == "float" else quoted(name)
             for name, of in shape.columns
         )
-        place = f"{quoted(shape.database)}.{quoted(shape.name)}"
-        with refusals(self._config), self._session.cursor(SSCursor) as cursor:
-            cursor.execute(f"SELECT {columns} FROM {place}")  # noqa: S608  # names are quoted
+        asked = f"SELECT {columns} FROM {_place(shape)}"  # noqa: S608  # names are quoted
+        if shape.is_chunkable:
+            if after is not None:
+                literals = [self._session.literal(key_value(each)) for each in after]
+                asked += f" WHERE {_behind([quoted(name) for name in shape.key], literals)}"
+            asked += f" ORDER BY {', '.join(map(quoted, shape.key))}"
+        if rows_max is not None:
+            asked += f" LIMIT {rows_max}"
+        with refusals(self.config), self._session.cursor(SSCursor) as cursor:
+            cursor.execute(asked)
             while row := cursor.fetchone():
                 yield row
+
+
+def _place(shape: TableShape) -> str:
+    return f"{quoted(shape.database)}.{quoted(shape.name)}"
+
+
+def _behind(names: Sequence[str], values: Sequence[str]) -> str:
+    """The condition of rows behind a key.
+
+    The first column is said once more by itself: servers find their place by that, and not by a
+    comparison of several columns.
+    """
+    equal = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
+    ways = [" AND ".join([*equal[:at], f"{names[at]} > {values[at]}"]) for at in range(len(names))]
+    return f"{names[0]} >= {values[0]} AND (({') OR ('.join(ways)}))"
 
 
 def quoted(name: str) -> str:

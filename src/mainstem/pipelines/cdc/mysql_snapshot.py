@@ -1,121 +1,179 @@
 """The rows that are there already, spooled into files that a stream hands out like changes.
 
-    tables ──one transaction──▶ spool/00000000.arrow, …, then snapshot.json: where the log stood
+    tables ──one transaction──▶ spool/00000000.arrow, 00000001.arrow, …
 
-A transaction dies with its session, so all rows are on disk before Spark is told of them: a batch
-that is repeated reads the same file. A snapshot that was not finished is begun again, and nobody
-has seen anything of the first.
+A transaction dies with its session, so rows are on disk before Spark is told of them: a batch that
+is repeated reads the same file. A table with an ordered key is read in its order, and after a crash
+it is taken up behind the last key on disk by a new transaction, which sees more than the first did;
+a stamp (``cdc.stamps``) notes up to which place of the log. Other tables are told when they are on
+disk as a whole, and begun again after a crash.
 """
 
-import os
-import shutil
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
-from msgspec import Struct
 
-from mainstem.pipelines.cdc.envelope import Record
-from mainstem.pipelines.cdc.frame import arrow
-from mainstem.pipelines.cdc.mysql_changes import snapshot_record
-from mainstem.pipelines.cdc.mysql_server import Server
+from mainstem.pipelines.cdc.envelope import NULL, Record, event
+from mainstem.pipelines.cdc.frame import ARROW, arrow
+from mainstem.pipelines.cdc.mysql_position import Spot
+from mainstem.pipelines.cdc.mysql_server import Row, Server
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_table import Spot, TableShape, TableWriter, Told
-from mainstem.pipelines.connector.progress import Progress, write_progress
+from mainstem.pipelines.cdc.mysql_table import TableShape, TableWriter, Told, key_texts
+from mainstem.pipelines.cdc.rows import Value
+from mainstem.pipelines.cdc.spool import (
+    SPOOL_NAME,
+    STATE_NAME,
+    SpoolState,
+    first_mark,
+    last_mark,
+    write_file,
+    write_safely,
+)
+from mainstem.pipelines.cdc.stamps import Stamp
 from mainstem.pipelines.connector.shapes import TableRoute
 
-STATE_NAME: Final = "snapshot.json"
-REACHED_NAME: Final = "reached.json"
-SPOOL_NAME: Final = "spool"
+MakeWriter = Callable[[TableShape], TableWriter]
 
 
-class SnapshotState(Struct, frozen=True, kw_only=True):
-    """A finished snapshot: how many files it has, and where the stream goes on."""
+class SnapshotState(SpoolState, kw_only=True):
+    """How far the snapshot has come; the stream begins at ``spot`` of ``server``."""
 
     spot: Spot
-    files: int
-    rows: int
-    at_ms: int
+    server: str
+    gtid: str
 
 
-def take_snapshot(
-    config: MysqlCdcConfig, folder: Path, routes: Sequence[TableRoute], rows_per_file: int
-) -> SnapshotState:
-    """Write all rows into the spool, or only note the place of the log where that is wanted."""
-    spool = folder / SPOOL_NAME
-    shutil.rmtree(spool, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    spool.mkdir(mode=0o700)  # the rows of somebody's tables
-    server = Server(config)
-    try:
-        spot = server.begin_snapshot()
-        at_us = time.time_ns() // 1000
-        files = rows = 0
-        if config.snapshot_mode != "no_data":
-            shapes = server.tables(config.chosen, config.exclude_tables)
-            total = sum(server.rows_estimate(each) for each in shapes)
-            records = snapshot_records(server, config, routes, shapes, Told(at_us, spot))
-            while chunk := list(islice(records, rows_per_file)):
-                _write(spool_path(folder, files), chunk)
-                files += 1
-                rows += len(chunk)
-                write_progress(
-                    folder,
-                    Progress(
-                        what=f"snapshot of {config.database}", done=rows, total=max(total, rows + 1)
-                    ),
-                )
-            write_progress(
-                folder, Progress(what=f"snapshot of {config.database}", done=rows, total=rows)
-            )
-    finally:
-        server.close()
-    state = SnapshotState(spot=spot, files=files, rows=rows, at_ms=at_us // 1000)
-    save(folder / STATE_NAME, state)
-    return state
+class Snapshot:
+    """Reads tables into the spool, one file at a time.
 
-
-def snapshot_records(
-    server: Server,
-    config: MysqlCdcConfig,
-    routes: Sequence[TableRoute],
-    shapes: Sequence[TableShape],
-    told: Told,
-) -> Iterator[Record]:
-    """The rows of tables as events of op ``r``; ends of tables and of all are marked.
-
-    One row is held back, so that the last is known to be it.
+    Args:
+        config: the settings.
+        folder: the connector's folder.
+        routes: topics of single tables.
+        state: where it stands; None: it begins.
+        rows_per_file: how many rows one file holds at most.
     """
-    held: tuple[TableWriter, tuple[bytes | None, ...], bool] | None = None
-    is_first = True
-    for shape in shapes:
-        writer = TableWriter(shape, config, routes, server.flavour)
-        begins = True
-        for values in server.rows(shape):
-            if held is not None:
-                mark = _mark(is_first=is_first, begins=held[2], ends=begins)
-                yield snapshot_record(held[0], held[1], _marked(told, mark))
-                is_first = False
-            held = (writer, values, begins)
-            begins = False
-    if held is not None:
-        yield snapshot_record(held[0], held[1], _marked(told, "last"))
+
+    def __init__(
+        self,
+        config: MysqlCdcConfig,
+        folder: Path,
+        routes: Sequence[TableRoute],
+        state: SnapshotState | None,
+        rows_per_file: int,
+    ) -> None:
+        self._folder = folder
+        self._rows_per_file = rows_per_file
+        self._server = Server(config)
+        identity = self._server.identity
+        spot, gtid = self._server.begin_snapshot()
+        # An empty table is not the last, although it may be so by name.
+        shapes = [
+            each
+            for each in self._server.tables(config.chosen, config.exclude_tables)
+            if self._server.has_rows(each)
+        ]
+        self._seen = None if state is None else spot
+        self._told = Told(time.time_ns() // 1000, spot)
+        self.state = state or SnapshotState(
+            spot=spot, server=identity, gtid=gtid, tables=[each.full_name for each in shapes]
+        )
+        self.rows_estimate = sum(map(self._server.rows_estimate, shapes))
+        self._work = self._files(shapes, table_writers(config, routes, self._server.flavour))
+
+    def close(self) -> None:
+        """End the session; what is on disk stays."""
+        self._server.close()
+
+    def more(self) -> None:
+        """Write one more file, or find that all is written."""
+        next(self._work, None)
+
+    def _files(self, shapes: Sequence[TableShape], writer: MakeWriter) -> Iterator[None]:
+        state = self.state
+        left = [
+            each
+            for each in shapes
+            if each.full_name in state.tables and each.full_name not in state.done
+        ]
+        for shape in left:
+            if not shape.is_ordered or [each[0] for each in state.after or ()] != _kinds(shape):
+                state.after = None
+            if self._seen is not None:
+                after = None if state.after is None else tuple(state.after)
+                state.stamps.append(Stamp(shape.full_name, "", self._seen.order, after))
+            for count in self._table(shape, writer(shape), is_last_table=shape is left[-1]):
+                state.file_written(count, is_shown=shape.is_ordered)
+                if shape.is_ordered:
+                    save_state(self._folder, state)
+                yield
+            state.table_written(shape.full_name)
+            save_state(self._folder, state)
+        state.is_complete = True
+        save_state(self._folder, state)
+        self.close()
+
+    def _table(
+        self, shape: TableShape, writer: TableWriter, *, is_last_table: bool
+    ) -> Iterator[int]:
+        """Write the files of one table; one row is held back so that the last is known to be it."""
+        state = self.state
+        is_first, begins_all = state.after is None, state.next_file == 0
+        rows = self._server.rows(shape, state.after)
+        held = next(rows, None)
+        while held is not None:
+            chunk = [held, *islice(rows, self._rows_per_file - 1)]
+            held = next(rows, None)
+            marks = ["true"] * len(chunk)
+            marks[0] = first_mark(is_first=is_first, begins_all=begins_all)
+            if held is None:
+                marks[-1] = last_mark(is_last=True, ends_all=is_last_table)
+            records = (
+                row_record(writer, values, self._told, mark)
+                for values, mark in zip(chunk, marks, strict=True)
+            )
+            write_spool(self._folder, state.next_file, records)
+            if shape.is_ordered:
+                state.after = key_texts(shape, chunk[-1])
+            is_first = begins_all = False
+            yield len(chunk)
 
 
-def _mark(*, is_first: bool, begins: bool, ends: bool) -> str:
-    if is_first:
-        return "first"
-    if ends:
-        return "last_in_data_collection"
-    return "first_in_data_collection" if begins else "true"
+def _kinds(shape: TableShape) -> list[str]:
+    """The kinds of a key's parts; a key that was changed is not gone on behind."""
+    words = dict(shape.columns)
+    return [
+        "x" if words[name].word == "bytes" else "n" if words[name].word == "int" else "t"
+        for name in shape.key
+    ]
 
 
-def _marked(told: Told, mark: str) -> Told:
-    return msgspec.structs.replace(told, snapshot=mark)
+def table_writers(config: MysqlCdcConfig, routes: Sequence[TableRoute], flavour: str) -> MakeWriter:
+    """Writers of the events of tables."""
+    return lambda shape: TableWriter(shape, config, routes, flavour)
+
+
+def table_records(
+    server: Server, shapes: Sequence[TableShape], writer: MakeWriter, told: Told
+) -> Iterator[Record]:
+    """The rows of tables as events of op ``r``, for whoever remembers nothing."""
+    rows = chain.from_iterable(
+        ((table, values) for values in server.rows(table.shape)) for table in map(writer, shapes)
+    )
+    return (row_record(table, values, told, "true") for table, values in rows)
+
+
+def row_record(writer: TableWriter, values: Row, told: Told, mark: str) -> Record:
+    """A row that was there already."""
+    row = list[Value](values)
+    source = writer.source(msgspec.structs.replace(told, snapshot=mark))
+    value = event(NULL, writer.layout.row(row), source, b"r", told.at_us // 1000)
+    return Record(writer.topic, writer.layout.key(row), value, told.at_us)
 
 
 def spool_path(folder: Path, number: int) -> Path:
@@ -131,44 +189,25 @@ def read_spool(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
             yield file.get_batch(each)
 
 
-def forget_spool(folder: Path, until: int) -> None:
-    """Remove files that nobody will ask for again."""
-    for path in sorted((folder / SPOOL_NAME).glob("*.arrow")):
-        if int(path.stem) < until:
-            path.unlink()
+def write_spool(folder: Path, number: int, records: Iterator[Record]) -> None:
+    """Write a file of the spool."""
+
+    def write(out: BinaryIO) -> None:
+        with pa.ipc.new_file(out, ARROW) as written:
+            for batch in arrow(records):
+                written.write_batch(batch)
+
+    write_file(spool_path(folder, number), write)
 
 
-def load_snapshot(folder: Path) -> SnapshotState | None:
-    """The snapshot that was finished, if one was."""
+def load_state(folder: Path) -> SnapshotState | None:
+    """How far a snapshot came; None when none was begun."""
     try:
         return msgspec.json.decode((folder / STATE_NAME).read_bytes(), type=SnapshotState)
     except FileNotFoundError:
         return None
 
 
-def load_reached(folder: Path) -> Spot | None:
-    """The place of the log that everything before was written from, if any was."""
-    try:
-        return msgspec.json.decode((folder / REACHED_NAME).read_bytes(), type=Spot)
-    except FileNotFoundError:
-        return None
-
-
-def save(path: Path, state: Struct) -> None:
-    """Replace a file as a whole."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("wb") as out:
-        out.write(msgspec.json.encode(state))
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
-
-
-def _write(path: Path, records: Sequence[Record]) -> None:
-    batches = list(arrow(records))
-    with path.open("wb") as out:
-        with pa.ipc.new_file(out, batches[0].schema) as written:
-            for batch in batches:
-                written.write_batch(batch)
-        out.flush()
-        os.fsync(out.fileno())
+def save_state(folder: Path, state: SnapshotState) -> None:
+    """Remember it, whatever happens next."""
+    write_safely(folder / STATE_NAME, msgspec.json.encode(state))

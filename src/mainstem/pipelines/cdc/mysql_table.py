@@ -1,6 +1,7 @@
 """A table of MySQL or MariaDB and how its events are written. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Final
@@ -9,38 +10,61 @@ import msgspec
 from msgspec import Struct
 
 from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
+from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_values import ColumnType, converter
 from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
 from mainstem.pipelines.connector.shapes import TableRoute
 
 NO_GTID: Final = ""
-
-
-class Spot(Struct, frozen=True, order=False):
-    """A place in the log: a file's name and a position in it."""
-
-    file: str = ""
-    position: int = 0
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Spots compare by the number at the end of the file's name, then by position."""
-        return (int(self.file.rpartition(".")[2] or 0), self.position)
+_KEY_KINDS: Final = {"int": "n", "decimal": "d"}
+_KEY_VALUES: Final[dict[str, Callable[[str], object]]] = {
+    "n": int,
+    "d": Decimal,
+    "x": bytes.fromhex,
+    "t": str,
+}
 
 
 class TableShape(Struct, frozen=True):
-    """A table's columns in their order, and its primary key in the key's order."""
+    """A table's columns in their order, and its primary key in the key's order.
+
+    It is chunkable when the server can be asked for rows behind a key, and ordered when such keys
+    compare here as they do there.
+    """
 
     database: str
     name: str
     columns: tuple[tuple[str, ColumnType], ...] = ()
     key: tuple[str, ...] = ()
+    is_chunkable: bool = False
+    is_ordered: bool = False
 
     @property
     def full_name(self) -> str:
         """Database and name with a dot."""
         return f"{self.database}.{self.name}"
+
+
+def key_texts(shape: TableShape, values: Sequence[object]) -> list[str]:
+    """The primary key of a row as stamps and queues keep it: its kind, then its text."""
+    by_name = {name: (at, of) for at, (name, of) in enumerate(shape.columns)}
+    texts = []
+    for name in shape.key:
+        at, of = by_name[name]
+        value = values[at]
+        assert isinstance(value, bytes), "a key is never null, and always logged"
+        if of.word == "bytes":
+            texts.append("x" + value.hex())  # sorts as its bytes do
+        else:
+            texts.append(_KEY_KINDS.get(of.word, "t") + value.decode())
+    return texts
+
+
+def key_value(text: str) -> object:
+    """A part of a key as a statement is given it."""
+    kind, rest = text[0], text[1:]
+    return _KEY_VALUES[kind](rest)
 
 
 class Told(Struct, frozen=True):
@@ -66,6 +90,7 @@ class TableWriter:
         flavour: str,
     ) -> None:
         self.name = shape.full_name
+        self.shape = shape
         routing = Routing(
             config.topic_routing, database=shape.database, name=config.source_name, routes=routes
         )

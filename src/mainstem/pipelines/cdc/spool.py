@@ -7,7 +7,7 @@ a file is removed when the batch that told it is committed. Files are for their 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from msgspec import Struct
 
@@ -85,14 +85,19 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def write_safely(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; on disk when this returns."""
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a new file; on disk when this returns."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    with open(fresh, "wb", opener=private) as out:
-        out.write(data)
+    with open(path, "wb", opener=private) as out:
+        write(out)
         out.flush()
         os.fsync(out.fileno())
+
+
+def write_safely(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; on disk when this returns."""
+    fresh = path.with_name(f".{path.name}.new")
+    write_file(fresh, lambda out: out.write(data))
     fresh.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -136,15 +136,16 @@ def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:
 
 def _refuse_lost_log(config: MysqlCdcConfig, place: Place) -> None:
     """A log that was thrown away is no matter of waiting."""
+    from mainstem.pipelines.cdc.mysql_dump import locate  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql_follower import load_reached  # noqa: PLC0415
     from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
-    from mainstem.pipelines.cdc.mysql_snapshot import load_reached  # noqa: PLC0415
 
     reached = load_reached(place.state_dir)
-    if reached is None or config.snapshot_mode == "initial_only":
+    if reached is None or config.snapshot_mode in {"initial_only", "when_needed"}:
         return
     server = Server(config)
     try:
-        server.require(reached)
+        locate(server, reached)
     finally:
         server.close()
 

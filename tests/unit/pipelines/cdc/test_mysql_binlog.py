@@ -7,9 +7,9 @@ import pytest
 
 from mainstem.model.errors import Corrupt, InvalidRequest
 from mainstem.pipelines.cdc import mysql_binlog as log
-from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Origin
+from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Origin, Span
+from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_table import Spot
 
 CONFIG = MysqlCdcConfig(database="shop")
 ORIGIN = Origin("mariadb", {45: "utf8mb4", 63: "binary", 8: "latin1"})
@@ -38,7 +38,7 @@ def inserted(number: int = 7, rows: bytes = b"\0\xff\xff\xff\xff\3a\xe4b") -> by
 
 
 def teller(config: MysqlCdcConfig = CONFIG) -> ChangeTeller:
-    return ChangeTeller(config, (), ORIGIN, start=Spot("log.000001", 4), at_ms=5)
+    return ChangeTeller(config, (), ORIGIN, Span(Spot("log.000001", 4), at_ms=5))
 
 
 def test_a_table_is_known_from_its_description() -> None:

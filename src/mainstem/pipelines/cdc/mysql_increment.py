@@ -1,0 +1,90 @@
+"""Tables read again while their changes stream on: chunk by chunk, in the order of their keys.
+
+A chunk is read by one statement, and then the server says where its log ends. All that the chunk
+could have seen stands before that place. Its batch tells the chunk first, without the keys that the
+log up to there touches (the log tells those), then the log: readers see each key's events in order.
+Nothing is locked and nothing is written to the database.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainstem.pipelines.cdc.increment import CHUNK_ROWS, MARK, IncrementQueue
+from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Span
+from mainstem.pipelines.cdc.mysql_position import Position, Spot
+from mainstem.pipelines.cdc.mysql_server import Row, Server
+from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql_snapshot import row_record, write_spool
+from mainstem.pipelines.cdc.mysql_table import TableShape, TableWriter, Told, key_texts
+from mainstem.pipelines.cdc.mysql_walk import Walker, plain
+from mainstem.pipelines.connector.shapes import TableRoute
+
+Watch = Callable[[bytes], int]
+Walk = Callable[[Spot, Watch], Walker]
+
+
+class Chunk(Struct, frozen=True):
+    """A chunk that was read, and the log up to what it saw.
+
+    It is void if its table may have been altered meanwhile: keys of before are not those of now.
+    """
+
+    walker: Walker
+    is_void: bool = False
+
+
+class Increment(IncrementQueue):
+    """Reads the tables that signals ask for."""
+
+    def __init__(
+        self,
+        config: MysqlCdcConfig,
+        folder: Path,
+        routes: Sequence[TableRoute],
+        start_file: int,
+    ) -> None:
+        super().__init__(folder, start_file)
+        self._config = config
+        self._routes = routes
+
+    def chunk(
+        self, server: Server, start: Position, rows_max: int | None, walk: Walk
+    ) -> Chunk | None:
+        """Read the next chunk into the next file; None when nothing is left."""
+        bound = min(CHUNK_ROWS, self._config.snapshot_rows_per_file, rows_max or CHUNK_ROWS)
+
+        def read(name: str, after: list[str] | None) -> tuple[Chunk, list[str] | None] | None:
+            found = [each for each in server.tables((name,)) if each.is_chunkable]
+            if not found:
+                return None
+            rows = list(server.rows(found[0], after, bound))
+            if not rows:
+                return None
+            chunk = self._written(server, found[0], rows, start, walk)
+            return chunk, after if chunk.is_void else key_texts(found[0], rows[-1])
+
+        return self.take(start.file, read)
+
+    def _written(
+        self, server: Server, shape: TableShape, rows: list[Row], start: Position, walk: Walk
+    ) -> Chunk:
+        simple = plain(self._config, (shape.full_name,))
+        teller = ChangeTeller(simple, (), server.origin(), Span(start.spot))
+        changed: set[bytes | None] = set()
+
+        def watch(event: bytes) -> int:
+            changed.update(record.key for record in teller.tell(event))
+            return 0
+
+        walker = walk(server.end_of_log(), watch)
+        if walker.mentions(shape.name):
+            return Chunk(walker, is_void=True)
+        key = TableWriter(shape, simple, (), server.flavour).layout.key
+        writer = TableWriter(shape, self._config, self._routes, server.flavour)
+        told = Told(time.time_ns() // 1000, walker.spot)
+        kept = (row for row in rows if key(list(row)) not in changed)
+        write_spool(self._folder, start.file, (row_record(writer, row, told, MARK) for row in kept))
+        return Chunk(walker)
