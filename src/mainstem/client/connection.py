@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         name = api_name(request)
         if version is None:
             version = self.version_of(name)
-        await self._write(codec.KEYS[name], version, request)
+        await self._exchange(codec.KEYS[name], version, request, is_answered=False)
 
     def close(self) -> None:
         """Ends the connection; outstanding calls fail."""
@@ -237,26 +237,23 @@ class Connection(asyncio.BufferedProtocol):
         call = _Call(codec.KEYS[name], version, answer)
         while (passage := self._room.passage) is not None:
             await asyncio.shield(passage)
-        self._write_now(call.api_key, version, request, call)
+        self._write(call.api_key, version, request, call)
         return await answer
 
-    async def _exchange(self, api_key: int, version: int, request: msgspec.Struct) -> Any:
+    async def _exchange(
+        self, api_key: int, version: int, request: msgspec.Struct, *, is_answered: bool = True
+    ) -> Any:
         async with self._slots:
             answer = self._loop.create_future()
-            await self._write(api_key, version, request, _Call(api_key, version, answer))
+            async with self._line:
+                while (passage := self._room.passage or self._login.passage) is not None:
+                    await asyncio.shield(passage)
+                call = _Call(api_key, version, answer) if is_answered else None
+                self._write(api_key, version, request, call)
             # A caller that is cancelled here leaves its entry; the late answer is then dropped.
-            return await answer
+            return await answer if is_answered else None
 
-    async def _write(
-        self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None = None
-    ) -> None:
-        """Writes a request after all that came before it."""
-        async with self._line:
-            while (passage := self._room.passage or self._login.passage) is not None:
-                await asyncio.shield(passage)
-            self._write_now(api_key, version, request, call)
-
-    def _write_now(
+    def _write(
         self, api_key: int, version: int, request: msgspec.Struct, call: _Call | None
     ) -> None:
         if self._ended is not None:

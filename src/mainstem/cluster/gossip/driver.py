@@ -1,7 +1,7 @@
 """Carries a node's gossip: datagrams for questions and news, streams to compare all that is known.
 
-Promises: what no node of this cluster sealed is dropped and counted; a stream has a bound in size
-and time; a node that cannot be reached is the machine's concern, never an error here.
+Promises: what no node of this cluster sealed is dropped and counted; a node that cannot be reached
+is the machine's concern, never an error here.
 """
 
 import asyncio
@@ -21,14 +21,12 @@ from mainstem.cluster.gossip.packets import (
 )
 from mainstem.cluster.gossip.seal import Seal
 from mainstem.cluster.gossip.settings import GossipSettings
+from mainstem.cluster.gossip.stream_transport import FAILURES, Streams
 from mainstem.cluster.gossip.swim import Effects, Swim
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 
-STREAM_TIMEOUT_S: Final = 10.0
-STREAM_BYTES_MAX: Final = 8 * 1024 * 1024
-STREAMS_MAX: Final = 64
-_LENGTH_BYTES: Final = 4
+ERRANDS_MAX: Final = 64
 _PING: Final = b"P"
 _EVERYTHING: Final = b"E"
 
@@ -53,9 +51,9 @@ class Gossip(asyncio.DatagramProtocol):
         self._clock = clock
         self._on_change = on_change
         self._datagrams: asyncio.DatagramTransport | None = None
-        self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._streams: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._streams = Streams(seal, self._answer, self._refuse)
 
     async def start(
         self, own: Claim, settings: GossipSettings, chance: Callable[[], float]
@@ -63,8 +61,7 @@ class Gossip(asyncio.DatagramProtocol):
         """Listen where this node says it can be found, on any port if that is 0; the address."""
         loop = asyncio.get_running_loop()
         host, port = own.about.address
-        self._server = await asyncio.start_server(self._serve, host, port)
-        address = Address(host, self._server.sockets[0].getsockname()[1])
+        address = await self._streams.listen(host, port)
         await loop.create_datagram_endpoint(lambda: self, local_addr=address)
         about = msgspec.structs.replace(own.about, address=address)
         claim = msgspec.structs.replace(own, about=about)
@@ -82,7 +79,7 @@ class Gossip(asyncio.DatagramProtocol):
         for address in addresses:
             try:
                 await self._exchange(address)
-            except (OSError, Corrupt, TimeoutError, asyncio.IncompleteReadError) as error:
+            except FAILURES as error:
                 causes.append(f"{address.host}:{address.port}: {error!r}")
         if len(causes) == len(addresses):
             raise Unavailable(
@@ -97,7 +94,7 @@ class Gossip(asyncio.DatagramProtocol):
 
     def tell(self, about: About) -> None:
         """This node has something new to tell of itself."""
-        self.swim.tell(about)
+        self.swim.roster.tell(about)
 
     async def close(self, *, say_good_bye: bool = True) -> None:
         """End; the others need not find out by themselves."""
@@ -105,11 +102,10 @@ class Gossip(asyncio.DatagramProtocol):
             self._carry_out(self.swim.leave(self._clock.monotonic()))
         if self._timer is not None:
             self._timer.cancel()
-        if self._server is not None:
-            self._server.close()
-        for task in self._streams:
+        self._streams.close()
+        for task in self._errands:
             task.cancel()
-        await asyncio.gather(*self._streams, return_exceptions=True)
+        await asyncio.gather(*self._errands, return_exceptions=True)
         if self._datagrams is not None:
             self._datagrams.close()
 
@@ -170,64 +166,36 @@ class Gossip(asyncio.DatagramProtocol):
     # Streams.
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        if len(self._streams) >= STREAMS_MAX:
+        if len(self._errands) >= ERRANDS_MAX:
             work.close()
             return
-        task = asyncio.get_running_loop().create_task(self._quietly(work))
-        self._streams.add(task)
-        task.add_done_callback(self._streams.discard)
+        task = asyncio.get_running_loop().create_task(_quietly(work))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
-    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except (OSError, Corrupt, TimeoutError, asyncio.IncompleteReadError) as error:
-            _log.debug("gossip by a stream: %r", error)
+    def _answer(self, question: bytes) -> bytes:
+        if question[:1] != _EVERYTHING:
+            return _PING
+        answer = encode(self.swim.everything())
+        self._take(decode_everything(question[1:]))
+        return answer
 
     async def _ping(self, address: Address, number: int) -> None:
-        await self._ask(address, _PING)
+        await self._streams.ask(address, _PING)
         self.swim.on_sign_of_life(number)
 
     async def _exchange(self, address: Address) -> None:
-        answer = await self._ask(address, _EVERYTHING + encode(self.swim.everything()))
+        answer = await self._streams.ask(address, _EVERYTHING + encode(self.swim.everything()))
         self._take(decode_everything(answer))
 
     def _take(self, found: Everything) -> None:
         self._carry_out(self.swim.on_everything(found, self._clock.monotonic()))
         self._wake()
 
-    async def _ask(self, address: Address, question: bytes) -> bytes:
-        async with asyncio.timeout(STREAM_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(*address)
-            try:
-                await self._write(writer, question)
-                return await self._read(reader)
-            finally:
-                writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(STREAM_TIMEOUT_S):
-                question = await self._read(reader)
-                if question[:1] == _EVERYTHING:
-                    answer = encode(self.swim.everything())
-                    self._take(decode_everything(question[1:]))
-                    await self._write(writer, answer)
-                else:
-                    await self._write(writer, _PING)
-        except Corrupt as error:
-            self._refuse(writer.get_extra_info("peername"), error)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            _log.debug("gossip by a stream: %r", error)
-        finally:
-            writer.close()
-
-    async def _read(self, reader: asyncio.StreamReader) -> bytes:
-        size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
-        if size > STREAM_BYTES_MAX:
-            raise Corrupt(f"a gossip message of {size} bytes")
-        return self._seal.open(await reader.readexactly(size))
-
-    async def _write(self, writer: asyncio.StreamWriter, message: bytes) -> None:
-        sealed = self._seal.seal(message)
-        writer.write(len(sealed).to_bytes(_LENGTH_BYTES) + sealed)
-        await writer.drain()
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """Who cannot be reached is asked again another time."""
+    try:
+        await work
+    except FAILURES as error:
+        _log.debug("gossip by a stream: %r", error)

@@ -8,7 +8,7 @@ reaches everybody. It hints; nobody is cut off because of it.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mainstem.cluster.gossip.member import About, Address, Change, Claim, Member, MemberState
+from mainstem.cluster.gossip.member import Address, Change, Claim, Member, MemberState
 from mainstem.cluster.gossip.packets import NOBODY, VERSION, Everything, Kind, Packet, size_bytes
 from mainstem.cluster.gossip.probing import Prober
 from mainstem.cluster.gossip.roster import Roster
@@ -126,10 +126,6 @@ class Swim:
     def on_everything(self, found: Everything, now_s: float) -> Effects:
         """Another node said all that it knows."""
         return Effects(changes=self._hear(found.claims, now_s))
-
-    def tell(self, about: About) -> None:
-        """This node has something new to tell of itself."""
-        self.roster.tell(about)
 
     def leave(self, now_s: float) -> Effects:
         """This node goes: some are told at once, the others hear it from them."""

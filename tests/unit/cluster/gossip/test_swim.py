@@ -85,7 +85,7 @@ def test_one_that_has_just_gone_hears_the_news_too_and_later_no_more() -> None:
     swim.on_packet(Packet(Kind.NEWS, NodeId(3), claims=(gone,)), Address("", 3), 1.0)
 
     soon = swim.on_tick(1.0 + SETTINGS.gossip_interval_s).datagrams
-    swim.tell(msgspec.structs.replace(swim.roster.own.about, rack="another"))
+    swim.roster.tell(msgspec.structs.replace(swim.roster.own.about, rack="another"))
     later = swim.on_tick(1.0 + SETTINGS.gossip_to_gone_s).datagrams
 
     assert [(to.port, each.kind) for to, each in soon] == [(2, Kind.NEWS)]

@@ -120,7 +120,7 @@ def test_what_a_node_tells_of_itself_reaches_everybody() -> None:
     village.join()
     village.run(10)
     about = About(Address("127.0.0.1", 6), rack="b", load=(("bytes_in", 3.5),))
-    village.nodes[6].tell(about)
+    village.nodes[6].roster.tell(about)
     village.run(5)
     for node in set(village.nodes) - {6}:
         member = village.nodes[node].roster.get(village.nodes[6].roster.own.node)
