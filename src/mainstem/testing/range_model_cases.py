@@ -1,0 +1,158 @@
+"""The worlds that are checked: what the protocol promises in each, and what breaks without a rule.
+
+Sound worlds show nothing. Each broken one lacks a single rule, which shows that the rule is needed
+and that the checker would see its absence. ``python -m mainstem.testing.range_model_cases`` walks
+through all of them and tells the course of every violation; with names, only through those.
+"""
+
+import sys
+
+from msgspec import Struct
+
+from mainstem.testing.range_model import Bounds, DropRule, EndRule, Oracle, Rules
+from mainstem.testing.range_model_search import Outcome, search
+
+
+class Case(Struct, frozen=True):
+    """A world, the rules in it, and what a search must find. ``large``: takes more than seconds."""
+
+    name: str
+    bounds: Bounds
+    rules: Rules = Rules()
+    expected: Oracle | None = None
+    large: bool = False
+
+    def run(self) -> Outcome:
+        """Search it."""
+        return search(self.bounds, self.rules)
+
+
+_ONE = Bounds(records=1)
+_POWER = Bounds(records=1, power_losses=1)
+_WRITTEN = Bounds(records=1, power_losses=1, written=True)
+_DROPS = Bounds(records=1, writers=1, power_losses=1, drops=1, written=True)
+_HANDED_OVER = Bounds(replicas=2, acks=1, ranges=2, hand_overs=True, records=1)
+
+SOUND = (
+    Case("2 of 3", Bounds()),
+    Case("2 of 3, the largest answer ends the range", _ONE, Rules(end=EndRule.LARGEST)),
+    Case("3 of 3", Bounds(acks=3, records=1)),
+    Case("1 of 2", Bounds(replicas=2, acks=1)),
+    Case("2 of 2", Bounds(replicas=2)),
+    Case("1 of 1", Bounds(replicas=1, acks=1, writers=3)),
+    Case("2 of 2, three writers", Bounds(replicas=2, writers=3, records=1)),
+    Case("2 of 3, a destroyed disk", Bounds(records=1, lost_disks=1)),
+    Case("2 of 3, synced, a power loss", _POWER),
+    Case("2 of 3, written, a power loss", _WRITTEN),
+    Case("1 of 1, written, a power loss", _WRITTEN._replace(replicas=1, acks=1)),
+    Case("2 of 3, synced, the fence answers with what is synced", _POWER, Rules(fence_syncs=False)),
+    Case(
+        "2 of 3, synced, late answers after a syncing fence", _POWER, Rules(acks_after_promise=True)
+    ),
+    Case("2 of 3, written, replicas are dropped after the seal", _DROPS),
+    Case("2 of 2, a chain of two ranges", Bounds(replicas=2, ranges=2, records=1)),
+    Case("1 of 2, a chain with hand-over", _HANDED_OVER),
+    Case("2 of 3, three writers", Bounds(writers=3, records=1), large=True),
+    Case("2 of 2, three writers, two records", Bounds(writers=3, replicas=2), large=True),
+    Case(
+        "2 of 3, a chain with hand-over", Bounds(ranges=2, records=1, hand_overs=True), large=True
+    ),
+    Case("2 of 3, written, two power losses", _WRITTEN._replace(power_losses=2), large=True),
+    Case("2 of 3, two records, a destroyed disk", Bounds(lost_disks=1), large=True),
+    Case("2 of 3, two records, synced, a power loss", Bounds(power_losses=1), large=True),
+    Case("3 of 5", Bounds(replicas=5, acks=3, records=1), large=True),
+)
+
+BROKEN = (
+    Case(
+        "the end is the A-th largest of whoever answered",
+        _ONE, Rules(end=EndRule.NAIVE), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "the fence only reads",
+        _ONE, Rules(fence_promises=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "one fence answer is enough and nothing is copied",
+        _ONE, Rules(one_answer_is_enough=True, copies_before_seal=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "one fence answer is enough",
+        _ONE, Rules(one_answer_is_enough=True), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "acknowledgements go on while the seal is under way",
+        Bounds(), Rules(freezes=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "the writer goes on when the catalogue does not answer in time",
+        Bounds(), Rules(unfreezes_on_timeout=True), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "nothing is copied before the seal, a destroyed disk",
+        Bounds(records=1, lost_disks=1), Rules(copies_before_seal=False), Oracle.DURABILITY,
+    ),
+    Case(
+        "a restarted writer takes its old epoch",
+        Bounds(), Rules(restart_takes_new_epoch=False), Oracle.DIVERGENCE,
+    ),
+    Case(
+        "written is acknowledged and a power loss leaves no doubt",
+        _WRITTEN, Rules(limbo=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "promises are not synced, a power loss",
+        _POWER, Rules(promise_is_synced=False), Oracle.ACK_BEYOND_SEAL,
+    ),
+    Case(
+        "a sync that ends after the fence still answers the old writer",
+        _POWER, Rules(fence_syncs=False, acks_after_promise=True), Oracle.ACK_BEYOND_SEAL,
+    ),
+    Case(
+        "the catalogue does not look at the epoch",
+        Bounds(replicas=2, ranges=2, records=1), Rules(catalogue_checks_epoch=False),
+        Oracle.DEPOSED_WRITER,
+    ),
+    Case(
+        "a blank disk counts as the one it replaced",
+        Bounds(records=1, lost_disks=1), Rules(blank_disk_is_lost=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "the only replica lost its tail and nobody is told",
+        _WRITTEN._replace(replicas=1, acks=1), Rules(says_suspect=False), Oracle.ACKED_LOST,
+    ),
+    Case(
+        "a written copy is listed as done",
+        _DROPS, Rules(done_means_synced=False), Oracle.SYNCED_COPIES,
+    ),
+    Case(
+        "replicas are dropped as soon as the range is sealed",
+        _DROPS, Rules(drop=DropRule.AT_ONCE), Oracle.SYNCED_COPIES,
+    ),
+    Case(
+        "the replica that is dropped counts among the done",
+        _DROPS, Rules(drop=DropRule.ITSELF_COUNTS), Oracle.SYNCED_COPIES,
+    ),
+)  # fmt: skip
+
+
+def main(names: list[str]) -> int:
+    """Search all cases, or those whose name contains one of ``names``; 1 if one surprises."""
+    surprises = 0
+    for case in SOUND + BROKEN:
+        if names and not any(name in case.name for name in names):
+            continue
+        found = case.run()
+        verdict = "nothing" if found.violation is None else found.violation.name
+        surprise = found.violation is not case.expected
+        surprises += surprise
+        mark = "  UNEXPECTED" if surprise else ""
+        sys.stdout.write(f"{case.name:62s} {found.states:>9,d} states  {verdict}{mark}\n")
+        for number, step in enumerate(found.course, start=1):
+            sys.stdout.write(f"    {number:2d}. {step}\n")
+        sys.stdout.flush()
+    return 1 if surprises else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

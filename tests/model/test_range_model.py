@@ -1,0 +1,82 @@
+"""The rules of replicated ranges, searched exhaustively in small worlds.
+
+The larger worlds are walked through by ``make sim``.
+"""
+
+from functools import cache
+
+import pytest
+
+from mainstem.testing.range_model import Bounds, Oracle, Rules, canonical, first, violation
+from mainstem.testing.range_model_cases import BROKEN, SOUND, Case, main
+from mainstem.testing.range_model_search import search
+from mainstem.testing.range_model_steps import Steps
+
+search_once = cache(search)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in SOUND if not case.large], ids=lambda case: case.name
+)
+def test_no_course_of_events_breaks_the_protocol(case: Case) -> None:
+    found = search_once(case.bounds, case.rules)
+    assert found.violation is None, "\n".join(found.course)
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_a_protocol_without_one_of_its_rules_is_caught(case: Case) -> None:
+    found = search_once(case.bounds, case.rules)
+    assert found.violation is case.expected
+    assert found.course
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_a_broken_world_lacks_a_rule_and_is_sound_with_it(case: Case) -> None:
+    assert case.rules != Rules()
+    assert search_once(case.bounds, Rules()).violation is None
+
+
+def test_every_oracle_is_offended_by_some_broken_world() -> None:
+    assert {case.expected for case in BROKEN} == set(Oracle)
+
+
+def test_every_rule_is_broken_by_some_world() -> None:
+    broken = {
+        name
+        for case in BROKEN
+        for name, value in case.rules._asdict().items()
+        if value != Rules._field_defaults[name]
+    }
+    assert broken == set(Rules._fields)
+
+
+def test_the_course_of_a_violation_can_be_walked_step_by_step() -> None:
+    bounds, rules = Bounds(), Rules(freezes=False)
+    found = search(bounds, rules)
+    state = first(bounds)
+    for label in found.course:
+        state = next(
+            reached for name, reached in Steps(bounds, rules).after(state) if name == label
+        )
+    assert violation(state, bounds) is Oracle.ACKED_LOST
+
+
+def test_states_that_differ_in_the_names_of_replicas_are_one() -> None:
+    bounds = Bounds()
+    steps = Steps(bounds, Rules())
+    assigned = next(reached for name, reached in steps.after(first(bounds)) if "assigns" in name)
+    taken = [reached for name, reached in steps.after(assigned) if "takes offset" in name]
+    assert len(taken) == bounds.replicas
+    assert len({canonical(state) for state in taken}) == 1
+
+
+def test_a_world_that_is_too_large_is_not_called_checked() -> None:
+    with pytest.raises(AssertionError, match="make the world smaller"):
+        search(Bounds(), Rules(), states_max=100)
+
+
+def test_the_command_tells_each_course(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["go on while the seal"]) == 0
+    told = capsys.readouterr().out
+    assert "ACKED_LOST" in told
+    assert " 1. writer 1 assigns offset 0" in told
