@@ -1,0 +1,1 @@
+"""Queues on the log: who gets which message, and what has been settled."""

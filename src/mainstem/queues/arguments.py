@@ -1,0 +1,149 @@
+"""The arguments of AMQP's ``queue.declare`` as settings, and settings as those arguments again.
+
+RabbitMQ's names and meanings; an argument that is not known is kept out of the settings, as there,
+so that clients may note what they like. Numbers may come as any of AMQP's integers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.queues.settings import (
+    COUNT_MAX,
+    DURATION_MS_MAX,
+    DeliveryMode,
+    Overflow,
+    QueueSettings,
+    check_settings,
+)
+
+# argument -> setting, smallest, largest
+_NUMBERS = {
+    "x-message-ttl": ("message_ttl_ms", 0, DURATION_MS_MAX),
+    "x-expires": ("expires_ms", 1, DURATION_MS_MAX),
+    "x-max-length": ("max_length", 0, COUNT_MAX),
+    "x-max-length-bytes": ("max_length_bytes", 0, COUNT_MAX),
+    "x-max-priority": ("max_priority", 0, 255),
+    "x-consumer-timeout": ("lease_ms", 1, DURATION_MS_MAX),
+    "x-delayed-retry-min": ("retry_ms", 0, DURATION_MS_MAX),
+    "x-delayed-retry-max": ("retry_max_ms", 0, DURATION_MS_MAX),
+    "x-acquired-limit": ("max_acquired", 1, COUNT_MAX),
+}
+_TEXTS = {
+    "x-dead-letter-exchange": "dead_letter_exchange",
+    "x-dead-letter-routing-key": "dead_letter_key",
+}
+_DELIVERY_LIMIT = "x-delivery-limit"
+_NUMBERED = {setting: argument for argument, (setting, _, _) in _NUMBERS.items()}
+_WRITTEN = {setting: argument for argument, setting in _TEXTS.items()}
+_QUEUE_TYPES = ("classic", "quorum")
+
+# What each setting is called where it differs between two declarations.
+ARGUMENT_NAMES = {
+    "durable": "durable",
+    "exclusive": "exclusive",
+    "auto_delete": "auto_delete",
+    "mode": "x-delivery-mode",
+    "overflow": "x-overflow",
+    "single_active": "x-single-active-consumer",
+    "max_attempts": _DELIVERY_LIMIT,
+    **_NUMBERED,
+    **_WRITTEN,
+}
+
+
+def settings_of(
+    arguments: Mapping[str, Any],
+    *,
+    durable: bool = True,
+    exclusive: bool = False,
+    auto_delete: bool = False,
+) -> QueueSettings:
+    """The settings that a declaration asks for.
+
+    Raises:
+        InvalidRequest: an argument is of the wrong kind or out of bounds; its name is the subject.
+    """
+    said: dict[str, Any] = {
+        "durable": durable,
+        "exclusive": exclusive,
+        "auto_delete": auto_delete,
+    }
+    for argument, value in arguments.items():
+        if argument in _NUMBERS:
+            setting, low, high = _NUMBERS[argument]
+            said[setting] = _number(argument, value, low, high)
+        elif argument in _TEXTS:
+            said[_TEXTS[argument]] = _text(argument, value)
+        elif argument == _DELIVERY_LIMIT:
+            # The limit counts returns; the delivery that follows the last one counts here, too.
+            limit = _number(argument, value, -1, COUNT_MAX - 1)
+            said["max_attempts"] = None if limit < 0 else limit + 1
+        elif argument == "x-overflow":
+            said["overflow"] = _choice(argument, value, Overflow)
+        elif argument == "x-delivery-mode":
+            said["mode"] = _choice(argument, value, DeliveryMode)
+        elif argument == "x-single-active-consumer":
+            said["single_active"] = _flag(argument, value)
+        elif argument == "x-queue-type" and _text(argument, value) not in _QUEUE_TYPES:
+            raise refused(argument, f"{value!r} is none of {', '.join(_QUEUE_TYPES)}")
+    settings = QueueSettings(**said)
+    try:
+        check_settings(settings)
+    except InvalidRequest as refusal:
+        name = ARGUMENT_NAMES.get(refusal.subject, refusal.subject)
+        raise refused(name, refusal.cause.partition(": ")[2]) from None
+    return settings
+
+
+def arguments_of(settings: QueueSettings) -> dict[str, Any]:
+    """The arguments that ask for these settings, without those that ask for what is usual."""
+    usual = QueueSettings()
+    found: dict[str, Any] = {}
+    for setting, argument in ARGUMENT_NAMES.items():
+        value = getattr(settings, setting)
+        if not argument.startswith("x-") or value == getattr(usual, setting):
+            continue
+        if argument == _DELIVERY_LIMIT:
+            value -= 1
+        found[argument] = str(value) if isinstance(value, Overflow | DeliveryMode) else value
+    return found
+
+
+def refused(argument: str, cause: str) -> InvalidRequest:
+    """The refusal of one argument."""
+    return InvalidRequest(
+        ErrorCode.INVALID_ARGUMENT, f"invalid arg '{argument}': {cause}", subject=argument
+    )
+
+
+def _number(argument: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise refused(argument, f"{value!r} is no whole number")
+    if not low <= value <= high:
+        raise refused(argument, f"{value} is not between {low} and {high}")
+    return value
+
+
+def _text(argument: str, value: Any) -> str:
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if not isinstance(value, str):
+        raise refused(argument, f"{value!r} is no text")
+    return value
+
+
+def _flag(argument: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise refused(argument, f"{value!r} is neither true nor false")
+    return value
+
+
+def _choice(
+    argument: str, value: Any, choices: type[Overflow] | type[DeliveryMode]
+) -> Overflow | DeliveryMode:
+    text = _text(argument, value)
+    try:
+        return choices(text)
+    except ValueError:
+        raise refused(argument, f"{text!r} is none of {', '.join(choices)}") from None

@@ -1,0 +1,108 @@
+"""A declaration beside what exists: where the two differ, how much that matters, what to do.
+
+AMQP refuses every difference and names the first one. Native clients choose: ignore, fail, or
+override what can be changed in place. *Hard* differences never can: messages that are in the queue
+would have to be treated as they were not promised to be.
+"""
+
+from enum import Enum, IntEnum
+from typing import Any
+
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.queues.arguments import ARGUMENT_NAMES
+from mainstem.queues.settings import QueueSettings
+
+
+class Severity(IntEnum):
+    """How much a difference matters to those who use the queue already."""
+
+    INFO = 0
+    SOFT = 1
+    HARD = 2
+
+
+class OnDifference(Enum):
+    """What a declaration wants done about differences."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+    OVERRIDE = "override"
+
+
+class Difference(Struct, frozen=True):
+    """One setting that was declared otherwise than it is."""
+
+    setting: str
+    current: Any
+    wanted: Any
+    severity: Severity
+
+    @property
+    def argument(self) -> str:
+        """The name of the setting in AMQP."""
+        return ARGUMENT_NAMES.get(self.setting, self.setting)
+
+    def __str__(self) -> str:
+        wanted, current = (_said(value) for value in (self.wanted, self.current))
+        return f"inequivalent arg '{self.argument}': received {wanted} but current is {current}"
+
+
+_HARD = frozenset({"mode", "durable", "exclusive", "max_priority", "single_active", "auto_delete"})
+_INFO = frozenset({"max_length", "max_length_bytes", "max_attempts", "max_acquired"})
+_TIMES = frozenset({"message_ttl_ms", "expires_ms", "lease_ms"})
+
+
+def differences(current: QueueSettings, wanted: QueueSettings) -> tuple[Difference, ...]:
+    """Where the two differ, in the order of the settings."""
+    return tuple(
+        Difference(name, ours, theirs, _severity(name, current, wanted))
+        for name in QueueSettings.__struct_fields__
+        if (ours := getattr(current, name)) != (theirs := getattr(wanted, name))
+    )
+
+
+def settled_settings(
+    current: QueueSettings, wanted: QueueSettings, policy: OnDifference, subject: str
+) -> QueueSettings:
+    """The settings that hold after a repeated declaration.
+
+    Raises:
+        InvalidRequest: the policy does not allow what differs; the cause names the argument.
+    """
+    found = differences(current, wanted)
+    if not found or policy is OnDifference.IGNORE:
+        return current
+    worst = found[0]
+    if policy is OnDifference.OVERRIDE:
+        worst = max(found, key=lambda difference: difference.severity)
+        if worst.severity < Severity.HARD:
+            return wanted
+    raise InvalidRequest(
+        ErrorCode.DECLARATION_DIFFERS,
+        str(worst),
+        subject=subject,
+        remedy="declare it as it is, or delete it first",
+    )
+
+
+def _severity(name: str, current: QueueSettings, wanted: QueueSettings) -> Severity:
+    if name in _HARD:
+        return Severity.HARD
+    ours, theirs = getattr(current, name), getattr(wanted, name)
+    if name in _INFO:
+        return Severity.INFO
+    if name in _TIMES:
+        # Somebody counted on more time than there is now.
+        is_shorter = theirs is not None and (ours is None or theirs < ours)
+        return Severity.SOFT if is_shorter else Severity.INFO
+    if name == "dead_letter_exchange" and None not in (ours, theirs):
+        return Severity.HARD
+    return Severity.INFO if name == "dead_letter_exchange" and ours is None else Severity.SOFT
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"the value '{value}'" if not isinstance(value, bool) else f"'{str(value).lower()}'"

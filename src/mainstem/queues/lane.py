@@ -1,0 +1,98 @@
+"""One line of delivery just now: what waits, what waits for its time, and who is there to get it.
+
+ready ──take──▶ leased ──▶ settled                 the ledger knows which messages there are;
+  ▲               │                                a lane knows where each of them stands
+  └── delayed ◀───┴── put back (in its place)      and is built anew after a restart
+"""
+
+from enum import IntEnum
+
+from mainstem.queues.consumers import Consumers
+from mainstem.queues.ledger import Item, LaneLedger
+from mainstem.queues.ready_order import ReadyOrder
+from mainstem.queues.settings import QueueSettings
+from mainstem.queues.timers import Timers
+
+
+class Place(IntEnum):
+    """Where a message of a lane stands."""
+
+    READY = 0
+    DELAYED = 1
+    LEASED = 2
+    DYING = 3
+
+
+class Lane:
+    """See the module."""
+
+    __slots__ = ("absent_since_ms", "consumers", "delayed", "ledger", "ready", "waiting_bytes")
+
+    def __init__(self, ledger: LaneLedger, settings: QueueSettings, now_ms: int) -> None:
+        self.ledger = ledger
+        self.ready = ReadyOrder(settings.top_priority)
+        self.delayed: Timers[int] = Timers()
+        self.consumers = Consumers(is_single_active=settings.single_active)
+        self.waiting_bytes = 0
+        self.absent_since_ms = now_ms
+        for _, item in sorted(ledger.items.items()):
+            if item.reason is None:
+                self.admit(item, now_ms)
+            else:
+                item.place = Place.DYING
+
+    @property
+    def id(self) -> int:
+        """The number of the lane in its queue."""
+        return self.ledger.id
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are in nobody's hands."""
+        return len(self.ready) + len(self.delayed)
+
+    def admit(self, item: Item, now_ms: int) -> None:
+        """A message joins behind all others, or waits for its time."""
+        self.waiting_bytes += item.pointer.size_bytes
+        if item.visible_ms > now_ms:
+            self._delay(item)
+        else:
+            item.place = Place.READY
+            self.ready.append(item.sequence, item.pointer.priority)
+
+    def put_back(self, item: Item, now_ms: int) -> None:
+        """A message returns to its place, now or when its time has come."""
+        self.waiting_bytes += item.pointer.size_bytes
+        if item.visible_ms > now_ms:
+            self._delay(item)
+        else:
+            item.place = Place.READY
+            self.ready.put_back(item.sequence, item.pointer.priority)
+
+    def take(self) -> Item | None:
+        """The message whose turn it is leaves the line."""
+        sequence = self.ready.pop()
+        if sequence is None:
+            return None
+        item = self.ledger.items[sequence]
+        self.waiting_bytes -= item.pointer.size_bytes
+        return item
+
+    def withdraw(self, item: Item) -> None:
+        """A message leaves the line from wherever it waits; one that does not wait stays."""
+        if item.sequence in self.delayed:
+            self.delayed.cancel(item.sequence)
+        elif not self.ready.discard(item.sequence):
+            return
+        self.waiting_bytes -= item.pointer.size_bytes
+
+    def wake(self, now_ms: int, limit: int) -> None:
+        """Messages whose time has come join the line in their place."""
+        for sequence in self.delayed.due(now_ms, limit):
+            item = self.ledger.items[sequence]
+            item.place = Place.READY
+            self.ready.put_back(sequence, item.pointer.priority)
+
+    def _delay(self, item: Item) -> None:
+        item.place = Place.DELAYED
+        self.delayed.set(item.sequence, item.visible_ms)

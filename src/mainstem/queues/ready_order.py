@@ -1,0 +1,101 @@
+"""The messages of a lane that wait for a consumer: the most urgent first, then the oldest.
+
+New messages come in order and go to a deque; returned ones go to a heap beside it, and so come out
+in their old place. Messages that leave from the middle leave an empty place behind; when such
+places are in the majority, the level is built anew.
+"""
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+
+_STALE_MIN = 64
+
+
+class _Level:
+    __slots__ = ("count", "fresh", "returned")
+
+    def __init__(self) -> None:
+        self.fresh: deque[int] = deque()
+        self.returned: list[int] = []
+        self.count = 0
+
+
+class ReadyOrder:
+    """Sequences by priority and age; see the module."""
+
+    __slots__ = ("_level_of", "_levels")
+
+    def __init__(self, top_priority: int) -> None:
+        self._levels = [_Level() for _ in range(top_priority + 1)]
+        self._level_of: dict[int, _Level] = {}
+
+    def __len__(self) -> int:
+        return len(self._level_of)
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._level_of
+
+    def append(self, sequence: int, priority: int) -> None:
+        """Put a message behind all others of its priority."""
+        level = self._levels[priority if priority < len(self._levels) else -1]
+        level.fresh.append(sequence)
+        level.count += 1
+        self._level_of[sequence] = level
+
+    def put_back(self, sequence: int, priority: int) -> None:
+        """Put a message to its place among others of its priority."""
+        level = self._levels[priority if priority < len(self._levels) else -1]
+        heappush(level.returned, sequence)
+        level.count += 1
+        self._level_of[sequence] = level
+
+    def pop(self) -> int | None:
+        """Take the message whose turn it is."""
+        for level in reversed(self._levels):
+            if level.count:
+                return self._pop(level)
+        return None
+
+    def least(self) -> int | None:
+        """The oldest of the least urgent messages: the one to be dropped first."""
+        for level in self._levels:
+            if level.count:
+                return self._head(level)
+        return None
+
+    def discard(self, sequence: int) -> bool:
+        """Take a message from wherever it stands; whether it was there."""
+        level = self._level_of.pop(sequence, None)
+        if level is None:
+            return False
+        level.count -= 1
+        if len(level.fresh) + len(level.returned) > _STALE_MIN + 2 * level.count:
+            self._rebuild(level)
+        return True
+
+    def _pop(self, level: _Level) -> int:
+        sequence = self._head(level)
+        if level.returned and level.returned[0] == sequence:
+            heappop(level.returned)
+        else:
+            level.fresh.popleft()
+        level.count -= 1
+        del self._level_of[sequence]
+        return sequence
+
+    def _head(self, level: _Level) -> int:
+        here = self._level_of
+        fresh, returned = level.fresh, level.returned
+        while fresh and fresh[0] not in here:
+            fresh.popleft()
+        while returned and returned[0] not in here:
+            heappop(returned)
+        if not returned or (fresh and fresh[0] < returned[0]):
+            return fresh[0]
+        return returned[0]
+
+    def _rebuild(self, level: _Level) -> None:
+        here = self._level_of
+        level.fresh = deque(sequence for sequence in level.fresh if sequence in here)
+        level.returned = [sequence for sequence in level.returned if sequence in here]
+        heapify(level.returned)

@@ -1,0 +1,250 @@
+"""One router per exchange stream: matches each message once and hands pointers to queues.
+
+    publish ─▶ route ─▶ refused? ─▶ append ─▶ on_appended ─▶ Offer per queue ─▶ owners
+                                       ▲                                          │
+                        cursor (durable) ◀──────────── on_stored ◀────────────────┘
+
+Routing is known before the append, so a publisher is told "nobody" or "full" before it is told
+"stored". The cursor stands before the first message whose offers are not all stored; after a crash
+the messages behind it are routed again by the topology that held for them, and owners know by the
+offset what they have. At most ``ROUTED_UNSTORED_MAX`` messages wait between append and cursor.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.ids import StreamId
+from mainstem.model.limits import BINDINGS_ENDED_MAX, ROUTED_UNSTORED_MAX
+from mainstem.queues.admission import Credit, Purse
+from mainstem.queues.facts import Pointer
+from mainstem.queues.settings import Overflow
+from mainstem.queues.topology import Topology
+from mainstem.queues.watermarks import Pressure
+
+
+class Route(Struct, frozen=True):
+    """Where a message goes, or why it does not.
+
+    ``refused_by`` names queues that are full: the publisher is told so, and nothing is appended,
+    except to the dead letter exchange of those in ``dead_letters``. ``blocked_by`` names queues
+    that want the publisher to wait.
+    """
+
+    queues: tuple[str, ...]
+    refused_by: tuple[str, ...] = ()
+    dead_letters: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the message may be appended."""
+        return not self.refused_by and not self.blocked_by
+
+
+class Offer(Struct, frozen=True):
+    """Pointers for one queue, in the order of their offsets."""
+
+    queue: str
+    stream: StreamId
+    pointers: tuple[Pointer, ...]
+
+
+class CursorMoved(Struct, frozen=True, tag="cursor-moved", array_like=True):
+    """All messages before this offset are in their queues; ``version`` holds from there on."""
+
+    stream: StreamId
+    until: int
+    version: int
+
+
+class VersionTaken(Struct, frozen=True, tag="version-taken", array_like=True):
+    """Messages from this offset on are routed by this version of the topology."""
+
+    stream: StreamId
+    offset: int
+    version: int
+
+
+class _Unstored(Struct):
+    until: int
+    messages: int
+    waiting_for: set[str]
+
+
+class Router:
+    """See the module."""
+
+    def __init__(
+        self, stream: StreamId, topology: Topology, *, cursor: int = 0, version: int | None = None
+    ) -> None:
+        self.stream = stream
+        self.cursor = cursor
+        self._topology = topology
+        self._purses: dict[str, tuple[Overflow, Purse]] = {}
+        self._closed: set[str] = set()
+        self._unstored: deque[_Unstored] = deque()
+        self._unstored_messages = 0
+        # From which offset on which version of the topology holds; never empty.
+        first = topology.version if version is None else version
+        self._marks: deque[tuple[int, int]] = deque([(cursor, first)])
+        self.pressure = Pressure.ACCEPT
+
+    def route(
+        self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any], size_bytes: int
+    ) -> Route:
+        """Where a message that is about to be appended goes. Credit is used up by ``reserve``.
+
+        Raises:
+            InvalidRequest: there is no such exchange, or it is not for publishers.
+            Unavailable: memory is short, or too much waits to be stored.
+        """
+        table = self._topology.live
+        if table.exchange(exchange).internal:
+            raise InvalidRequest(
+                ErrorCode.RESERVED_NAME, f"exchange '{exchange}' is internal", subject=exchange
+            )
+        if self.pressure >= Pressure.REFUSE or self._unstored_messages >= ROUTED_UNSTORED_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, "queues take no more messages for now")
+        queues = table.route(exchange, keys, headers)
+        if not self._purses and not self._closed:
+            return Route(queues)
+        return self._weighed(queues, size_bytes)
+
+    def reserve(self, route: Route, size_bytes: int) -> None:
+        """The message will be appended: it uses up credit."""
+        assert route.is_free, "a refused message is not appended"
+        if self._purses:
+            for queue in route.queues:
+                if queue in self._purses:
+                    self._purses[queue][1].pay(size_bytes)
+
+    def on_appended(self, pointers: Sequence[Pointer], routes: Sequence[Route]) -> list[Offer]:
+        """Messages stand in the stream, one pointer and one route each: what goes to whom.
+
+        What goes to nobody moves the cursor, too: ``advance`` tells how far.
+        """
+        assert self._marks[-1][1] == self._topology.version, "a version was not noted"
+        return self._offers(pointers, [route.queues for route in routes])
+
+    def on_topology(self, next_offset: int) -> VersionTaken | None:
+        """The topology changed: what is appended from ``next_offset`` on follows it.
+
+        The fact is stored before whoever changed it is answered. Routing and appending a message
+        happen in one turn of the loop, so no message falls between two versions.
+        """
+        version = self._topology.version
+        if self._marks[-1][1] == version:
+            return None
+        self._mark(next_offset, version)
+        return VersionTaken(self.stream, next_offset, version)
+
+    def version_at(self, offset: int) -> int:
+        """The version of the topology that held when a message was appended."""
+        held = self._marks[0][1]
+        for start, version in self._marks:
+            if start > offset:
+                break
+            held = version
+        return held
+
+    def on_replayed(
+        self, pointer: Pointer, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]
+    ) -> list[Offer]:
+        """A message behind the cursor is routed once more, as it was the first time."""
+        table = self._topology.table(self.version_at(pointer.offset))
+        queues = table.route(exchange, keys, headers) if exchange in table else ()
+        return self._offers([pointer], [queues])
+
+    def replay(self, fact: "RouterFact") -> None:
+        """Take a stored fact in."""
+        if isinstance(fact, VersionTaken):
+            self._marks.append((fact.offset, fact.version))
+            return
+        self.cursor = fact.until
+        self._forget_marks()
+
+    def on_stored(self, queue: str, until: int) -> CursorMoved | None:
+        """An owner has stored all offers up to an offset, or the queue is gone."""
+        for unstored in self._unstored:
+            if unstored.until > until:
+                break
+            unstored.waiting_for.discard(queue)
+        return self.advance()
+
+    def on_credit(self, queue: str, overflow: Overflow, credit: Credit) -> None:
+        """The owner of a queue that refuses lent credit; a queue is known by its first loan."""
+        known = self._purses.get(queue)
+        purse = Purse() if known is None else known[1]
+        purse.put(credit)
+        self._purses[queue] = (overflow, purse)
+
+    def on_admission(self, queue: str, *, is_open: bool) -> None:
+        """A queue that needs no credit is full, or no longer."""
+        if is_open:
+            self._closed.discard(queue)
+        else:
+            self._closed.add(queue)
+
+    def on_queue_gone(self, queue: str) -> CursorMoved | None:
+        """A queue was deleted: nothing is owed to it."""
+        self._purses.pop(queue, None)
+        self._closed.discard(queue)
+        for unstored in self._unstored:
+            unstored.waiting_for.discard(queue)
+        return self.advance()
+
+    def _weighed(self, queues: tuple[str, ...], size_bytes: int) -> Route:
+        refused = [queue for queue in queues if queue in self._closed]
+        dead: list[str] = []
+        blocked: list[str] = []
+        for queue in queues:
+            overflow, purse = self._purses.get(queue, (None, None))
+            if purse is None or purse.can_pay(size_bytes):
+                continue
+            if overflow is Overflow.BLOCK:
+                blocked.append(queue)
+                continue
+            refused.append(queue)
+            if overflow is Overflow.REJECT_PUBLISH_DLX:
+                dead.append(queue)
+        return Route(queues, tuple(refused), tuple(dead), tuple(blocked))
+
+    def _offers(
+        self, pointers: Sequence[Pointer], queues: Sequence[tuple[str, ...]]
+    ) -> list[Offer]:
+        by_queue: dict[str, list[Pointer]] = {}
+        for pointer, names in zip(pointers, queues, strict=True):
+            for name in names:
+                by_queue.setdefault(name, []).append(pointer)
+        span = _Unstored(pointers[-1].offset + 1, len(pointers), set(by_queue))
+        self._unstored.append(span)
+        self._unstored_messages += len(pointers)
+        return [Offer(name, self.stream, tuple(found)) for name, found in by_queue.items()]
+
+    def advance(self) -> CursorMoved | None:
+        """Move the cursor as far as offers are stored; None where it stays."""
+        before = self.cursor
+        while self._unstored and not self._unstored[0].waiting_for:
+            stored = self._unstored.popleft()
+            self._unstored_messages -= stored.messages
+            self.cursor = stored.until
+        if self.cursor == before:
+            return None
+        self._forget_marks()
+        return CursorMoved(self.stream, self.cursor, self._marks[0][1])
+
+    def _mark(self, offset: int, version: int) -> None:
+        if len(self._marks) >= BINDINGS_ENDED_MAX:
+            raise Unavailable(ErrorCode.OVERLOADED, "too many versions are needed for old messages")
+        self._marks.append((offset, version))
+
+    def _forget_marks(self) -> None:
+        while len(self._marks) > 1 and self._marks[1][0] <= self.cursor:
+            self._marks.popleft()
+
+
+RouterFact = VersionTaken | CursorMoved

@@ -1,0 +1,62 @@
+"""Who counts in a fan-out: each subscriber has a lane of its own.
+
+A *named* subscriber counts until it says otherwise, there or not. An unnamed one that stays away
+for longer than the queue allows counts no longer. Without acknowledgement nobody is waited for.
+"""
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import QUEUE_SUBSCRIBERS_MAX
+from mainstem.queues.effects import Effects
+from mainstem.queues.facts import ONLY_LANE, LaneClosed, LaneOpened
+from mainstem.queues.lane import Lane
+from mainstem.queues.queue_body import QueueBody
+from mainstem.queues.settings import DeliveryMode
+
+
+def lane_for(
+    body: QueueBody, subscriber: str, now_ms: int, effects: Effects, *, is_named: bool
+) -> Lane:
+    """The lane that a consumer stands at; a fan-out opens one for a new subscriber."""
+    if not body.ledger.is_fanout:
+        return body.lanes[ONLY_LANE]
+    for lane in body.lanes.values():
+        if lane.ledger.subscriber == subscriber:
+            return lane
+    if len(body.lanes) >= QUEUE_SUBSCRIBERS_MAX:
+        raise InvalidRequest(
+            ErrorCode.LIMIT_REACHED, f"a fan-out has at most {QUEUE_SUBSCRIBERS_MAX} subscribers"
+        )
+    number = body.ledger.next_lane
+    body.record(LaneOpened(body.id, number, subscriber, is_named), effects)
+    return body.add_lane(number, now_ms)
+
+
+def close_lane(body: QueueBody, lane: Lane, now_ms: int, effects: Effects) -> None:
+    """A subscriber counts no longer; what only it owed goes to those who are there."""
+    del body.lanes[lane.id]
+    for sequence in lane.ledger.items:
+        body.expiry.cancel((lane.id, sequence))
+    known = {other.id: set(other.ledger.items) for other in body.lanes.values()}
+    body.record(LaneClosed(body.id, lane.id), effects)
+    for other in body.lanes.values():
+        for sequence in sorted(other.ledger.items.keys() - known[other.id]):
+            item = other.ledger.items[sequence]
+            other.put_back(item, now_ms)
+            body.time(other.id, item)
+
+
+def absent_until_ms(body: QueueBody, lane: Lane) -> int | None:
+    """When a lane closes because nobody is there; None if it does not."""
+    if not body.ledger.is_fanout or lane.consumers:
+        return None
+    if body.settings.mode is DeliveryMode.FANOUT:
+        return lane.absent_since_ms
+    return None if lane.ledger.is_named else lane.absent_since_ms + body.settings.absence_ms
+
+
+def close_absent(body: QueueBody, now_ms: int, effects: Effects) -> None:
+    """Lanes of subscribers that stayed away for too long are closed."""
+    for lane in list(body.lanes.values()):
+        until_ms = absent_until_ms(body, lane)
+        if until_ms is not None and until_ms <= now_ms:
+            close_lane(body, lane, now_ms, effects)
