@@ -169,13 +169,16 @@ class RaftDriver:
 
     async def close(self) -> None:
         """Stop; whoever waits is told."""
+        await asyncio.gather(*self.abandon(), return_exceptions=True)
+        await self._storage.close()
+
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Do nothing more, at once, as a crash would; what is still coming to an end."""
         self._shut(Unavailable(ErrorCode.SHUTTING_DOWN, "the node stops"))
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._snapshots.sending.tasks]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._snapshots.sending.close()
-        await self._storage.close()
+        return tasks
 
     async def _work(self) -> None:
         while not self._closed:

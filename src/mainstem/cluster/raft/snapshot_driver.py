@@ -82,12 +82,10 @@ class SnapshotSending:
         if answer is not None and not answer.done():
             answer.set_result(message.position)
 
-    async def close(self) -> None:
-        """Give up."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What is under way."""
+        return list(self._tasks.values())
 
     async def _run(self, announced: Message) -> None:
         peer = announced.to

@@ -1,0 +1,265 @@
+"""A Raft group of real drivers and files under virtual time: crashes, power losses, partitions.
+
+The event loop's time jumps, threads are replaced by virtual delays, messages are delayed, lost and
+reordered by chance; everything else is what serves users. The same seed gives the same story.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from random import Random
+from typing import TypeVar, TypeVarTuple
+
+import msgspec
+
+from mainstem.cluster.raft.core import Raft
+from mainstem.cluster.raft.doors_driver import DriverSettings, Hooks
+from mainstem.cluster.raft.driver import RaftDriver
+from mainstem.cluster.raft.messages import ConfState, Durable, SoftState, StateType
+from mainstem.cluster.raft.state import RaftSettings
+from mainstem.cluster.raft.storage import RaftStorage
+from mainstem.model.ids import NodeId
+from mainstem.testing.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_states = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
+
+
+class SimulatedLoop(VirtualLoop):
+    """Jobs for threads run here instead, after a delay that stands for the disk."""
+
+    job_delay_s: Callable[[], float] = staticmethod(lambda: 0.0005)
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run ``func`` a moment later."""
+        del executor
+        done: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if done.cancelled():  # a thread would have gone on, and so does this
+                func(*args)
+                return
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the job
+                done.set_exception(error)
+            else:
+                done.set_result(result)
+
+        self.call_later(self.job_delay_s(), run)
+        return done
+
+
+class LoopClock:
+    """The time of the loop that runs."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the story began."""
+        return int(self.monotonic() * 1_000)
+
+    def monotonic(self) -> float:
+        """Seconds since the story began."""
+        return asyncio.get_running_loop().time()
+
+
+class ListMachine:
+    """Remembers everything that was agreed on, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, bytes]] = []
+
+    def apply(self, index: int, data: bytes) -> None:
+        """One thing more."""
+        assert not self.entries or index > self.entries[-1][0], "applied out of order"
+        self.entries.append((index, data))
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """A copy that can be encoded later."""
+        held = list(self.entries)
+        return lambda: msgspec.msgpack.encode(held)
+
+    def restore(self, state: bytes) -> None:
+        """Begin from a snapshot."""
+        self.entries = _states.decode(state) if state else []
+
+
+class FaultyDisk:
+    """Remembers what each file held when it was last synced: all that a power loss leaves."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._synced: dict[int, bytes] = {}
+        self.broken = False
+
+    def sync(self, fd: int) -> None:
+        """In place of ``fdatasync``."""
+        if self.broken:
+            raise OSError(5, "the disk is broken")
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        self._synced[os.fstat(fd).st_ino] = path.read_bytes()
+
+    def lose_power(self, folder: Path) -> None:
+        """What was not synced is gone, but for some of the bytes at the end."""
+        for path in sorted(folder.iterdir()):
+            kept = self._synced.get(path.stat().st_ino, b"")
+            unsynced = path.read_bytes()[len(kept) :]
+            torn = unsynced[: self._random.randrange(len(unsynced) + 1)] if unsynced else b""
+            path.write_bytes(kept + torn)
+
+
+class Node:
+    """One node of the group, up or down."""
+
+    def __init__(self, node_id: NodeId, folder: Path, founding: Durable | None) -> None:
+        self.id = node_id
+        self.folder = folder
+        self.founding = founding
+        self.machine = ListMachine()
+        self.driver: RaftDriver | None = None
+        self.storage: RaftStorage
+        self.disk: FaultyDisk
+        self.lives = 0
+        self.fatal: BaseException | None = None
+        self.roles: list[SoftState] = []
+        self.members = ConfState()
+
+
+class RaftCluster:
+    """See the module's text; made inside a running ``SimulatedLoop``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        random: Random,
+        *,
+        loss: float = 0.0,
+        settings: DriverSettings | None = None,
+    ) -> None:
+        self._folder = folder
+        self._random = random
+        self._driver_settings = settings or DriverSettings()
+        self.loss = loss
+        self.delay_s = 0.002
+        self.cut: set[tuple[NodeId, NodeId]] = set()
+        self.nodes: dict[NodeId, Node] = {}
+        self.messages = 0
+
+    def add(self, node_id: NodeId, founding: Durable | None = None) -> Node:
+        """A node more, not yet started."""
+        node = Node(node_id, self._folder / f"node-{node_id}", founding)
+        node.disk = FaultyDisk(self._random)
+        self.nodes[node_id] = node
+        return node
+
+    def start(self, node: Node) -> RaftDriver:
+        """Start a node from its folder."""
+        assert node.driver is None, "it is up"
+        node.lives += 1
+        node.machine = ListMachine()
+        node.storage = RaftStorage(node.folder, segment_bytes=2_000, sync=node.disk.sync)
+        durable = node.storage.open(node.founding)
+        clock = LoopClock()
+        core = Raft(
+            RaftSettings(node_id=node.id, append_bytes_max=4_000),
+            durable,
+            chance=self._random.random,
+            now_s=clock.monotonic(),
+        )
+        hooks = Hooks(
+            on_fatal=lambda error: setattr(node, "fatal", error),
+            on_role=node.roles.append,
+            on_members=lambda members: setattr(node, "members", members),
+            settings=self._driver_settings,
+        )
+        transport = _Transport(self, node.id)
+        node.driver = RaftDriver(core, node.storage, node.machine, transport, clock, hooks)
+        node.driver.start(node.storage.state)
+        return node.driver
+
+    async def stop(self, node: Node) -> None:
+        """Stop a node in good order."""
+        assert node.driver is not None, "it is down"
+        driver, node.driver = node.driver, None
+        await driver.close()
+
+    def kill(self, node: Node, *, power_loss: bool) -> None:
+        """A node is gone from one moment to the next; with the power, what was not synced too."""
+        assert node.driver is not None, "it is down"
+        driver, node.driver = node.driver, None
+        driver.abandon()
+        node.storage.close_now()
+        if power_loss:
+            node.disk.lose_power(node.folder)
+
+    def leader(self) -> Node | None:
+        """Who leads in the latest term, if anybody does."""
+        leading = [
+            (node.driver.status.term, node)
+            for node in self.nodes.values()
+            if node.driver is not None and node.driver.status.state is StateType.StateLeader
+        ]
+        return max(leading, key=lambda pair: pair[0])[1] if leading else None
+
+    async def wait_for_leader(self, timeout_s: float = 30.0) -> Node:
+        """Somebody leads."""
+        await self.wait_until(lambda: self.leader() is not None, timeout_s)
+        leader = self.leader()
+        assert leader is not None, "waited for"
+        return leader
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Something has come about."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - time is virtual, polling costs nothing
+                await asyncio.sleep(0.05)
+
+    def isolate(self, node: Node) -> None:
+        """Nobody hears a node, nor does it hear anybody."""
+        for other in self.nodes:
+            self.cut |= {(node.id, other), (other, node.id)}
+
+    def heal(self) -> None:
+        """Everybody hears everybody."""
+        self.cut.clear()
+
+    def carry(self, from_: NodeId, to: NodeId, data: bytes) -> None:
+        """A message is on its way."""
+        self.messages += 1
+        if (from_, to) in self.cut or self._random.random() < self.loss:
+            return
+        delay_s = self.delay_s * (0.5 + self._random.random())
+        asyncio.get_running_loop().call_later(delay_s, self._arrive, from_, to, data)
+
+    def check_agreement(self) -> None:
+        """Everybody has applied the same, as far as each is."""
+        longest = max((node.machine.entries for node in self.nodes.values()), key=len)
+        for node in self.nodes.values():
+            entries = node.machine.entries
+            assert entries == longest[: len(entries)], f"node {node.id} went another way"
+
+    async def close(self) -> None:
+        """Stop everybody."""
+        for node in self.nodes.values():
+            if node.driver is not None:
+                await self.stop(node)
+
+    def _arrive(self, from_: NodeId, to: NodeId, data: bytes) -> None:
+        node = self.nodes.get(to)
+        if node is not None and node.driver is not None and (from_, to) not in self.cut:
+            node.driver.receive(data)
+
+
+class _Transport:
+    def __init__(self, cluster: RaftCluster, node_id: NodeId) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+
+    def send(self, to: NodeId, data: bytes) -> None:
+        """Hand a message to the network."""
+        self._cluster.carry(self._node_id, to, data)
