@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
+from mainstem.cluster.secrets import checked_secrets
+from mainstem.model.errors import Corrupt
 
 VERSION = b"\x01"
 NONCE_BYTES = 12
 TAG_BYTES = 16
-SECRET_BYTES_MIN = 16
 OVERHEAD_BYTES = len(VERSION) + NONCE_BYTES + TAG_BYTES
 
 
@@ -37,15 +37,9 @@ class Seal:
     def __init__(
         self, cluster: str, secrets: Sequence[bytes], random_bytes: Callable[[int], bytes]
     ) -> None:
-        if not secrets or any(len(secret) < SECRET_BYTES_MIN for secret in secrets):
-            raise InvalidRequest(
-                ErrorCode.INVALID_CONFIG,
-                f"a cluster secret has at least {SECRET_BYTES_MIN} bytes",
-                remedy="make one with: openssl rand -base64 32",
-            )
         self._cluster = cluster.encode()
         self._random_bytes = random_bytes
-        self._ciphers = [AESGCM(_key(secret)) for secret in secrets]
+        self._ciphers = [AESGCM(_key(secret)) for secret in checked_secrets(secrets)]
 
     def seal(self, message: bytes) -> bytes:
         """What may travel."""

@@ -1,0 +1,116 @@
+"""What two nodes send each other, cut into frames.
+
+    length   kind     service   number    body
+    4 bytes  1 byte   1 byte    4 bytes   length - 6 bytes
+
+A *note* is not answered and may get lost; a *question* has a number that its *answer* or *refusal*
+repeats. Pure: bytes in, frames out.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from mainstem.model.errors import Corrupt
+
+HEADER: Final = Struct(">IBBI")
+# The length counts what follows it.
+COUNTED_BYTES: Final = HEADER.size - 4
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+NUMBER_MODULUS: Final = 1 << 32
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    HELLO = 0
+    NOTE = 1
+    QUESTION = 2
+    ANSWER = 3
+    REFUSAL = 4
+
+
+class Service(IntEnum):
+    """For which part of a node a frame is."""
+
+    HANDSHAKE = 0
+    RAFT = 1
+    RANGES = 2
+    CATALOGUE = 3
+    REQUESTS = 4
+
+
+class Frame(NamedTuple):
+    """One frame; nobody writes to what its body looks at."""
+
+    kind: Kind
+    service: int
+    number: int
+    body: memoryview
+
+
+def header(kind: Kind, service: int, number: int, body_bytes: int) -> bytes:
+    """What goes before a body."""
+    return HEADER.pack(COUNTED_BYTES + body_bytes, kind, service, number)
+
+
+class FrameCutter:
+    """Collects received bytes and cuts them into frames, without copying what has arrived whole.
+
+    Args:
+        body_bytes_max: a larger body is refused before room is made for it.
+    """
+
+    def __init__(self, *, room_bytes: int, body_bytes_max: int) -> None:
+        self.body_bytes_max = body_bytes_max
+        self._room_bytes = room_bytes
+        self._buffer = bytearray(room_bytes)
+        self._start = self._until = 0
+
+    def room(self) -> memoryview:
+        """Where the next bytes belong."""
+        return memoryview(self._buffer)[self._until :]
+
+    def received(self, count: int) -> list[Frame]:
+        """So many bytes have come; the frames that are whole now.
+
+        Raises:
+            Corrupt: what comes is no frame, or too large a one.
+        """
+        self._until += count
+        frames = []
+        view = memoryview(self._buffer)
+        while self._until - self._start >= HEADER.size:
+            length, kind, service, number = HEADER.unpack_from(self._buffer, self._start)
+            if not COUNTED_BYTES <= length <= COUNTED_BYTES + self.body_bytes_max:
+                raise Corrupt(f"a frame of {length} bytes from a node")
+            end = self._start + 4 + length
+            if end > self._until:
+                break
+            frames.append(
+                Frame(_kind(kind), service, number, view[self._start + HEADER.size : end])
+            )
+            self._start = end
+        self._make_room(is_handed_out=bool(frames))
+        return frames
+
+    def _make_room(self, *, is_handed_out: bool) -> None:
+        """Let the unfinished frame stand at the front of a buffer that can hold it."""
+        held = self._until - self._start
+        wanted = self._room_bytes
+        if held >= 4:
+            wanted = max(wanted, 4 + int.from_bytes(self._buffer[self._start : self._start + 4]))
+        if not is_handed_out and self._start + wanted <= len(self._buffer):
+            return
+        # Frames that were handed out still look at the old buffer.
+        fresh = bytearray(wanted) if is_handed_out or wanted > len(self._buffer) else self._buffer
+        fresh[:held] = self._buffer[self._start : self._until]
+        self._buffer = fresh
+        self._start, self._until = 0, held
+
+
+def _kind(value: int) -> Kind:
+    try:
+        return Kind(value)
+    except ValueError:
+        raise Corrupt(f"a frame of kind {value} from a node") from None

@@ -1,0 +1,59 @@
+"""Errors that travel from node to node and come out as they went in.
+
+Codes travel by name: a node of another release may know codes that this one does not.
+"""
+
+import msgspec
+
+from mainstem.model.errors import (
+    Corrupt,
+    ErrorCode,
+    Fenced,
+    InvalidRequest,
+    MainstemError,
+    Unavailable,
+)
+
+
+class _Refusal(msgspec.Struct, frozen=True, array_like=True):
+    family: str
+    code: str
+    cause: str
+    subject: str
+    remedy: str
+
+
+_FAMILIES: dict[str, type[MainstemError]] = {
+    "invalid": InvalidRequest,
+    "fenced": Fenced,
+    "unavailable": Unavailable,
+}
+_refusals = msgspec.msgpack.Decoder(_Refusal)
+
+
+def encode_error(error: MainstemError) -> bytes:
+    """The bytes of an error."""
+    family = next((name for name, kind in _FAMILIES.items() if isinstance(error, kind)), "corrupt")
+    return msgspec.msgpack.encode(
+        _Refusal(family, error.code.name, error.cause, error.subject, error.remedy)
+    )
+
+
+def decode_error(data: bytes | memoryview) -> MainstemError:
+    """The error that another node raised.
+
+    Raises:
+        Corrupt: these are not the bytes of one.
+    """
+    try:
+        found = _refusals.decode(data)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"not a refusal of a node: {error}") from error
+    family = _FAMILIES.get(found.family)
+    if family is None:
+        return Corrupt(found.cause, subject=found.subject, remedy=found.remedy)
+    code = ErrorCode.__members__.get(found.code)
+    if code is None:
+        cause = f"{found.code}: {found.cause}"
+        return family(ErrorCode.INTERNAL, cause, subject=found.subject, remedy=found.remedy)
+    return family(code, found.cause, subject=found.subject, remedy=found.remedy)

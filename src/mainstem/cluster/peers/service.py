@@ -1,0 +1,296 @@
+"""The other nodes as this one reaches them: ask, note, and serve what they ask.
+
+One connection to each node is dialled when it is needed and used by all; what other nodes dial is
+used to answer them. Promises: questions to one node leave in the order in which they were asked; a
+node that cannot be reached is dialled again after a pause that grows; a service that nobody offers
+is a refusal.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
+from mainstem.cluster.peers.frames import Frame, Kind, Service
+from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.ids import NodeId
+
+DIAL_TIMEOUT_S: Final = 5.0
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 5.0
+STRANGERS_MAX: Final = 128
+_log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+# Who asks, and what; the chunks of the answer.
+Handler = Callable[[NodeId, memoryview], Awaitable[Sequence[Chunk]]]
+NoteHandler = Callable[[NodeId, memoryview], None]
+
+
+class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who this node is to the others.
+
+    Args:
+        cluster: the cluster's name.
+        node: this node.
+        broker_epoch: this node's incarnation.
+        secrets: what the cluster's nodes know, the present one first.
+        tls_listen: how to encrypt what is accepted; None: not at all.
+        tls_dial: how to encrypt what is dialled.
+    """
+
+    cluster: str
+    node: NodeId
+    broker_epoch: int
+    secrets: tuple[bytes, ...]
+    tls_listen: ssl.SSLContext | None = None
+    tls_dial: ssl.SSLContext | None = None
+
+
+class Peers:
+    """See the module's text.
+
+    Args:
+        settings: who this node is.
+        address_of: where a node is, if that is known.
+        random_bytes: so many bytes that nobody can foretell.
+    """
+
+    def __init__(
+        self,
+        settings: PeerSettings,
+        address_of: Callable[[NodeId], Address | None],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._settings = settings
+        self._address_of = address_of
+        self._random_bytes = random_bytes
+        self._handlers: dict[int, Handler] = {}
+        self._note_handlers: dict[int, NoteHandler] = {}
+        self._lines: dict[NodeId, _Line] = {}
+        self._accepted: dict[PeerConnection, NodeId | None] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    def serve(self, service: Service, handler: Handler) -> None:
+        """Answer questions for a service."""
+        self._handlers[service] = handler
+
+    def hear(self, service: Service, handler: NoteHandler) -> None:
+        """Take notes for a service."""
+        self._note_handlers[service] = handler
+
+    async def listen(self, host: str, port: int) -> Address:
+        """Accept other nodes there, on any port if that is 0; the address."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._accept, host, port, ssl=self._settings.tls_listen
+        )
+        found = self._server.sockets[0].getsockname()
+        return str(found[0]), int(found[1])
+
+    def note(self, node: NodeId, service: Service, chunks: Sequence[Chunk]) -> bool:
+        """Tell a node something; False if it cannot be told now."""
+        return self._line(node).note(service, chunks)
+
+    async def ask(
+        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> memoryview:
+        """A node's answer.
+
+        Raises:
+            Unavailable: it cannot be reached, or does not answer in time.
+            Corrupt: who answers there is not that node of this cluster.
+            MainstemError: what it refused the question with.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._line(node).connection()
+                return await connection.ask(service, chunks)
+        except TimeoutError:
+            cause = f"node {node} did not answer in {timeout_s:.3g} s"
+            raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
+
+    async def close(self) -> None:
+        """End every connection."""
+        if self._server is not None:
+            self._server.close()
+        for line in self._lines.values():
+            await line.close()
+        for connection in list(self._accepted):
+            connection.close()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    # What is dialled.
+
+    def _line(self, node: NodeId) -> "_Line":
+        line = self._lines.get(node)
+        if line is None:
+            line = self._lines[node] = _Line(lambda: self._dial(node))
+        return line
+
+    async def _dial(self, node: NodeId) -> PeerConnection:
+        address = self._address_of(node)
+        if address is None:
+            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"nobody knows where node {node} is")
+        handshake = self._handshake("dialler", expected=node)
+        context = self._settings.tls_dial
+
+        def made() -> PeerConnection:
+            return PeerConnection(
+                handshake, is_dialler=True, take=self._take, ended=lambda *_: None
+            )
+
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    made, *address, ssl=context, server_hostname=address[0] if context else None
+                )
+                try:
+                    await asyncio.shield(connection.proved)
+                except BaseException:
+                    connection.close()
+                    raise
+        except (OSError, TimeoutError) as error:
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE,
+                f"node {node} at {address[0]}:{address[1]} cannot be reached: {error!r}",
+            ) from error
+        return connection
+
+    def _handshake(self, side: str, expected: NodeId | None = None) -> Handshake:
+        settings = self._settings
+        own = Hello(
+            VERSION,
+            settings.cluster,
+            settings.node,
+            settings.broker_epoch,
+            self._random_bytes(NONCE_BYTES),
+        )
+        return Handshake(
+            "dialler" if side == "dialler" else "listener", own, settings.secrets, expected
+        )
+
+    # What is accepted.
+
+    def _accept(self) -> PeerConnection:
+        connection = PeerConnection(
+            self._handshake("listener"), is_dialler=False, take=self._take, ended=self._gone
+        )
+        strangers = sum(node is None for node in self._accepted.values())
+        self._accepted[connection] = None
+        if strangers >= STRANGERS_MAX:
+            connection.close(Unavailable(ErrorCode.OVERLOADED, "too many introduce themselves"))
+            return connection
+        asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, self._check_known, connection)
+        connection.proved.add_done_callback(lambda proved: self._proved(connection, proved))
+        return connection
+
+    def _check_known(self, connection: PeerConnection) -> None:
+        if not connection.proved.done():
+            connection.close(Unavailable(ErrorCode.TIMED_OUT, "no introduction in time"))
+
+    def _proved(self, connection: PeerConnection, proved: "asyncio.Future[Hello]") -> None:
+        if proved.exception() is None and connection in self._accepted:
+            self._accepted[connection] = proved.result().node
+
+    def _gone(self, connection: PeerConnection, error: MainstemError) -> None:
+        self._accepted.pop(connection, None)
+        _log.debug("a node's connection ended: %s", error)
+
+    def _take(self, connection: PeerConnection, frame: Frame) -> None:
+        node = connection.proved.result().node
+        if frame.kind is Kind.NOTE:
+            if (hear := self._note_handlers.get(frame.service)) is not None:
+                hear(node, frame.body)
+            return
+        handler = self._handlers.get(frame.service)
+        if handler is None:
+            connection.refuse(
+                frame,
+                InvalidRequest(ErrorCode.INVALID_REQUEST, f"nobody serves {frame.service} here"),
+            )
+            return
+        task = asyncio.get_running_loop().create_task(_serve(connection, frame, handler))
+        self._answering.add(task)
+        task.add_done_callback(lambda task: self._served(connection, task))
+
+    def _served(self, connection: PeerConnection, task: "asyncio.Task[None]") -> None:
+        self._answering.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a question of another node broke this one's code", exc_info=error)
+            connection.close(Unavailable(ErrorCode.INTERNAL, f"{error!r}"))
+
+
+async def _serve(connection: PeerConnection, frame: Frame, handler: Handler) -> None:
+    try:
+        connection.answer(frame, await handler(connection.proved.result().node, frame.body))
+    except MainstemError as error:
+        connection.refuse(frame, error)
+
+
+class _Line:
+    """The way to one node: at most one dial at a time, shared by all who wait, in their order."""
+
+    def __init__(self, dial: Callable[[], Awaitable[PeerConnection]]) -> None:
+        self._dial = dial
+        self._connection: PeerConnection | None = None
+        self._dialling: asyncio.Task[PeerConnection] | None = None
+        self._turn = asyncio.Lock()
+        self._pause_s = PAUSE_S_MIN
+        self._not_before_s = 0.0
+
+    def note(self, service: Service, chunks: Sequence[Chunk]) -> bool:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            self._begin()
+            return False
+        return connection.note(service, chunks)
+
+    async def connection(self) -> PeerConnection:
+        is_open = self._connection is not None and self._connection.is_open
+        # Taken before the turn comes: one failure is for all who waited for that dial.
+        dial = None if is_open else self._begin()
+        async with self._turn:
+            if dial is None and self._connection is not None and self._connection.is_open:
+                return self._connection
+            return await asyncio.shield(dial or self._begin())
+
+    async def close(self) -> None:
+        if self._dialling is not None:
+            self._dialling.cancel()
+            await asyncio.gather(self._dialling, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _begin(self) -> "asyncio.Task[PeerConnection]":
+        if self._dialling is None:
+            self._dialling = asyncio.get_running_loop().create_task(self._open())
+            self._dialling.add_done_callback(self._opened)
+        return self._dialling
+
+    async def _open(self) -> PeerConnection:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._not_before_s - loop.time()))
+        try:
+            connection = await self._dial()
+        except BaseException:
+            self._not_before_s = loop.time() + self._pause_s
+            self._pause_s = min(PAUSE_S_MAX, self._pause_s * 2)
+            raise
+        self._pause_s = PAUSE_S_MIN
+        self._connection = connection
+        return connection
+
+    def _opened(self, dial: "asyncio.Task[PeerConnection]") -> None:
+        self._dialling = None
+        if not dial.cancelled():
+            dial.exception()  # whoever waits has it; nobody may

@@ -1,0 +1,26 @@
+"""The secrets that the nodes of a cluster share, the present one first.
+
+Any of them opens and proves, so that a new one can be brought in node by node.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+SECRET_BYTES_MIN: Final = 16
+
+
+def checked_secrets(secrets: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The secrets, if they can keep anybody out.
+
+    Raises:
+        InvalidRequest: there is none, or one is too short.
+    """
+    if not secrets or any(len(secret) < SECRET_BYTES_MIN for secret in secrets):
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            f"a cluster secret has at least {SECRET_BYTES_MIN} bytes",
+            remedy="make one with: openssl rand -base64 32",
+        )
+    return tuple(secrets)

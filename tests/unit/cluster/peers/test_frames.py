@@ -1,0 +1,164 @@
+"""Frames and introductions between nodes, without a socket."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.cluster.peers.frames import HEADER, FrameCutter, Kind, header
+from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, encode
+from mainstem.cluster.peers.refusals import decode_error, encode_error
+from mainstem.model.errors import (
+    Corrupt,
+    ErrorCode,
+    Fenced,
+    InvalidRequest,
+    MainstemError,
+    Unavailable,
+)
+from mainstem.model.ids import NodeId
+
+SECRET = b"0123456789abcdef"
+OTHER = b"fedcba9876543210"
+
+
+def hello(node: int, *, cluster: str = "c", nonce: bytes | None = None) -> Hello:
+    return Hello(VERSION, cluster, NodeId(node), 7, nonce or bytes([node]) * NONCE_BYTES)
+
+
+def introduce(dialler: Handshake, listener: Handshake) -> None:
+    reply = listener.on_message(dialler.begin())
+    assert reply is not None
+    proof = dialler.on_message(reply)
+    assert proof is not None
+    assert listener.on_message(proof) is None
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=300), max_size=20),
+    pieces=st.lists(st.integers(1, 200), min_size=1),
+    room_bytes=st.integers(HEADER.size, 100),
+)
+def test_frames_are_found_however_the_bytes_arrive(
+    bodies: list[bytes], pieces: list[int], room_bytes: int
+) -> None:
+    stream = b"".join(
+        header(Kind.NOTE, 1, number, len(body)) + body for number, body in enumerate(bodies)
+    )
+    cutter = FrameCutter(room_bytes=room_bytes, body_bytes_max=300)
+    found = []
+    at = turn = 0
+    while at < len(stream):
+        room = cutter.room()
+        piece = stream[at : at + min(len(room), pieces[turn % len(pieces)])]
+        room[: len(piece)] = piece
+        found += cutter.received(len(piece))
+        at += len(piece)
+        turn += 1
+    assert [(frame.number, bytes(frame.body)) for frame in found] == list(enumerate(bodies))
+
+
+@pytest.mark.parametrize("data", [b"\0" * 10, b"\xff" * 10, header(Kind.NOTE, 1, 1, 301)])
+def test_what_is_no_frame_or_too_large_is_refused(data: bytes) -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
+    cutter.room()[: len(data)] = data
+    with pytest.raises(Corrupt):
+        cutter.received(len(data))
+
+
+def test_a_frame_of_no_known_kind_is_refused() -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
+    data = HEADER.pack(6, 99, 1, 1)
+    cutter.room()[: len(data)] = data
+    with pytest.raises(Corrupt, match="kind 99"):
+        cutter.received(len(data))
+
+
+def test_two_nodes_of_a_cluster_prove_themselves_to_each_other() -> None:
+    dialler = Handshake("dialler", hello(1), [SECRET], NodeId(2))
+    listener = Handshake("listener", hello(2), [SECRET])
+    introduce(dialler, listener)
+    assert dialler.is_proved
+    assert listener.is_proved
+    assert dialler.other is not None
+    assert listener.other is not None
+    assert (dialler.other.node, listener.other.node) == (2, 1)
+
+
+def test_a_new_secret_is_brought_in_node_by_node() -> None:
+    before, between, after = [SECRET], [SECRET, OTHER], [OTHER, SECRET]
+    for dialled, listened in ((before, between), (between, after), (after, [OTHER, SECRET])):
+        introduce(
+            Handshake("dialler", hello(1), dialled), Handshake("listener", hello(2), listened)
+        )
+
+
+def test_who_does_not_know_the_secret_is_refused_by_either_side() -> None:
+    dialler = Handshake("dialler", hello(1), [OTHER])
+    listener = Handshake("listener", hello(2), [SECRET])
+    reply = listener.on_message(dialler.begin())
+    assert reply is not None
+    with pytest.raises(Corrupt, match="secret"):
+        dialler.on_message(reply)
+
+    stubborn = Handshake("listener", hello(2), [SECRET])
+    stubborn.on_message(encode(hello(1)))
+    with pytest.raises(Corrupt, match="secret"):
+        stubborn.on_message(encode([b"\0" * 32]))
+    assert not stubborn.is_proved
+
+
+def test_a_proof_cannot_be_sent_back_or_used_again() -> None:
+    listener = Handshake("listener", hello(2), [SECRET])
+    reply = listener.on_message(encode(hello(1)))
+    assert reply is not None
+    shown = msgspec.msgpack.decode(reply, type=Hello).proof
+    with pytest.raises(Corrupt, match="secret"):
+        listener.on_message(encode([shown]))
+
+    dialler = Handshake("dialler", hello(1), [SECRET])
+    old = Handshake("listener", hello(2), [SECRET]).on_message(dialler.begin())
+    assert old is not None
+    proof = dialler.on_message(old)
+    assert proof is not None
+    again = Handshake("listener", hello(2, nonce=b"n" * NONCE_BYTES), [SECRET])
+    again.on_message(dialler.begin())
+    with pytest.raises(Corrupt, match="secret"):
+        again.on_message(proof)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (encode(hello(1, cluster="another")), "cluster 'another'"),
+        (encode(msgspec.structs.replace(hello(1), version=9)), "version 9"),
+        (encode(hello(1, nonce=b"short")), "nonce"),
+        (encode(hello(5)), "node 5 answers where node 1"),
+        (b"GET / HTTP/1.1", "not an introduction"),
+    ],
+)
+def test_a_wrong_introduction_is_refused_with_what_is_wrong(said: bytes, message: str) -> None:
+    with pytest.raises(Corrupt, match=message):
+        Handshake("listener", hello(2), [SECRET], NodeId(1)).on_message(said)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidRequest(ErrorCode.TOPIC_EXISTS, "a", subject="b", remedy="c"),
+        Fenced(ErrorCode.FENCED_PRODUCER, "newer"),
+        Unavailable(ErrorCode.DISK_FULL),
+        Corrupt("bits", subject="s", remedy="r"),
+    ],
+)
+def test_an_error_comes_out_as_it_went_in(error: MainstemError) -> None:
+    found = decode_error(encode_error(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+
+
+def test_a_code_of_another_release_keeps_its_name() -> None:
+    data = msgspec.msgpack.encode(["unavailable", "NEW_CODE", "why", "", ""])
+    found = decode_error(data)
+    assert isinstance(found, Unavailable)
+    assert "NEW_CODE: why" in str(found)

@@ -1,0 +1,232 @@
+"""Nodes that ask each other over real sockets on loopback."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from mainstem.cluster.peers.frames import Kind, Service, header
+from mainstem.cluster.peers.service import STRANGERS_MAX, Address, Peers, PeerSettings
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest, Unavailable
+from mainstem.model.ids import NodeId
+
+SECRET = b"0123456789abcdef"
+ONE, TWO = NodeId(1), NodeId(2)
+
+
+class House:
+    """Nodes that know where the others are."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[NodeId, Address] = {}
+        self.peers: list[Peers] = []
+
+    async def add(self, node: NodeId, *, secret: bytes = SECRET, port: int = 0) -> Peers:
+        settings = PeerSettings(cluster="c", node=node, broker_epoch=1, secrets=(secret,))
+        peers = Peers(settings, self.addresses.get, os.urandom)
+        self.addresses[node] = await peers.listen("127.0.0.1", port)
+        self.peers.append(peers)
+        return peers
+
+    async def close(self) -> None:
+        for peers in self.peers:
+            await peers.close()
+        await asyncio.sleep(0)
+
+
+async def echo(node: NodeId, body: memoryview) -> Sequence[bytes]:
+    return [b"%d " % node, bytes(body)]
+
+
+def test_questions_get_their_own_answers_and_keep_their_order() -> None:
+    async def story() -> tuple[list[bytes], list[bytes]]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        seen: list[bytes] = []
+
+        async def note_and_echo(node: NodeId, body: memoryview) -> Sequence[bytes]:
+            seen.append(bytes(body))
+            await asyncio.sleep(0 if len(seen) % 2 else 0.001)
+            return await echo(node, body)
+
+        second.serve(Service.RANGES, note_and_echo)
+        asked = [
+            first.ask(TWO, Service.RANGES, [b"%d" % n, b"x" * (n * 997)], timeout_s=20)
+            for n in range(100)
+        ]
+        answers = [bytes(answer) for answer in await asyncio.gather(*asked)]
+        await house.close()
+        return answers, seen
+
+    answers, seen = asyncio.run(story())
+    expected = [b"%d" % n + b"x" * (n * 997) for n in range(100)]
+    assert seen == expected
+    assert answers == [b"1 " + body for body in expected]
+
+
+def test_a_refusal_is_raised_where_it_was_asked_for() -> None:
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+
+        async def refuse(node: NodeId, body: memoryview) -> Sequence[bytes]:
+            raise Fenced(ErrorCode.FENCED_PRODUCER, "somebody newer", subject="s")
+
+        second.serve(Service.RANGES, refuse)
+        with pytest.raises(Fenced, match="somebody newer"):
+            await first.ask(TWO, Service.RANGES, [], timeout_s=20)
+        with pytest.raises(InvalidRequest, match="nobody serves"):
+            await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        await house.close()
+
+    asyncio.run(story())
+
+
+def test_a_broken_service_ends_the_connection_and_the_next_question_finds_a_new_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> bytes:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+
+        async def broken(node: NodeId, body: memoryview) -> Sequence[bytes]:
+            raise ZeroDivisionError
+
+        second.serve(Service.RANGES, broken)
+        second.serve(Service.CATALOGUE, echo)
+        with pytest.raises(Unavailable, match="ended"):
+            await first.ask(TWO, Service.RANGES, [], timeout_s=20)
+        answer = bytes(await first.ask(TWO, Service.CATALOGUE, [b"still"], timeout_s=20))
+        await house.close()
+        return answer
+
+    assert asyncio.run(story()) == b"1 still"
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_notes_arrive_in_order_once_the_way_is_open() -> None:
+    async def story() -> list[bytes]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        heard: list[bytes] = []
+        second.hear(Service.RAFT, lambda node, body: heard.append(b"%d:%b" % (node, bytes(body))))
+        second.serve(Service.CATALOGUE, echo)
+        assert not first.note(TWO, Service.RAFT, [b"too early"])
+        await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        for number in range(5):
+            assert first.note(TWO, Service.RAFT, [b"%d" % number])
+        await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        await house.close()
+        return heard
+
+    assert asyncio.run(story()) == [b"1:%d" % number for number in range(5)]
+
+
+def test_a_node_that_comes_back_is_found_again() -> None:
+    async def story() -> list[bytes]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        second.serve(Service.CATALOGUE, echo)
+        answers = [bytes(await first.ask(TWO, Service.CATALOGUE, [b"a"], timeout_s=20))]
+        await second.close()
+        await asyncio.sleep(0.05)
+        with pytest.raises(Unavailable):
+            await first.ask(TWO, Service.CATALOGUE, [b"b"], timeout_s=20)
+        third = await house.add(TWO)
+        third.serve(Service.CATALOGUE, echo)
+        answers.append(bytes(await first.ask(TWO, Service.CATALOGUE, [b"c"], timeout_s=20)))
+        await house.close()
+        return answers
+
+    assert asyncio.run(story()) == [b"1 a", b"1 c"]
+
+
+def test_who_waits_is_told_when_the_connection_ends_or_the_time_is_over() -> None:
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        began = asyncio.Event()
+
+        async def hang(node: NodeId, body: memoryview) -> Sequence[bytes]:
+            began.set()
+            await asyncio.Event().wait()
+            return []
+
+        second.serve(Service.RANGES, hang)
+        with pytest.raises(Unavailable, match=r"did not answer in 0\.1 s"):
+            await first.ask(TWO, Service.RANGES, [], timeout_s=0.1)
+        began.clear()
+        asking = asyncio.ensure_future(first.ask(TWO, Service.RANGES, [], timeout_s=20))
+        await began.wait()
+        await second.close()
+        with pytest.raises(Unavailable, match="ended"):
+            await asking
+        await house.close()
+
+    asyncio.run(story())
+
+
+def test_strangers_are_not_served_and_cost_little() -> None:
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        second.serve(Service.CATALOGUE, echo)
+        stranger = await house.add(NodeId(66), secret=b"fedcba9876543210")
+        with pytest.raises(Corrupt, match="secret"):
+            await stranger.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        question = header(Kind.QUESTION, Service.CATALOGUE, 1, 0)
+        huge = header(Kind.HELLO, 0, 0, 1 << 20)
+        for said in (question, huge, b"GET / HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(*house.addresses[TWO])
+            writer.write(said)
+            assert await _rest(reader) == b""
+            writer.close()
+        assert bytes(await first.ask(TWO, Service.CATALOGUE, [b"x"], timeout_s=20)) == b"1 x"
+        await house.close()
+
+    asyncio.run(story())
+
+
+def test_no_more_strangers_are_held_than_allowed() -> None:
+    async def story() -> int:
+        house = House()
+        await house.add(TWO)
+        many = range(STRANGERS_MAX + 20)
+        held = [await asyncio.open_connection(*house.addresses[TWO]) for _ in many]
+        await asyncio.sleep(0.2)
+        ended = sum(reader.at_eof() for reader, _ in held)
+        for _, writer in held:
+            writer.close()
+        await house.close()
+        return ended
+
+    assert asyncio.run(story()) == 20
+
+
+def test_another_node_at_the_address_is_not_taken_for_the_right_one() -> None:
+    async def story() -> None:
+        house = House()
+        first = await house.add(ONE)
+        await house.add(TWO)
+        house.addresses[NodeId(3)] = house.addresses[TWO]
+        with pytest.raises(Corrupt, match="node 2 answers where node 3 should be"):
+            await first.ask(NodeId(3), Service.CATALOGUE, [], timeout_s=20)
+        with pytest.raises(Unavailable, match="nobody knows where node 9 is"):
+            await first.ask(NodeId(9), Service.CATALOGUE, [], timeout_s=20)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            house.addresses[NodeId(4)] = free.getsockname()
+        with pytest.raises(Unavailable, match="node 4 at"):
+            await first.ask(NodeId(4), Service.CATALOGUE, [], timeout_s=20)
+        await house.close()
+
+    asyncio.run(story())
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
