@@ -16,11 +16,6 @@ START_TIMEOUT_S = 60.0
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
-def is_installed() -> bool:
-    """Whether Debian's server is here."""
-    return all(shutil.which(name, path=PATH) for name in ("mariadbd", "mariadb-install-db"))
-
-
 class MariaDbServer:
     """A context manager. Started by root, the server takes another name."""
 

@@ -20,18 +20,15 @@ INSTALL_TIMEOUT_S = 300
 PINS = {"moto": "moto[server]==5.2.5", "ministack": "ministack==1.5.33"}
 
 
-def environment(name: str) -> Path | None:
-    """The folder of the server's environment, made when it is missing; None where pip cannot."""
+def environment(name: str) -> Path:
+    """The folder of the server's environment, made when it is missing."""
     folder = ROOT / ".cache" / f"emulators-{name}"
     mark = folder / PINS[name].replace("[", "-").replace("]", "-")
     if mark.exists():
         return folder
-    try:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=60)
-        install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", PINS[name]]
-        subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT_S)
-    except (subprocess.SubprocessError, OSError):
-        return None
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=60)
+    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", PINS[name]]
+    subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT_S)
     mark.touch()
     return folder
 

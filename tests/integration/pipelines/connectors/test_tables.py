@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.cdc.postgres import PostgresServer, program
-from tests.integration.pipelines.connectors import mariadb
+from tests.integration.cdc.postgres import PostgresServer
 from tests.integration.pipelines.connectors.mariadb import MariaDbServer
 
 from mainstem.model.errors import InvalidRequest
@@ -58,17 +57,19 @@ class Database:
         return postgres if self.kind == "postgres" else mysql
 
 
-@pytest.fixture(scope="module", params=["postgres", "mysql"])
+DATABASES = [
+    pytest.param("postgres", marks=pytest.mark.needs("postgres")),
+    pytest.param("mysql", marks=pytest.mark.needs("mariadb")),
+]
+
+
+@pytest.fixture(scope="module", params=DATABASES)
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     with contextlib.ExitStack() as stack:
         if request.param == "postgres":
-            if program("initdb") is None:
-                pytest.skip("needs postgres: initdb not installed")
             running = stack.enter_context(PostgresServer())
             yield Database("postgres", running.port, stack.enter_context(running.connect()))
             return
-        if not mariadb.is_installed():
-            pytest.skip("needs mariadb: mariadbd not installed")
         maria = stack.enter_context(MariaDbServer())
         with contextlib.closing(maria.connect()) as first, first.cursor() as cursor:
             cursor.execute("CREATE DATABASE shop")
