@@ -204,6 +204,49 @@ def canonical(state: State) -> State:
     return state._replace(replicas=tuple(sorted(state.replicas)))
 
 
+def start_of(state: State, range_index: int) -> int:
+    """The first offset of a range."""
+    return sum(len(sealed.records) for sealed in state.sealed[:range_index])
+
+
+def heir_of(state: State, writer: Writer, bounds: Bounds) -> int | None:
+    """The writer that would follow under the next epoch, if a range is left for it."""
+    has_room = writer.epoch < len(state.writers) and writer.range_index + 1 < bounds.ranges
+    return writer.epoch if has_room else None
+
+
+def _put(items: tuple[Writer, ...], at: int, item: Writer) -> tuple[Writer, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def with_writer(state: State, number: int, writer: Writer, **changes: object) -> State:
+    """The state with one writer changed."""
+    changed = writer._replace(**changes)  # type: ignore[arg-type]
+    return state._replace(writers=_put(state.writers, number, changed))
+
+
+def gone(state: State, number: int) -> State:
+    """What a writer knew is of no consequence any more: forgotten, it keeps states few."""
+    replicas = tuple(linked(replica, number, Link()) for replica in state.replicas)
+    return state._replace(replicas=replicas, writers=_put(state.writers, number, Writer(GONE)))
+
+
+def with_replica(state: State, at: int, replica: Replica) -> State:
+    """The state with one replica changed."""
+    replicas = state.replicas
+    return state._replace(replicas=(*replicas[:at], replica, *replicas[at + 1 :]))
+
+
+def holding(replica: Replica, index: int, held: Held) -> Replica:
+    """The replica with one of its ranges changed."""
+    return replica._replace(held=(*replica.held[:index], held, *replica.held[index + 1 :]))
+
+
+def linked(replica: Replica, number: int, link: Link) -> Replica:
+    """The replica with its line to one writer changed."""
+    return replica._replace(links=(*replica.links[:number], link, *replica.links[number + 1 :]))
+
+
 def violation(state: State, bounds: Bounds) -> Oracle | None:
     """The first oracle that this state offends."""
     if state.deposed_opened:

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from mainstem.testing.range_model import (
     COPYING,
     FENCING,
-    GONE,
     IDLE,
     NOT_ANSWERED,
     SEALING,
     WRITING,
     Bounds,
-    DropRule,
     EndRule,
     Held,
     Link,
@@ -24,12 +22,17 @@ from mainstem.testing.range_model import (
     Replica,
     Rules,
     Seal,
-    Sealed,
     State,
     Writer,
+    gone,
+    heir_of,
+    holding,
+    linked,
+    start_of,
+    with_replica,
+    with_writer,
 )
-
-Step = tuple[str, State]
+from mainstem.testing.range_model_surroundings import Step, Surroundings
 
 
 class Steps:
@@ -38,6 +41,7 @@ class Steps:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self._bounds = bounds
         self._rules = rules
+        self._surroundings = Surroundings(bounds, rules)
 
     def after(self, state: State) -> Iterator[Step]:
         """Everything that may happen next."""
@@ -52,21 +56,14 @@ class Steps:
                 yield from self._copy(state, number, writer)
             elif writer.phase == SEALING:
                 yield from self._learn_outcome(state, number, writer)
-        yield from self._seals_arrive(state)
-        if self._bounds.syncs_apart:
-            yield from self._sync(state)
-        yield from self._faults(state)
-        if self._bounds.drops:
-            yield from self._upkeep(state)
-
-    # The writer of the open range.
+        yield from self._surroundings.after(state)
 
     def _write(self, state: State, number: int, writer: Writer) -> Iterator[Step]:
         name = f"writer {number + 1}"
-        offset = _start(state, writer.range_index) + len(writer.log)
+        offset = start_of(state, writer.range_index) + len(writer.log)
         if offset < self._bounds.records:
             log = (*writer.log, 10 * (number + 1) + writer.life)
-            yield f"{name} assigns offset {offset}", _with(state, number, writer, log=log)
+            yield f"{name} assigns offset {offset}", with_writer(state, number, writer, log=log)
         for at, replica in enumerate(state.replicas):
             if replica.alive:
                 yield from self._append(state, number, writer, at)
@@ -96,11 +93,11 @@ class Steps:
         sent = max(link.sent, min(self._end(taken), len(writer.log)))
         if taken == held and sent == link.sent:
             return
-        replica = _holds(replica, writer.range_index, taken)
-        replica = _linked(replica, number, link._replace(sent=sent))
+        replica = holding(replica, writer.range_index, taken)
+        replica = linked(replica, number, link._replace(sent=sent))
         yield (
             f"replica {at} takes offset {len(taken.log) - 1} of its range from writer {number + 1}",
-            _at(state, at, replica),
+            with_replica(state, at, replica),
         )
 
     def _end(self, held: Held) -> int:
@@ -112,7 +109,7 @@ class Steps:
         """The writer hears; what enough replicas hold is told to clients in the same step."""
         replica = state.replicas[at]
         link = replica.links[number]._replace(acked=acked)
-        state = _at(state, at, _linked(replica, number, link))
+        state = with_replica(state, at, linked(replica, number, link))
         told = state.acked[writer.range_index]
         committed = self._committed(state, number)
         if committed > len(told):
@@ -131,18 +128,13 @@ class Steps:
         end = self._committed(state, number)
         label = f"writer {number + 1} asks to seal at {end} of the range"
         heirs = [False]
-        if self._bounds.hand_overs and self._heir(state, writer) is not None:
+        if self._bounds.hand_overs and heir_of(state, writer, self._bounds) is not None:
             heirs.append(True)
         for hands_over in heirs:
             asked = self._asked(state, number, writer.log[:end], hands_over=hands_over)
             if self._rules.freezes:
-                asked = _with(asked, number, asked.writers[number], phase=SEALING, end=end)
+                asked = with_writer(asked, number, asked.writers[number], phase=SEALING, end=end)
             yield label + (" and to hand over" if hands_over else ""), asked
-
-    def _heir(self, state: State, writer: Writer) -> int | None:
-        """The writer that would follow under the next epoch, with a range left for it."""
-        room = writer.epoch < len(state.writers) and writer.range_index + 1 < self._bounds.ranges
-        return writer.epoch if room else None
 
     def _asked(
         self, state: State, number: int, records: Records, *, hands_over: bool = False
@@ -152,7 +144,7 @@ class Steps:
         replicas = state.replicas
         if self._bounds.drops:
             replicas = tuple(
-                _linked(r, number, r.links[number]._replace(claimed=self._claims(r, number, state)))
+                linked(r, number, r.links[number]._replace(claimed=self._claims(r, number, state)))
                 for r in replicas
             )
         seal = Seal(number, writer.epoch, writer.range_index, records, writer.suspect, hands_over)
@@ -172,8 +164,8 @@ class Steps:
         for at, source in enumerate(state.replicas):
             kept = source.held[writer.range_index].log
             if kept != writer.log:
-                back = _with(state, number, writer, log=kept, life=1)
-                replicas = tuple(_linked(r, number, Link()) for r in back.replicas)
+                back = with_writer(state, number, writer, log=kept, life=1)
+                replicas = tuple(linked(r, number, Link()) for r in back.replicas)
                 yield (
                     f"writer {number + 1} restarts with what replica {at} holds, same epoch",
                     back._replace(replicas=replicas),
@@ -186,13 +178,13 @@ class Steps:
             if sealed.writer == number and not sealed.handed_over:
                 yield f"{name} learns that its range is sealed", self._next_range(state, number)
             else:
-                yield f"{name} learns that it is deposed", _gone(state, number)
+                yield f"{name} learns that it is deposed", gone(state, number)
         elif state.epoch > writer.epoch and self._rules.catalogue_checks_epoch:
-            yield f"{name} learns that it is deposed", _gone(state, number)
+            yield f"{name} learns that it is deposed", gone(state, number)
         if self._rules.unfreezes_on_timeout and writer.log and not writer.suspect:
             yield (
                 f"{name} stops waiting for the catalogue and goes on",
-                _with(state, number, writer, phase=WRITING),
+                with_writer(state, number, writer, phase=WRITING),
             )
 
     def _next_range(self, state: State, number: int) -> State:
@@ -200,22 +192,19 @@ class Steps:
         writer = state.writers[number]
         index = writer.range_index + 1
         if index == self._bounds.ranges:
-            return _gone(state, number)
+            return gone(state, number)
         log = writer.log[writer.end :]
-        state = _with(state, number, writer, phase=WRITING, range_index=index, log=log, end=0)
-        replicas = tuple(_linked(replica, number, Link()) for replica in state.replicas)
+        state = with_writer(state, number, writer, phase=WRITING, range_index=index, log=log, end=0)
+        replicas = tuple(linked(replica, number, Link()) for replica in state.replicas)
         return state._replace(replicas=replicas)
-
-    # A new writer.
 
     def _elect(self, state: State, number: int) -> Iterator[Step]:
         if state.epoch != number or len(state.sealed) == self._bounds.ranges:
             return
-        writer = Writer(FENCING, number + 1, len(state.sealed))
-        writers = _put(state.writers, number, writer)
+        elected = with_writer(state, number, Writer(FENCING, number + 1, len(state.sealed)))
         yield (
             f"writer {number + 1} is elected under epoch {number + 1}",
-            state._replace(epoch=number + 1, writers=writers),
+            elected._replace(epoch=number + 1),
         )
 
     def _fence(self, state: State, number: int, writer: Writer) -> Iterator[Step]:
@@ -232,10 +221,10 @@ class Steps:
                 held = held._replace(synced=end)
             counts = held.clean or not self._rules.limbo
             link = link._replace(answered=end, counts=counts)
-            fenced = _linked(_holds(replica, writer.range_index, held), number, link)
+            fenced = linked(holding(replica, writer.range_index, held), number, link)
             yield (
                 f"replica {at} is fenced by writer {number + 1} and holds {end}",
-                _at(state, at, fenced),
+                with_replica(state, at, fenced),
             )
         yield from self._decide(state, number, writer)
 
@@ -257,7 +246,7 @@ class Steps:
                 decided = writer._replace(phase=COPYING, log=log[:end], end=end, suspect=suspect)
                 yield (
                     f"writer {number + 1} decides for the end {end}",
-                    state._replace(writers=_put(state.writers, number, decided)),
+                    with_writer(state, number, decided),
                 )
                 return
 
@@ -287,178 +276,17 @@ class Steps:
                 continue
             log = held.log + writer.log[len(held.log) :]
             held = held._replace(promised=writer.epoch, log=log, synced=len(log))
-            brought = _linked(_holds(replica, index, held), number, link._replace(copied=True))
+            brought = linked(holding(replica, index, held), number, link._replace(copied=True))
             yield (
                 f"writer {number + 1} brings replica {at} to {end}",
-                _at(state, at, brought),
+                with_replica(state, at, brought),
             )
         enough = copied >= self._bounds.acks or not copies
         if enough and not any(seal.writer == number for seal in state.seals):
             asked = self._asked(state, number, writer.log)
-            asked = _with(asked, number, asked.writers[number], phase=SEALING)
+            asked = with_writer(asked, number, asked.writers[number], phase=SEALING)
             yield f"writer {number + 1} asks to seal at {end} of the range", asked
         # A source may be gone: as long as nothing was asked, the end may be found anew.
-        again = tuple(_linked(r, number, Link()) for r in state.replicas)
-        begun = _with(state, number, writer, phase=FENCING, log=(), end=0, suspect=False)
+        again = tuple(linked(r, number, Link()) for r in state.replicas)
+        begun = with_writer(state, number, writer, phase=FENCING, log=(), end=0, suspect=False)
         yield f"writer {number + 1} begins anew", begun._replace(replicas=again)
-
-    # The catalogue.
-
-    def _seals_arrive(self, state: State) -> Iterator[Step]:
-        for seal in state.seals:
-            rest = tuple(other for other in state.seals if other != seal)
-            stale = seal.epoch != state.epoch and self._rules.catalogue_checks_epoch
-            if stale or seal.range_index != len(state.sealed):
-                # Refused for ever: to forget it keeps states few.
-                yield "the catalogue refuses a request", state._replace(seals=rest)
-                continue
-            closed = Sealed(seal.records, seal.writer, seal.suspect, seal.hands_over)
-            replicas = state.replicas
-            if self._bounds.drops:
-                replicas = tuple(
-                    _holds(
-                        r,
-                        seal.range_index,
-                        r.held[seal.range_index]._replace(done=r.links[seal.writer].claimed),
-                    )
-                    for r in replicas
-                )
-            applied = state._replace(
-                sealed=(*state.sealed, closed),
-                deposed_opened=state.deposed_opened or seal.epoch < state.epoch,
-                seals=rest,
-                replicas=replicas,
-            )
-            yield (
-                f"the catalogue seals range {seal.range_index} at {len(seal.records)}"
-                f" for writer {seal.writer + 1}",
-                self._handed_over(applied, seal) if seal.hands_over else applied,
-            )
-
-    def _handed_over(self, state: State, seal: Seal) -> State:
-        """The chosen writer begins in the next range, which nobody else was ever told of."""
-        heir = self._heir(state, state.writers[seal.writer])
-        if heir is None or state.writers[heir].phase != IDLE:
-            return state
-        writer = Writer(WRITING, state.epoch + 1, seal.range_index + 1)
-        return state._replace(epoch=state.epoch + 1, writers=_put(state.writers, heir, writer))
-
-    # Disks.
-
-    def _sync(self, state: State) -> Iterator[Step]:
-        for at, replica in enumerate(state.replicas):
-            for index, held in enumerate(replica.held):
-                if not replica.alive or held.synced >= len(held.log):
-                    continue
-                synced = _holds(replica, index, held._replace(synced=len(held.log)))
-                if not self._bounds.written:
-                    synced = self._answer_synced(state, synced, index)
-                yield f"replica {at} syncs", _at(state, at, synced)
-
-    def _answer_synced(self, state: State, replica: Replica, index: int) -> Replica:
-        """Acknowledgements that waited for the disk leave, unless their writer is fenced."""
-        held = replica.held[index]
-        for number, writer in enumerate(state.writers):
-            if writer.phase not in (WRITING, SEALING) or writer.range_index != index:
-                continue
-            if held.promised > writer.epoch and not self._rules.acks_after_promise:
-                continue
-            link = replica.links[number]
-            sent = max(link.sent, min(held.synced, len(writer.log)))
-            replica = _linked(replica, number, link._replace(sent=sent))
-        return replica
-
-    def _faults(self, state: State) -> Iterator[Step]:
-        for at, replica in enumerate(state.replicas):
-            if not replica.alive:
-                continue
-            if state.power_losses:
-                cut = self._without_power(replica)
-                if cut != replica:
-                    yield (
-                        f"replica {at} loses power",
-                        _at(state, at, cut)._replace(power_losses=state.power_losses - 1),
-                    )
-            if state.lost_disks:
-                lost = replica._replace(alive=False)
-                if not self._rules.blank_disk_is_lost:
-                    lost = replica._replace(held=(Held(),) * self._bounds.ranges)
-                yield (
-                    f"the disk of replica {at} is destroyed",
-                    _at(state, at, lost)._replace(lost_disks=state.lost_disks - 1),
-                )
-
-    def _without_power(self, replica: Replica) -> Replica:
-        kept = []
-        for held in replica.held:
-            promised = held.promised if self._rules.promise_is_synced else 0
-            clean = held.clean and (held.done or not self._bounds.written)
-            log = held.log[: held.synced]
-            kept.append(held._replace(promised=promised, log=log, clean=clean))
-        return replica._replace(held=tuple(kept))
-
-    def _upkeep(self, state: State) -> Iterator[Step]:
-        """Replicas of sealed ranges become complete, are reported and may be dropped."""
-        for index, sealed in enumerate(state.sealed):
-            end = len(sealed.records)
-            done = sum(r.held[index].done and r.held[index].kept for r in state.replicas)
-            for at, replica in enumerate(state.replicas):
-                held = replica.held[index]
-                if not replica.alive or not held.kept:
-                    continue
-                if not held.done and (len(held.log) >= end or done):
-                    log = held.log[:end] + sealed.records[len(held.log) :]
-                    whole = held._replace(log=log, synced=end, clean=True, done=True)
-                    yield (
-                        f"replica {at} completes range {index} and reports it",
-                        _at(state, at, _holds(replica, index, whole)),
-                    )
-                if state.drops and self._may_drop(done, held):
-                    gone = held._replace(kept=False, log=(), synced=0)
-                    yield (
-                        f"replica {at} of range {index} is dropped",
-                        _at(state, at, _holds(replica, index, gone))._replace(
-                            drops=state.drops - 1
-                        ),
-                    )
-
-    def _may_drop(self, done: int, held: Held) -> bool:
-        match self._rules.drop:
-            case DropRule.AT_ONCE:
-                return True
-            case DropRule.ITSELF_COUNTS:
-                return done >= self._bounds.acks
-            case DropRule.OTHERS_DONE:
-                return done - held.done >= self._bounds.acks
-
-
-def _start(state: State, index: int) -> int:
-    return sum(len(sealed.records) for sealed in state.sealed[:index])
-
-
-def _put(items: tuple[Writer, ...], at: int, item: Writer) -> tuple[Writer, ...]:
-    return (*items[:at], item, *items[at + 1 :])
-
-
-def _with(state: State, number: int, writer: Writer, **changes: object) -> State:
-    changed = writer._replace(**changes)  # type: ignore[arg-type]
-    return state._replace(writers=_put(state.writers, number, changed))
-
-
-def _gone(state: State, number: int) -> State:
-    """What a writer knew is of no consequence any more: forgotten, it keeps states few."""
-    replicas = tuple(_linked(replica, number, Link()) for replica in state.replicas)
-    return state._replace(replicas=replicas, writers=_put(state.writers, number, Writer(GONE)))
-
-
-def _at(state: State, at: int, replica: Replica) -> State:
-    replicas = state.replicas
-    return state._replace(replicas=(*replicas[:at], replica, *replicas[at + 1 :]))
-
-
-def _holds(replica: Replica, index: int, held: Held) -> Replica:
-    return replica._replace(held=(*replica.held[:index], held, *replica.held[index + 1 :]))
-
-
-def _linked(replica: Replica, number: int, link: Link) -> Replica:
-    return replica._replace(links=(*replica.links[:number], link, *replica.links[number + 1 :]))
