@@ -19,8 +19,8 @@ help:  ## Say what can be made.
 .venv/.ready-test: pyproject.toml constraints.txt src/mainstem/model/_native.c
 	@scripts/setup test
 
-run: .venv/.ready-run  ## Set up and start a node in the foreground.
-	@exec $(BIN)/mainstem dev $(ARGS)
+run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no-demo: the node).
+	@exec $(BIN)/mainstem dev --demo $(ARGS)
 
 test: .venv/.ready-test  ## Set up, then run every gate and every test.
 	@scripts/system-packages

@@ -31,6 +31,10 @@ def dev(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow addresses that other machines reach.")
     ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo/--no-demo", help="Also run pipelines on Spark, to be looked at."),
+    ] = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -49,14 +53,15 @@ def dev(
     file = Path(config) if config else None
     if not throwaway:
         loaded = load(file=file, environment=os.environ, flags=flags, preset="local")
-        raise typer.Exit(_run(loaded.config))
+        raise typer.Exit(_run(loaded.config, demo=demo))
     with tempfile.TemporaryDirectory(prefix="mainstem-dev-") as folder:
         flags["node.data_dir"] = folder
         loaded = load(file=file, environment=os.environ, flags=flags, preset="local")
-        raise typer.Exit(_run(loaded.config))
+        raise typer.Exit(_run(loaded.config, demo=demo))
 
 
-def _run(config: object) -> int:
+def _run(config: object, *, demo: bool) -> int:
+    from mainstem.cli.demo_process import DemoProcess
     from mainstem.node import lifecycle
     from mainstem.node.config import Config
     from mainstem.telemetry import logs
@@ -64,19 +69,34 @@ def _run(config: object) -> int:
     assert isinstance(config, Config)
     logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
     scheme = "https" if config.http.tls else "http"
+    demonstration = DemoProcess()
 
     def announce(addresses: Mapping[str, object]) -> None:
         sys.stdout.write(greeting(addresses, config.node.data_dir, scheme=scheme))
+        if demo and not _is_open(addresses):
+            sys.stdout.write("The demonstration needs a listener without a login: left out.\n")
         sys.stdout.flush()
+        if demo and _is_open(addresses):
+            folder = Path(config.node.data_dir) / "demo"
+            demonstration.start(str(addresses["kafka"]), folder, _command())
 
-    return lifecycle.run(config, announce=announce)
+    return lifecycle.run(config, announce=announce, before_stop=demonstration.stop)
+
+
+def _listeners(addresses: Mapping[str, object]) -> list[str]:
+    listed = addresses.get("kafka_listeners")
+    return [str(each) for each in listed] if isinstance(listed, list) else []
+
+
+def _is_open(addresses: Mapping[str, object]) -> bool:
+    """Whether clients are served without saying who they are."""
+    return _listeners(addresses)[:1] in ([], [f"PLAINTEXT://{addresses['kafka']}"])
 
 
 def greeting(addresses: Mapping[str, object], data_dir: str, *, scheme: str = "http") -> str:
     """Every address, and lines to paste."""
     kafka, http = str(addresses["kafka"]), addresses.get("http")
-    listed = addresses.get("kafka_listeners")
-    listeners = [str(each) for each in listed] if isinstance(listed, list) else []
+    listeners = _listeners(addresses)
     url = f"{scheme}://{http}" if http else None
     lines = [
         "",
@@ -90,7 +110,7 @@ def greeting(addresses: Mapping[str, object], data_dir: str, *, scheme: str = "h
         "",
         *(
             _lines_to_paste(kafka, url)
-            if listeners[:1] in ([], [f"PLAINTEXT://{kafka}"])
+            if _is_open(addresses)
             else _lines_with_login(listeners[0], kafka)
         ),
         "",

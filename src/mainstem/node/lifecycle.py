@@ -16,7 +16,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from mainstem.telemetry import logs
 log = logging.getLogger(__name__)
 
 Announce = Callable[[Mapping[str, object]], None]
+BeforeStop = Callable[[], Awaitable[None]]
 
 # Segments, indexes, sockets of other listeners, and some room.
 FILES_OF_THE_HOUSE = 8_192
@@ -58,8 +59,22 @@ def announce_ready(addresses: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = False) -> int:
-    """Run a node in its own event loop; ``announce`` is told the addresses once it serves."""
+async def _nothing() -> None:
+    """What most nodes do before they stop."""
+
+
+def run(
+    config: Config,
+    *,
+    announce: Announce = announce_ready,
+    before_stop: BeforeStop = _nothing,
+    rebuild: bool = False,
+) -> int:
+    """Run a node in its own event loop.
+
+    ``announce`` is told the addresses once it serves; ``before_stop`` is awaited when it was asked
+    to stop, while it still serves.
+    """
     config = _within_file_limit(config)
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
@@ -68,7 +83,7 @@ def run(config: Config, *, announce: Announce = announce_ready, rebuild: bool = 
     else:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:
-        return runner.run(_serve(config, announce, rebuild=rebuild))
+        return runner.run(_serve(config, announce, before_stop, rebuild=rebuild))
 
 
 def _within_file_limit(config: Config) -> Config:
@@ -88,7 +103,9 @@ def _within_file_limit(config: Config) -> Config:
     return replace(config, kafka=replace(config.kafka, max_connections=fits))
 
 
-async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
+async def _serve(
+    config: Config, announce: Announce, before_stop: BeforeStop, *, rebuild: bool
+) -> int:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
     failed: list[BaseException] = []
@@ -126,6 +143,7 @@ async def _serve(config: Config, announce: Announce, *, rebuild: bool) -> int:
         # Nothing that follows could be trusted; the sockets close with the process.
         await rooms.abandon()
         return EXIT_FATAL
+    await before_stop()
     with contextlib.suppress(TimeoutError):
         await rooms.stop(config.shutdown.grace_ms / 1000)
     return EXIT_FATAL if failed else EXIT_OK
