@@ -30,6 +30,9 @@ from bench.sides import Side, new_topic
 
 # A disk has its moods: of thirteen single turns two were a fifth below the others' median.
 GAIN_TURNS = 7
+# So has a scheduler: whether it wakes the reader on the sender's core or on the other one makes a
+# factor of two in what the sender pays.
+FETCH_TURNS = 3
 
 
 def batched(side: Side, volume: Volume) -> Figures:
@@ -54,8 +57,11 @@ def large(side: Side, volume: Volume) -> Figures:
         pages.append(make_present(count * MEGABYTE))
         runs.append(raw(side, "produce", topic, count, MEGABYTE, 5, side.acks))
     figures = {"produce_1mb": per_message(*joined(runs), scale=1e3)}
-    result, cost = raw(side, "fetch", topic, volume.large, 1 << 20, 1, 0)
-    figures["fetch_1mb"] = per_message(result, cost, scale=1e3)
+    fetched = []
+    for _ in range(FETCH_TURNS):
+        result, cost = raw(side, "fetch", topic, volume.large, 1 << 20, 1, 0)
+        fetched.append(per_message(result, cost, scale=1e3))
+    figures["fetch_1mb"] = sorted(fetched, key=lambda figure: figure.value)[FETCH_TURNS // 2]
     side.delete(topic)
     found = statistics.median(page.as_found_ms for page in pages)
     present = statistics.median(page.present_ms for page in pages)
