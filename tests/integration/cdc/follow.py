@@ -80,3 +80,31 @@ def brief(told: list[Told]) -> list[tuple[Any, ...]]:
             decoded = event(each)
             found.append((decoded["op"], decoded.get("before"), decoded.get("after")))
     return found
+
+
+class Copy:
+    """The table that a reader of events ends up with; steps that cannot be are refused."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, dict[str, Any]] = {}
+        self.ops: list[str] = []
+
+    def take(self, told: list[Told]) -> None:
+        for each in told:
+            key = each["key"]
+            if each["value"] is None:
+                assert key not in self.rows, ("a tombstone of a row that is there", key)
+                continue
+            change = event(each)
+            op, after = change["op"], change["after"]
+            self.ops.append(op)
+            if change["source"]["snapshot"] == "incremental":
+                assert self.rows.get(key) == after, ("a row that was read again differs", key)
+            elif op == "t":
+                self.rows.clear()
+            else:
+                assert (key in self.rows) == (op in {"u", "d"}), (op, key, change["source"])
+            if op == "d":
+                assert self.rows.pop(key) == change["before"]
+            elif after is not None:
+                self.rows[key] = after

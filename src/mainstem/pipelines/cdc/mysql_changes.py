@@ -35,10 +35,17 @@ _QUIET: Final = ("SAVEPOINT", "RELEASE", "ROLLBACK TO", "XA ")
 
 
 class Origin(Struct, frozen=True):
-    """What the server is: ``mariadb`` or ``mysql``, and the names of its character sets."""
+    """What the log does not say: ``flavour`` is ``mariadb`` or ``mysql``.
+
+    ``charsets`` are names of character sets by collation, ``declared`` types that look like others
+    in the log by ``database.table.column``, and ``uniques`` the columns that stand in for the key
+    of a table without one.
+    """
 
     flavour: str
     charsets: dict[int, str]
+    declared: dict[str, str] = {}
+    uniques: dict[str, tuple[str, ...]] = {}
 
 
 class Span(Struct, frozen=True):
@@ -124,8 +131,8 @@ class ChangeTeller:
 
     def _said(self, head: log.Header, query: log.Query) -> Iterator[Record]:
         text = query.text
-        self._thread = query.thread
         if text.startswith(("BEGIN", "XA START")):
+            self._thread = query.thread
             self._has_begun = True
             self.is_between = False
             return
@@ -193,12 +200,17 @@ class ChangeTeller:
         if not is_followed(log.table_name(data), self._config):
             return None
         table = log.table_map(data)
-        read = [reader(column, self._origin.charsets) for column in table.columns]
+        origin, full_name = self._origin, f"{table.database}.{table.name}"
+        read = [
+            reader(column, origin.charsets, origin.declared.get(f"{full_name}.{column.name}", ""))
+            for column in table.columns
+        ]
         shape = TableShape(
             table.database,
             table.name,
             tuple((column.name, of) for column, (of, _) in zip(table.columns, read, strict=True)),
             table.key,
+            unique=origin.uniques.get(full_name, ()),
         )
         return _Followed(self._writer(shape), tuple(each for _, each in read))
 

@@ -119,7 +119,7 @@ class LogCourse:
                 return self._idle(start, quiet, cap)
 
     def _walker(self, start: Position, spot: Spot, gtid: str) -> Walker:
-        return Walker(self._config, self._origin, Span(spot, stamps=start.stamps), gtid)
+        return Walker(self._config, self._origin, Span(spot, _now_ms(), start.stamps), gtid)
 
     def _counter(self, spot: Spot, rows_max: int | None) -> Watch:
         """Counts the records of events where that matters."""

@@ -17,8 +17,8 @@ from mainstem.pipelines.cdc.mysql_binlog import Checksums
 from mainstem.pipelines.cdc.mysql_changes import Origin
 from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_table import TableShape, key_value
-from mainstem.pipelines.cdc.mysql_values import ColumnType
+from mainstem.pipelines.cdc.mysql_table import TableShape, key_literal
+from mainstem.pipelines.cdc.mysql_values import DECLARED, ColumnType
 from mainstem.pipelines.cdc.selection import matches
 
 READ_TIMEOUT_S: Final = 120
@@ -155,7 +155,35 @@ class Server:
         listed = self.ask(
             f"SELECT id, character_set_name FROM information_schema.{place} WHERE id IS NOT NULL"  # noqa: S608
         )
-        return Origin(self.flavour, {int(number): name for number, name in listed})
+        charsets = {int(number): name for number, name in listed}
+        return Origin(self.flavour, charsets, self._declared(), self._uniques())
+
+    def _declared(self) -> dict[str, str]:
+        rows = self.ask(
+            "SELECT table_schema, table_name, column_name, data_type"
+            " FROM information_schema.columns WHERE data_type IN %s AND table_schema NOT IN %s",
+            DECLARED,
+            _SYSTEM,
+        )
+        return {".".join(row[:3]): row[3] for row in rows}
+
+    def _uniques(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each table's first unique index that can be a key."""
+        rows = self.ask(
+            "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"
+            " FROM information_schema.statistics"
+            " WHERE non_unique = 0 AND index_name <> 'PRIMARY' AND table_schema NOT IN %s",
+            _SYSTEM,
+        )
+        indexes: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+        for database, name, index, column, nullable, part in rows:
+            is_fit = column is not None and nullable != "YES" and part is None
+            indexes.setdefault((f"{database}.{name}", index), []).append((column, is_fit))
+        found: dict[str, tuple[str, ...]] = {}
+        for (table, _), columns in indexes.items():
+            if all(is_fit for _, is_fit in columns):
+                found.setdefault(table, tuple(column for column, _ in columns))
+        return found
 
     # The log.
 
@@ -226,17 +254,17 @@ class Server:
         """The tables that patterns choose, by name."""
         names = self.ask(
             "SELECT table_schema, table_name FROM information_schema.tables"
-            " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s"
-            " ORDER BY table_schema, table_name",
+            " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s",
             _SYSTEM,
         )
+        uniques = self._uniques()
         return [
-            self._shape(database, name)
-            for database, name in names
+            self._shape(database, name, uniques.get(f"{database}.{name}", ()))
+            for database, name in sorted(names)  # not as the server's collation would have it
             if matches(f"{database}.{name}", chosen) and not matches(f"{database}.{name}", excluded)
         ]
 
-    def _shape(self, database: str, name: str) -> TableShape:
+    def _shape(self, database: str, name: str, unique: tuple[str, ...]) -> TableShape:
         columns = self.ask(
             "SELECT column_name, data_type, coalesce(numeric_precision, 0),"
             " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
@@ -261,6 +289,7 @@ class Server:
             key,
             is_whole and all(words[column] in _CHUNKABLE for column in key),
             is_whole and all(words[column] in _ORDERED for column in key),
+            unique,
         )
 
     def rows_estimate(self, shape: TableShape) -> int:
@@ -311,15 +340,26 @@ class Server:
         asked = f"SELECT {columns} FROM {_place(shape)}"  # noqa: S608  # names are quoted
         if shape.is_chunkable:
             if after is not None:
-                literals = [self._session.literal(key_value(each)) for each in after]
-                asked += f" WHERE {_behind([quoted(name) for name in shape.key], literals)}"
+                names = [quoted(name) for name in shape.key]
+                asked += f" WHERE {_behind(names, [key_literal(each) for each in after])}"
             asked += f" ORDER BY {', '.join(map(quoted, shape.key))}"
         if rows_max is not None:
             asked += f" LIMIT {rows_max}"
-        with refusals(self.config), self._session.cursor(SSCursor) as cursor:
-            cursor.execute(asked)
-            while row := cursor.fetchone():
-                yield row
+        with refusals(self.config):
+            cursor = self._session.cursor(SSCursor)
+            try:
+                cursor.execute(asked)
+                while row := cursor.fetchone():
+                    yield row
+            finally:
+                self._leave(cursor)
+
+    def _leave(self, cursor: Any) -> None:
+        """Let go of an answer; a session whose rows nobody takes is good for nothing else."""
+        result, cursor.connection = cursor._result, None
+        if result is not None and result.unbuffered_active:
+            result.unbuffered_active = False  # PyMySQL would read all that is left
+            self.close()
 
 
 def _place(shape: TableShape) -> str:
@@ -375,6 +415,8 @@ def _type(word: str, precision: int, scale: int, moment_digits: int) -> ColumnTy
     digits = {"decimal": scale, "bit": precision}.get(word, moment_digits)
     if word in _DIGITS:
         return ColumnType(word, digits)
+    if word == "point":
+        return ColumnType(word)
     for known, name in ((_INTEGERS, "int"), (_BINARIES, "bytes"), (_SHAPES, "geometry")):
         if word in known:
             return ColumnType(name)

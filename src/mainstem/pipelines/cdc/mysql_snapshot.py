@@ -10,7 +10,7 @@ disk as a whole, and begun again after a crash.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -88,13 +88,16 @@ class Snapshot:
 
     def close(self) -> None:
         """End the session; what is on disk stays."""
+        self._work.close()
         self._server.close()
 
     def more(self) -> None:
         """Write one more file, or find that all is written."""
         next(self._work, None)
 
-    def _files(self, shapes: Sequence[TableShape], writer: MakeWriter) -> Iterator[None]:
+    def _files(
+        self, shapes: Sequence[TableShape], writer: MakeWriter
+    ) -> Generator[None, None, None]:
         state = self.state
         left = [
             each
@@ -116,7 +119,6 @@ class Snapshot:
             save_state(self._folder, state)
         state.is_complete = True
         save_state(self._folder, state)
-        self.close()
 
     def _table(
         self, shape: TableShape, writer: TableWriter, *, is_last_table: bool
@@ -131,7 +133,8 @@ class Snapshot:
             held = next(rows, None)
             marks = ["true"] * len(chunk)
             marks[0] = first_mark(is_first=is_first, begins_all=begins_all)
-            if held is None:
+            # A row that is first of all and last of its table is told as the first.
+            if held is None and (is_last_table or not begins_all or len(chunk) > 1):
                 marks[-1] = last_mark(is_last=True, ends_all=is_last_table)
             records = (
                 row_record(writer, values, self._told, mark)

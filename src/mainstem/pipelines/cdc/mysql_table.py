@@ -1,6 +1,6 @@
 """A table of MySQL or MariaDB and how its events are written. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import version
@@ -18,12 +18,6 @@ from mainstem.pipelines.connector.shapes import TableRoute
 
 NO_GTID: Final = ""
 _KEY_KINDS: Final = {"int": "n", "decimal": "d"}
-_KEY_VALUES: Final[dict[str, Callable[[str], object]]] = {
-    "n": int,
-    "d": Decimal,
-    "x": bytes.fromhex,
-    "t": str,
-}
 
 
 class TableShape(Struct, frozen=True):
@@ -39,6 +33,7 @@ class TableShape(Struct, frozen=True):
     key: tuple[str, ...] = ()
     is_chunkable: bool = False
     is_ordered: bool = False
+    unique: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -61,10 +56,12 @@ def key_texts(shape: TableShape, values: Sequence[object]) -> list[str]:
     return texts
 
 
-def key_value(text: str) -> object:
-    """A part of a key as a statement is given it."""
+def key_literal(text: str) -> str:
+    """A part of a key as a statement says it; in hexadecimals, nothing has to be escaped."""
     kind, rest = text[0], text[1:]
-    return _KEY_VALUES[kind](rest)
+    if kind == "x":
+        return f"x'{rest}'"
+    return f"{Decimal(rest)}" if kind in "nd" else f"_utf8mb4 x'{rest.encode().hex()}'"
 
 
 class Told(Struct, frozen=True):
@@ -141,11 +138,11 @@ class TableWriter:
 
 
 def key_of(shape: TableShape, config: MysqlCdcConfig) -> Sequence[str]:
-    """The columns of a table's key: as the settings say, or its primary key."""
+    """The columns of a table's key: as the settings say, its primary key, or a unique index."""
     for pattern, names in config.key_columns.items():
         if matches(shape.full_name, [pattern]):
             return names
-    return shape.key
+    return shape.key or shape.unique
 
 
 @lru_cache
