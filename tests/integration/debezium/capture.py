@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.peers.maven import CACHE, classpath
+from tests.integration.cdc.follow import Told
 
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
@@ -29,6 +30,24 @@ COMMON = {
 
 Event = dict[str, Any]
 """What both sides are compared by: topic, key, value, headers, all of it parsed."""
+
+
+def event(name: str, told: Told) -> Event:
+    """A record of ours; those of no table go where Debezium would send them."""
+    value = _parsed(told["value"])
+    other = "transaction" if "status" in (value or {}) else "message"
+    headers = [[each["key"], _parsed(each["value"])] for each in told["headers"] or ()]
+    topic = told["topic"] or f"{name}.{other}"
+    return {"topic": topic, "key": _parsed(told["key"]), "value": value, "headers": headers}
+
+
+def _parsed(told: bytes | None) -> Any:
+    return None if told is None else json.loads(told)
+
+
+def is_last_of_snapshot(event: Event) -> bool:
+    """Whether the changes come next."""
+    return bool(event["value"].get("source", {}).get("snapshot") == "last")
 
 
 def _classes() -> Path:

@@ -96,6 +96,7 @@ def differences(
         matcher = difflib.SequenceMatcher(
             None, [_signature(each) for each in one], [_signature(each) for each in other], False
         )
+        ended = {_transaction(each) for each in other if _op(each) == "END"}
         for tag, i, i_until, j, j_until in matcher.get_opcodes():
             if tag == "equal":
                 for mine, yours in zip(one[i:i_until], other[j:j_until], strict=True):
@@ -103,9 +104,9 @@ def differences(
                         yield Difference(phase, field, a, b, _signature(mine))
                 continue
             for each in one[i:i_until]:
-                yield Difference(phase, _record(each), "told", ABSENT, _signature(each))
+                yield Difference(phase, _record(each, ended), "told", ABSENT, _signature(each))
             for each in other[j:j_until]:
-                yield Difference(phase, _record(each), ABSENT, "told", _signature(each))
+                yield Difference(phase, _record(each, ended), ABSENT, "told", _signature(each))
 
 
 def _of(phase: str, events: Sequence[Event]) -> list[Event]:
@@ -127,7 +128,7 @@ def _op(event: Event) -> str:
 def _signature(event: Event) -> str:
     key = event["key"]
     if event["topic"].endswith(".transaction"):
-        key = key["id"].partition(":")[0]
+        key = _transaction(event)
     return f"{event['topic']} {_op(event)} {json.dumps(key, sort_keys=True)}"
 
 
@@ -136,8 +137,17 @@ def _table(event: Event) -> str:
     return name
 
 
-def _record(event: Event) -> str:
-    return f"record.{_table(event)}.{_op(event)}"
+def _transaction(event: Event) -> str:
+    name: str = event["key"]["id"]
+    return name.partition(":")[0]
+
+
+def _record(event: Event, ended: set[str]) -> str:
+    """A whole record, as the table of differences calls it."""
+    name = f"record.{_table(event)}.{_op(event)}"
+    if _table(event) == "transaction" and _transaction(event) not in ended:
+        return f"{name} of a change of schema"
+    return name
 
 
 def _fields(mine: Event, yours: Event, labels: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:

@@ -1,14 +1,13 @@
 """PostgreSQL's changes as Debezium tells them and as we do, event by event."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.cdc.follow import Following, Told
+from tests.integration.cdc.follow import Following
 from tests.integration.cdc.postgres import PostgresServer
-from tests.integration.debezium.capture import Debezium, Event
+from tests.integration.debezium.capture import Debezium, event, is_last_of_snapshot
 from tests.integration.debezium.compare import check, differences
 from tests.integration.debezium.postgres_workload import AFTER, BEFORE, LABELS
 
@@ -100,19 +99,6 @@ def _following(
     return Following(config, folder)
 
 
-def _event(name: str, told: Told) -> Event:
-    """A record of ours; those of no table go where Debezium would send them."""
-    value = _parsed(told["value"])
-    other = "transaction" if "status" in (value or {}) else "message"
-    headers = [[each["key"], _parsed(each["value"])] for each in told["headers"] or ()]
-    topic = told["topic"] or f"{name}.{other}"
-    return {"topic": topic, "key": _parsed(told["key"]), "value": value, "headers": headers}
-
-
-def _parsed(told: bytes | None) -> Any:
-    return None if told is None else json.loads(told)
-
-
 def test_events_are_those_of_debezium_but_for_the_admitted_differences(tmp_path: Path) -> None:
     with PostgresServer() as server:
         server.run(f"CREATE DATABASE {DATABASE}")
@@ -127,7 +113,7 @@ def test_events_are_those_of_debezium_but_for_the_admitted_differences(tmp_path:
                 for name, (_, given) in MODES.items()
             }
             ours = {name: each.all() for name, each in following.items()}
-            debezium.wait(lambda each: each["topic"].endswith(".whole") and _is_last(each))
+            debezium.wait(is_last_of_snapshot)
             with server.connect(DATABASE) as session:
                 for statement in AFTER:
                     session.execute(statement.encode())
@@ -140,11 +126,7 @@ def test_events_are_those_of_debezium_but_for_the_admitted_differences(tmp_path:
         difference
         for name in MODES
         for difference in differences(
-            [_event(name, told) for told in ours[name]], theirs[name], LABELS
+            [event(name, told) for told in ours[name]], theirs[name], LABELS
         )
     ]
     check("PostgreSQL", found)
-
-
-def _is_last(event: Event) -> bool:
-    return bool(event["value"]["source"]["snapshot"] == "last")

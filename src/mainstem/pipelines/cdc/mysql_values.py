@@ -10,7 +10,9 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +30,7 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _US: Final = timedelta(microseconds=1)
 _DECIMAL_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _FRACTION_US: Final = (0, 10_000, 100, 1)  # a unit of so many bytes
-_MEMBER_BYTES_MAX: Final = 8
+_POINT: Final = struct.Struct("<IBIdd")
 CODECS: Final = {
     "utf8mb4": "utf-8",
     "utf8mb3": "utf-8",
@@ -70,8 +72,15 @@ class ColumnType(Struct, frozen=True):
 # From the log into text.
 
 
-def reader(column: log.LoggedColumn, charsets: Mapping[int, str]) -> tuple[ColumnType, Read]:
+def reader(
+    column: log.LoggedColumn, charsets: Mapping[int, str], declared: str = ""
+) -> tuple[ColumnType, Read]:
     """How the values of a column stand in the log.
+
+    Args:
+        column: as the log describes it.
+        charsets: the names of character sets by the numbers of their collations.
+        declared: the name of its type, which the log does not tell of all.
 
     Raises:
         InvalidRequest: its type is one that is not read.
@@ -91,11 +100,18 @@ def reader(column: log.LoggedColumn, charsets: Mapping[int, str]) -> tuple[Colum
         return ColumnType("decimal", second), partial(_decimal, precision=first, scale=second)
     if kind == log.BIT:
         return ColumnType("bit", second * 8 + first), partial(_raw, size=second + (first > 0))
-    return _text_reader(column, charsets)
+    return _text_reader(column, charsets, declared)
 
 
-def _text_reader(column: log.LoggedColumn, charsets: Mapping[int, str]) -> tuple[ColumnType, Read]:
+def _text_reader(
+    column: log.LoggedColumn, charsets: Mapping[int, str], declared: str
+) -> tuple[ColumnType, Read]:
     (first, second), kind = column.meta, column.kind
+    if kind == log.GEOMETRY:
+        word = "point" if declared == "point" else "geometry"
+        return ColumnType(word), partial(_string, size=first)
+    if declared in _FIXED and kind == log.STRING and second == _FIXED[declared][0]:
+        return ColumnType("text"), partial(_fixed, told=_FIXED[declared][1])
     if kind in {log.ENUM, log.SET}:
         decode = _decoder(column, charsets)
         members = tuple(each if decode is None else decode(each) for each in column.members)
@@ -107,8 +123,6 @@ def _text_reader(column: log.LoggedColumn, charsets: Mapping[int, str]) -> tuple
             padded = second if kind == log.STRING else 0
             return ColumnType("bytes"), partial(_string, size=size, padded=padded)
         return ColumnType("text"), partial(_string, size=size, decode=_decoder(column, charsets))
-    if kind == log.GEOMETRY:
-        return ColumnType("geometry"), partial(_string, size=first)
     raise InvalidRequest(
         ErrorCode.INVALID_CONFIG,
         f"columns of kind {kind} are not read from the log",
@@ -165,6 +179,11 @@ def _string(
     if decode is not None:
         value = decode(value)
     return value.ljust(padded, b"\0"), until
+
+
+def _fixed(data: bytes, at: int, *, told: Callable[[bytes], str]) -> tuple[bytes, int]:
+    value, until = _string(data, at, size=1, padded=16)
+    return told(value).encode(), until
 
 
 def _member(data: bytes, at: int, *, size: int, members: tuple[bytes, ...]) -> tuple[bytes, int]:
@@ -260,6 +279,13 @@ _FRACTIONAL: Final[dict[int, tuple[str, Callable[..., tuple[bytes, int]]]]] = {
     log.DATETIME2: ("datetime", _datetime),
     log.TIME2: ("time", _time),
 }
+# Types that are logged as so many bytes, and how they are written.
+_FIXED: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
+    "uuid": (16, lambda value: str(UUID(bytes=value))),
+    "inet6": (16, lambda value: str(IPv6Address(value))),
+    "inet4": (4, lambda value: str(IPv4Address(value[:4]))),
+}
+DECLARED: Final = ("point", *_FIXED)
 _SIMPLE: Final[dict[int, tuple[str, Read]]] = {
     log.FLOAT: ("float", _float),
     log.DOUBLE: ("double", _double),
@@ -280,7 +306,7 @@ def converter(of: ColumnType, config: MysqlCdcConfig) -> Convert:
     if of.word == "bytes":
         return partial(encoded, mode=config.binary_mode)
     if of.word == "bit":
-        return boolean if of.digits == 1 else partial(bits, mode=config.binary_mode)
+        return boolean if of.digits == 1 else bits
     return _PLAIN.get(of.word, text)
 
 
@@ -339,9 +365,9 @@ def boolean(value: bytes) -> bytes:
     return b"true" if value.strip(b"\0") else b"false"
 
 
-def bits(value: bytes, mode: str) -> bytes:
-    """Bits, the lowest byte first."""
-    return encoded(value[::-1], mode)
+def bits(value: bytes) -> bytes:
+    """Bits, the lowest byte first, always in base64."""
+    return encoded(value[::-1], "base64")
 
 
 def geometry(value: bytes) -> bytes:
@@ -349,6 +375,17 @@ def geometry(value: bytes) -> bytes:
     (srid,) = struct.unpack_from("<I", value)
     told = b"null" if not srid else b"%d" % srid
     return b'{"wkb":"%b","srid":%b}' % (base64.b64encode(value[4:]), told)
+
+
+def point(value: bytes) -> bytes:
+    """A point: its coordinates beside the shape; one without any is told as a shape."""
+    if len(value) != _POINT.size:
+        return geometry(value)
+    _, order, _, x, y = _POINT.unpack(value)
+    if order != 1:
+        return geometry(value)
+    coordinates = b'{"x":%b,"y":%b,' % (msgspec.json.encode(x), msgspec.json.encode(y))
+    return coordinates + geometry(value)[1:]
 
 
 def days(value: bytes) -> bytes:
@@ -386,14 +423,14 @@ def _date_converter(digits: int, mode: str) -> Convert:
 def _time_converter(digits: int, mode: str) -> Convert:
     del digits
     if mode == "isostring":
-        return lambda value: b'"%bZ"' % value
+        return lambda value: b'"%bZ"' % _short(value)
     unit_us = 1000 if mode == "connect" else 1
     return lambda value: b"%d" % (time_us(value) // unit_us)
 
 
 def _datetime_converter(digits: int, mode: str) -> Convert:
     if mode == "isostring":
-        return zoned
+        return lambda value: zoned(_short(value))
     unit_us = 1000 if mode == "connect" or digits <= 3 else 1
 
     def convert(value: bytes) -> bytes:
@@ -401,6 +438,11 @@ def _datetime_converter(digits: int, mode: str) -> Convert:
         return b"null" if us is None else b"%d" % (us // unit_us)
 
     return convert
+
+
+def _short(value: bytes) -> bytes:
+    """A moment without zeros at its end."""
+    return value.rstrip(b"0").rstrip(b".") if b"." in value else value
 
 
 def zoned(value: bytes) -> bytes:
@@ -421,4 +463,5 @@ _PLAIN: Final[dict[str, Convert]] = {
     "float": single,
     "double": double,
     "geometry": geometry,
+    "point": point,
 }

@@ -42,6 +42,9 @@ class Catalogue(Protocol):
     def key_of(self, oid: int) -> tuple[str, ...]:
         """A table's primary key."""
 
+    def unique_of(self, oid: int) -> tuple[str, ...]:
+        """What can be a key where there is no primary key."""
+
 
 class Span(Struct, frozen=True):
     """The part of the log after ``since`` up to and with ``until``, told at one moment."""
@@ -134,6 +137,7 @@ class ChangeTeller:
                 for column in relation.columns
             ),
             self._catalogue.key_of(relation.oid),
+            self._catalogue.unique_of(relation.oid),
         )
         self._tables[relation.oid] = TableWriter(shape, config, self._routing)
 

@@ -127,6 +127,7 @@ class Server:
         self.session = connect(config)
         self._types: dict[int, tuple[str, str, int, int, int]] = {}
         self._keys: dict[int, tuple[str, ...]] | None = None
+        self._uniques: dict[int, tuple[str, ...]] | None = None
 
     def close(self) -> None:
         """End the session."""
@@ -295,7 +296,7 @@ class Server:
 
     def tables(self) -> list[PublishedTable]:
         """The tables that the settings choose, by name."""
-        self._keys = None  # they may have changed since the last look
+        self._keys = self._uniques = None  # they may have changed since the last look
         rows = self.ask(_TABLES)
         config = self._config
         chosen = [
@@ -319,6 +320,7 @@ class Server:
                 for column, type_oid, modifier, _ in columns
             ),
             key,
+            self.unique_of(oid),
         )
         sortable = {column: is_sortable for column, _, _, is_sortable in columns}
         is_ordered = bool(key) and all(sortable.get(column, False) for column in key)
@@ -329,6 +331,14 @@ class Server:
         if self._keys is None:
             self._keys = {table: tuple(names) for table, names in self.ask(_KEYS)}
         return self._keys.get(oid, ())
+
+    def unique_of(self, oid: int) -> tuple[str, ...]:
+        """The columns of a table's first unique index, by name, that can be a key."""
+        if self._uniques is None:
+            self._uniques = {}
+            for table, names in self.ask(_UNIQUES):
+                self._uniques.setdefault(table, tuple(names))
+        return self._uniques.get(oid, ())
 
     def type_of(self, oid: int, modifier: int) -> TypeInfo:
         """A type with what it is made of."""
@@ -367,6 +377,15 @@ SELECT i.indrelid::bigint, array_agg(a.attname::text ORDER BY k.n)
 FROM pg_index i CROSS JOIN unnest(i.indkey::int[]) WITH ORDINALITY AS k(attnum, n)
   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indisprimary AND k.n <= i.indnkeyatts GROUP BY i.indrelid
+"""
+_UNIQUES: Final = """
+SELECT i.indrelid::bigint, array_agg(a.attname::text ORDER BY k.n)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+  CROSS JOIN unnest(i.indkey::int[]) WITH ORDINALITY AS k(attnum, n)
+  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indisunique AND i.indisvalid AND NOT i.indisprimary AND i.indpred IS NULL
+  AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
+GROUP BY i.indrelid, c.relname HAVING bool_and(a.attnotnull) ORDER BY c.relname
 """
 _TYPE: Final = """
 SELECT typname::text, typtype::text, CASE WHEN typcategory = 'A' THEN typelem ELSE 0 END::bigint,

@@ -29,12 +29,17 @@ class TableColumn(Struct, frozen=True):
 
 
 class TableShape(Struct, frozen=True):
-    """A table at one moment; ``key`` is its primary key, in the key's order."""
+    """A table at one moment.
+
+    ``key`` is its primary key, in its order; ``unique`` are the columns of a unique index, none of
+    which may be null: they stand in where there is no primary key.
+    """
 
     schema: str
     name: str
     columns: tuple[TableColumn, ...]
     key: tuple[str, ...] = ()
+    unique: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -83,11 +88,11 @@ NUMBERS: Final = frozenset({"int2", "int4", "int8"})
 
 
 def key_of(shape: TableShape, config: PostgresCdcConfig) -> Sequence[str]:
-    """The columns of a table's key: as the settings say, or its primary key."""
+    """The columns of a table's key: as the settings say, its primary key, or a unique index."""
     for pattern, names in config.key_columns.items():
         if matches(shape.full_name, [pattern]):
             return names
-    return shape.key
+    return shape.key or shape.unique
 
 
 def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:

@@ -131,11 +131,12 @@ def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Findin
         )
     found += [
         warned(
-            f"{each.shape.full_name} has no primary key: its records have no keys",
+            f"{each.shape.full_name} has no primary key and no unique index that forbids null:"
+            " its records have no keys",
             "set key_columns, and ALTER TABLE ... REPLICA IDENTITY FULL to allow its updates",
         )
         for each in tables
-        if not each.shape.key and each.identity == "d"
+        if not each.shape.key and not each.shape.unique and each.identity == "d"
     ]
     return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
 

@@ -1,6 +1,7 @@
 """Values of the log as text, and texts as JSON."""
 
 import base64
+import struct
 from decimal import Decimal
 
 import pytest
@@ -91,6 +92,35 @@ def test_members_are_told_by_their_names() -> None:
     assert read(log.SET, b"\5", (248, 1), members=members, charset=45) == b"a,c"
 
 
+@pytest.mark.parametrize(
+    ("declared", "logged", "expected"),
+    [
+        ("uuid", bytes(range(16)), b"00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        ("inet6", bytes(15) + b"\1", b"::1"),
+        ("inet4", b"\x7f\0\0\1", b"127.0.0.1"),
+        ("inet4", b"\x7f", b"127.0.0.0"),
+        ("binary", b"ab", b"ab\0\0"),
+    ],
+)
+def test_bytes_that_stand_for_more_are_told_by_the_name_of_their_type(
+    declared: str, logged: bytes, expected: bytes
+) -> None:
+    size = 16 if declared in {"uuid", "inet6"} else 4
+    column = log.LoggedColumn("c", log.STRING, (log.STRING, size))
+
+    _, take = values.reader(column, {}, declared)
+
+    assert take(bytes([len(logged)]) + logged, 0) == (expected, len(logged) + 1)
+
+
+def test_a_point_has_its_coordinates_beside_its_shape() -> None:
+    told = values.converter(values.ColumnType("point"), MysqlCdcConfig(database="d"))
+    place = struct.pack("<IBIdd", 0, 1, 1, 1.5, -2.0)
+
+    assert told(place).startswith(b'{"x":1.5,"y":-2.0,"wkb":"')
+    assert told(place[:8]).startswith(b'{"wkb":"')
+
+
 def test_kinds_and_character_sets_that_are_not_read_are_refused_with_the_remedy() -> None:
     for kind, charset in ((log.JSON, 63), (242, 63), (log.VARCHAR, 99), (log.VARCHAR, 1234)):
         with pytest.raises(InvalidRequest) as refused:
@@ -105,6 +135,9 @@ def test_kinds_and_character_sets_that_are_not_read_are_refused_with_the_remedy(
         ("datetime", 6, "adaptive_time_microseconds", b"1970-01-01 00:00:01.000002", b"1000002"),
         ("datetime", 6, "connect", b"1970-01-01 00:00:01.000002", b"1000"),
         ("datetime", 0, "isostring", b"1970-01-01 00:00:01", b'"1970-01-01T00:00:01Z"'),
+        ("datetime", 3, "isostring", b"1970-01-01 00:00:01.500", b'"1970-01-01T00:00:01.5Z"'),
+        ("time", 3, "isostring", b"00:00:10.000", b'"00:00:10Z"'),
+        ("timestamp", 3, "isostring", b"2024-01-01 00:00:00.500", b'"2024-01-01T00:00:00.500Z"'),
         ("date", 0, "adaptive_time_microseconds", b"0000-00-00", b"null"),
         ("date", 0, "isostring", b"2024-01-01", b'"2024-01-01Z"'),
         ("time", 0, "connect", b"-00:00:01.5", b"-1500"),
