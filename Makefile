@@ -8,10 +8,10 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format pin clients chaos fuzz bench clean
+.PHONY: help run test check format pin clients chaos chaos-pipelines fuzz bench clean
 
 help:  ## Say what can be made.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1|/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
 
 .venv/.ready-run: pyproject.toml constraints.txt src/mainstem/model/_native.c
 	@scripts/setup run
@@ -48,6 +48,10 @@ clients: .venv/.ready-test  ## Every real Kafka client, full volume.
 chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 	@scripts/system-packages
 	scripts/chaos $(ARGS)
+
+chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, beside faults of every server.
+	@scripts/system-packages
+	scripts/chaos-pipelines $(ARGS)
 
 fuzz: .venv/.ready-test  ## A million malformed inputs.
 	scripts/fuzz $(ARGS)

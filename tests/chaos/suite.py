@@ -5,17 +5,16 @@ where it stopped; ``--fresh`` begins again. ``--target kafka`` lets Apache Kafka
 """
 
 import argparse
-import json
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
+from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
 from tests.chaos.transactions import run_transactions
 
@@ -24,33 +23,12 @@ from mainstem.testing.local_node import LocalNode
 STATE = ROOT / ".cache" / "chaos"
 TRANSACTIONS_PER_PART = 2_000
 
-# Whether it passed, and what there is to say about it.
-Verdict = tuple[bool, str]
-Part = Callable[[], Verdict]
-
 
 def main() -> int:
     options = _options()
     # Servers and mounts must be cleaned up when the suite is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    state_path = STATE / f"{options.target}.json"
-    passed = {} if options.fresh else _load(state_path)
-    failures = 0
-    for name, part in parts(options).items():
-        if name in passed:
-            _say(f"{name}: done before: {passed[name]}")
-            continue
-        is_sound, words = part()
-        _say(f"{name}: {words}")
-        if is_sound:
-            passed[name] = words
-            _save(state_path, passed)
-        else:
-            failures += 1
-    if not failures:
-        # A run that is complete is over; the next one begins again.
-        state_path.unlink(missing_ok=True)
-    return 1 if failures else 0
+    return run_parts(parts(options), STATE / f"{options.target}.json", fresh=options.fresh, say=say)
 
 
 def parts(options: argparse.Namespace) -> dict[str, Part]:
@@ -118,25 +96,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--target", choices=("mainstem", "kafka"), default="mainstem")
     parser.add_argument("--fresh", action="store_true", help="forget what has passed before")
     return parser.parse_args()
-
-
-def _load(path: Path) -> dict[str, str]:
-    if not path.exists():
-        return {}
-    loaded: dict[str, str] = json.loads(path.read_text())
-    return loaded
-
-
-def _save(path: Path, passed: dict[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_suffix(".partial")
-    partial_path.write_text(json.dumps(passed, indent=1))
-    partial_path.replace(path)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Connect:
         (folder / "tmp").mkdir(exist_ok=True)
         environment = os.environ | {
             FOLDER_VARIABLE: str(folder / "points"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
             "TMPDIR": str(folder / "tmp"),
         }
         command = [sys.executable, "-m", "tests.chaos_pipelines.frail_job", str(file)]

@@ -13,5 +13,5 @@ from mainstem.pipelines.spark import session
 
 if __name__ == "__main__":
     frail_sinks.install()
-    session.MainstemSource = FrailSource  # type: ignore[misc]
+    session.MainstemSource = FrailSource  # type: ignore[attr-defined]
     main(["pipeline", "run", "--quiet", *sys.argv[1:]])

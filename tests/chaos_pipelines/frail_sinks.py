@@ -56,7 +56,7 @@ def _frail_batches() -> None:
 
         return plain(self, frail)
 
-    DataStreamWriter.foreachBatch = foreach
+    DataStreamWriter.foreachBatch = foreach  # type: ignore[method-assign, assignment]
 
 
 def _frail_requests() -> None:

@@ -26,7 +26,7 @@ class FrailLedger(Ledger):
         reach(query, "recorded")
 
 
-completion.Ledger = FrailLedger  # type: ignore[misc]
+completion.Ledger = FrailLedger  # type: ignore[attr-defined]
 
 
 class FrailStreamWriter(StreamWriter):

@@ -65,6 +65,11 @@ class PostgresServer:
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
         shutil.rmtree(self._folder)
 
+    def restart(self) -> None:
+        """As after a crash: sessions are cut, nothing is written first."""
+        data, log = str(self._folder / "data"), str(self._folder / "log")
+        self._run("pg_ctl", "-D", data, "-m", "immediate", "-w", "-l", log, "restart")
+
     def _run(self, name: str, *arguments: str) -> None:
         command = program(name)
         assert command is not None, name

@@ -23,7 +23,7 @@ from mainstem.pipelines.connector.gauges import read_gauges
 from mainstem.pipelines.connector.progress import read_progress
 from mainstem.pipelines.connector.shapes import Severity
 from mainstem.pipelines.file.reading import Pipeline, PipelineFile
-from mainstem.pipelines.running.assembly import Assembly
+from mainstem.pipelines.running.assembly import Assembly, Query
 from mainstem.pipelines.running.counts import ProgressListener
 from mainstem.pipelines.running.course import Course, State
 from mainstem.pipelines.running.engine import activate
@@ -35,6 +35,11 @@ from mainstem.telemetry.logs import logger
 ROUND_S = 0.1
 STATUS_EVERY_S = 1.0
 STARTERS_MAX = 16
+# Spark gives the Python process of a source ten seconds to begin; more of them at once than there
+# are cores might all be late, again and again.
+OPENED_AT_ONCE = os.cpu_count() or 1
+OPENING_TIMEOUT_S = 60.0
+OPENING_POLL_S = 0.02
 LAST_REPORTS_MS = 5_000
 BETWEEN_BATCHES_POLL_S = 0.005
 # What Spark throws when a query, or Spark itself, is gone.
@@ -85,6 +90,7 @@ class Runner:
             _Job(each, Course(model.settings.retry, enabled=each.entry.enabled))
             for each in file.pipelines
         ]
+        self._opening = threading.BoundedSemaphore(OPENED_AT_ONCE)
         self._started_at = time.time()
         self._stopping = False
         self.status = self._observe()
@@ -155,12 +161,21 @@ class Runner:
         started: list[StreamingQuery] = []
         try:
             for query in self._assembly.queries(pipeline):
-                started.append(query.start(once=self._once))  # noqa: PERF401
+                started.append(self._open(query))  # noqa: PERF401
         except BaseException:
             for running in started:
                 running.stop()
             raise
         return started
+
+    def _open(self, query: Query) -> StreamingQuery:
+        """Start a query; returns when its source has answered once, or has failed to."""
+        with self._opening:
+            started = query.start(once=self._once)
+            deadline = time.monotonic() + OPENING_TIMEOUT_S
+            while started.isActive and _asks_first(started) and time.monotonic() < deadline:
+                time.sleep(OPENING_POLL_S)
+            return started
 
     def _harvest(self, job: _Job) -> None:
         assert job.start is not None
@@ -292,3 +307,9 @@ def _is_busy(query: StreamingQuery) -> bool:
     """Whether the query is within a batch, or still opening its source."""
     status = query.status
     return bool(status["isTriggerActive"]) or "Initializing" in str(status["message"])
+
+
+def _asks_first(query: StreamingQuery) -> bool:
+    """Whether a query that was just started waits for the first answer of its source."""
+    message = str(query.status["message"])
+    return "Initializing" in message or "Getting offsets" in message

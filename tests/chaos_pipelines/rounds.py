@@ -1,0 +1,161 @@
+"""Kills, round after round, and the verdict: every record and every change exactly once.
+
+A round is one life of the process. It ends by kill -9 of everything that belongs to it
+
+* at a random moment; the first time within the databases' snapshots,
+* with every pipeline standing at a point drawn for it, such as between the sink's write and Spark's
+  commit (``points``), or
+* by the death of Java alone, which the process has to notice by itself.
+
+In between, the node is killed and started again, PostgreSQL is restarted, S3 servers and the
+receiver of webhooks misbehave. The last life runs to the end of all input.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from itertools import cycle, islice
+
+from msgspec import Struct
+from tests.chaos_pipelines import databases, sinks
+from tests.chaos_pipelines.connect import Connect
+from tests.chaos_pipelines.stage import Stage
+from tests.integration.pipelines.stage import records
+
+from mainstem.cli.failure import ExitCode
+
+KINDS = ("moment", "points", "java", "points", "points")
+ROWS_PER_FEED = 120
+PATIENCE_S = 150.0
+
+
+class Outcome(Struct):
+    """What happened and what is wrong."""
+
+    seed: int
+    kills: int = 0
+    node_kills: int = 0
+    restarts: int = 0
+    faults: int = 0
+    repeats: int = 0
+    points: list[str] = []
+    records: int = 0
+    events: int = 0
+    anomalies: list[str] = []
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.kills} kills of everything ({len(self.points)} pipelines at"
+            f" points), {self.node_kills} of the node, {self.restarts} restarts of PostgreSQL,"
+            f" {self.faults} faults of servers, {self.repeats} webhooks repeated;"
+            f" {self.records} records into each sink, {self.events} changes of databases:"
+            f" {len(self.anomalies)} anomalies"
+        )
+
+
+def run_kills(kills: int, seed: int, say: Callable[[str], None]) -> Outcome:
+    """So many lives, one more, and the verdict; ``say`` is told when a life has ended."""
+    outcome = Outcome(seed)
+    draw = random.Random(seed)
+    begun = time.monotonic()
+    with Stage(draw) as stage:
+        for load in stage.loads:
+            load.start()
+        try:
+            stage.trouble(on=True)
+            for number, kind in enumerate(islice(cycle(KINDS), kills)):
+                _live(stage, outcome, draw, number=number, kind=kind)
+                say(f"{time.monotonic() - begun:.0f} s: kill {number + 1} of {kills}, {kind}")
+        finally:
+            stage.trouble(on=False)
+            for load in stage.loads:
+                load.stop()
+        connect = Connect(stage.file, stage.folder, once=True)
+        status = connect.wait(patience_s=PATIENCE_S)
+        if status:
+            outcome.anomalies.append(f"the last life ended with {status}: {connect.log_tail()}")
+        _judge(stage, outcome)
+    return outcome
+
+
+def _live(stage: Stage, outcome: Outcome, draw: random.Random, *, number: int, kind: str) -> None:
+    """One life of the process."""
+    stage.feed(ROWS_PER_FEED)
+    begun = {name: stage.batches(name) for name in stage.pipelines}
+    connect = Connect(stage.file, stage.folder)
+    try:
+        # The first time it is enough that the snapshots have begun to flow.
+        awaited = [name for name in begun if number or name.startswith("sources.")]
+        connect.until(
+            lambda: all(stage.batches(name) > begun[name] for name in awaited),
+            patience_s=PATIENCE_S,
+            what=f"a batch of each of {awaited}",
+        )
+        if number:
+            _disturb(stage, outcome, draw)
+            stage.feed(ROWS_PER_FEED)
+        if kind == "points":
+            _stand_still(stage, outcome, connect)
+        else:
+            time.sleep(draw.uniform(0, 0.5))
+        if kind == "java":
+            status = connect.kill_java(patience_s=PATIENCE_S)
+            if status != ExitCode.UNAVAILABLE or "Spark has died" not in connect.log_tail():
+                outcome.anomalies.append(f"without Java it ended with {status}")
+    finally:
+        connect.kill9()
+    stage.plan.clear()
+    outcome.kills += 1
+    if number == 0:
+        _was_within_snapshots(stage)
+
+
+def _was_within_snapshots(stage: Stage) -> None:
+    for database in stage.databases:
+        told = len(records(stage.node.kafka, stage.topic_of(database)))
+        assert told < databases.ROWS_BEFORE, f"killed too late to cut the snapshot: {told} rows"
+
+
+def _disturb(stage: Stage, outcome: Outcome, draw: random.Random) -> None:
+    """The node dies and comes back; or PostgreSQL does."""
+    if outcome.node_kills <= outcome.restarts:
+        stage.node.kill9()
+        time.sleep(draw.uniform(0, 1))
+        stage.node.start()
+        outcome.node_kills += 1
+    else:
+        stage.postgres.restart()
+        outcome.restarts += 1
+
+
+def _stand_still(stage: Stage, outcome: Outcome, connect: Connect) -> None:
+    """Every pipeline comes to its point and waits there to be killed."""
+    wanted = stage.draw_points()
+    stage.plan.set(wanted)
+    stage.feed(ROWS_PER_FEED)
+
+    def all_stand() -> bool:
+        return stage.plan.reached() == wanted
+
+    try:
+        connect.until(all_stand, patience_s=PATIENCE_S, what=f"points {wanted}")
+    except AssertionError as error:
+        raise AssertionError(f"{stage.plan.reached()} of {error}") from None
+    outcome.points += [f"{name} {point}" for name, point in wanted.items()]
+
+
+def _judge(stage: Stage, outcome: Outcome) -> None:
+    outcome.records = len(stage.put)
+    outcome.faults = stage.receiver.faults + sum(proxy.faults for proxy in stage.proxies)
+    outcome.repeats = stage.receiver.repeats
+    told = [each.value or b"" for each in records(stage.node.kafka, sinks.INPUT)]
+    if sorted(told) != sorted(stage.put):
+        outcome.anomalies.append(f"the input holds {len(told)} of {len(stage.put)} records")
+    if changed := stage.receiver.changed:
+        outcome.anomalies.append(f"webhook: keys came again with other bodies: {changed[:3]}")
+    for name, sink in stage.sinks.items():
+        outcome.anomalies += sinks.anomalies_of(name, sink, stage.put)
+    for database in stage.databases:
+        events = records(stage.node.kafka, stage.topic_of(database))
+        outcome.events += len(events)
+        outcome.anomalies += databases.anomalies_of(database, events)
