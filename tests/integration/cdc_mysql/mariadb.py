@@ -30,7 +30,8 @@ SETTINGS = (
 class MariadbServer:
     """A context manager; root lends the server another name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
+        self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
@@ -69,6 +70,7 @@ class MariadbServer:
                     f"--port={self.port}",
                     f"--socket={self._folder}/socket",
                     *SETTINGS,
+                    *self._settings,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
-from mainstem.pipelines.cdc import stamps as stamping
 from mainstem.pipelines.cdc.mysql_dump import locate
 from mainstem.pipelines.cdc.mysql_increment import Increment
 from mainstem.pipelines.cdc.mysql_log import LogCourse
@@ -98,7 +97,10 @@ class Follower:
         state = self._state
         assert state is not None
         until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
-        if until > start.file or state.number > start.epoch or not start.spot.file:
+        is_told = state.number <= start.epoch and bool(start.spot.file)
+        # A session that found no more rows has seen something all the same.
+        is_stamped = start.spot != state.spot or start.stamps == state.coded_stamps
+        if until > start.file or not is_told or not is_stamped:
             return self._after_files(start, state, until)
         if not self._streams:
             return start
@@ -221,7 +223,7 @@ class Follower:
             epoch=state.number,
             beat=start.beat,
             at_ms=_now_ms(),
-            stamps=stamping.encode(state.stamps) if state.stamps else "",
+            stamps=state.coded_stamps,
         )
 
 

@@ -78,7 +78,7 @@ class Snapshot:
             for each in self._server.tables(config.chosen, config.exclude_tables)
             if self._server.has_rows(each)
         ]
-        self._seen = None if state is None else spot
+        self._seen = spot if state is not None and state.spot != spot else None
         self._told = Told(time.time_ns() // 1000, spot)
         self.state = state or SnapshotState(
             spot=spot, server=identity, gtid=gtid, tables=[each.full_name for each in shapes]

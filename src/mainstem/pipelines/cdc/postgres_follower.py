@@ -15,7 +15,6 @@ from pathlib import Path
 from psycopg import sql
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.pipelines.cdc import stamps as stamping
 from mainstem.pipelines.cdc.pgoutput import lsn_number
 from mainstem.pipelines.cdc.postgres_increment import Increment
 from mainstem.pipelines.cdc.postgres_log import ROWS_PER_BATCH, LogCourse, told_tables
@@ -87,7 +86,10 @@ class Follower:
         state = self._state
         if state is not None:
             until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
-            if until > start.file or state.number > start.epoch or start.lsn == 0:
+            is_told = state.number <= start.epoch and start.lsn > 0
+            # A session that found no more rows has seen something all the same.
+            is_stamped = start.lsn != state.slot_lsn or start.stamps == state.coded_stamps
+            if until > start.file or not is_told or not is_stamped:
                 return self._after_files(start, state, until)
         if not self._streams:
             return start
@@ -231,7 +233,7 @@ class Follower:
             epoch=state.number,
             beat=start.beat,
             at_ms=int(self._now() * 1000),
-            stamps=stamping.encode(state.stamps) if state.stamps else "",
+            stamps=state.coded_stamps,
         )
 
 

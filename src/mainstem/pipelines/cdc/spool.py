@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.stamps import Stamp
+from mainstem.pipelines.cdc.stamps import Stamp, encode
 
 STATE_NAME: Final = "snapshot.json"
 SPOOL_NAME: Final = "spool"
@@ -34,6 +34,11 @@ class SpoolState(Struct, kw_only=True):
     is_complete: bool = False
     number: int = 0
     stamps: list[Stamp] = []
+
+    @property
+    def coded_stamps(self) -> str:
+        """The stamps as positions keep them."""
+        return encode(self.stamps) if self.stamps else ""
 
     def file_written(self, rows: int, *, is_shown: bool) -> None:
         """One more file, which may be told of at once if its table is read in the key's order."""
