@@ -19,7 +19,7 @@ from mainstem.model.topic_name import collision_key
 from mainstem.placement import chain, decisions, records
 from mainstem.placement.decisions import Decision
 from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact
+from mainstem.placement.records import AnyFact, CatalogueState
 from mainstem.placement.security_records import SecurityFact
 from mainstem.placement.security_table import SECURITY_FACTS
 from mainstem.placement.tables import Tables
@@ -44,6 +44,10 @@ class Catalogue(Tables):
     def fork(self) -> "Catalogue":
         """A catalogue of its own with the same content, to decide ahead on."""
         return Catalogue(self.state())
+
+    def become(self, state: CatalogueState) -> None:
+        """Forget everything and be as ``state`` says; whoever holds the catalogue sees it."""
+        Tables.__init__(self, state)
 
     def _cluster_formed(self, fact: records.ClusterFormed) -> None:
         self._cluster_id = fact.cluster_id

@@ -155,11 +155,7 @@ class PlacementService:
             decided = [outcome for _, outcome in outcomes if isinstance(outcome, Decision)]
             facts = [fact for decision in decided for fact in decision.facts]
             if facts:
-                await self._journal.append([_encode(fact) for fact in facts])
-            for fact in facts:
-                self.catalogue.replay(fact)
-                for listener in tuple(self._listeners):
-                    listener(fact)
+                await self._record(facts)
             for answer, outcome in outcomes:
                 _settle(answer, outcome)
         except Unavailable as refusal:  # nothing was recorded, nothing has changed
@@ -168,6 +164,18 @@ class PlacementService:
         finally:
             for _, answer in commands:
                 _settle(answer, Unavailable(ErrorCode.STORAGE_FAILED, "the catalogue has failed"))
+
+    async def _record(self, facts: Sequence[AnyFact]) -> None:
+        """Make facts durable and take them in."""
+        await self._journal.append([_encode(fact) for fact in facts])
+        for fact in facts:
+            self._take(fact)
+
+    def _take(self, fact: AnyFact) -> None:
+        """A fact is durable: the catalogue has it from now on, and whoever listens."""
+        self.catalogue.replay(fact)
+        for listener in tuple(self._listeners):
+            listener(fact)
 
     def _decide(
         self, commands: list[Waiting]

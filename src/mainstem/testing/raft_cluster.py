@@ -15,7 +15,7 @@ from typing import TypeVar, TypeVarTuple
 import msgspec
 
 from mainstem.cluster.raft.core import Raft
-from mainstem.cluster.raft.doors_driver import DriverSettings, Hooks
+from mainstem.cluster.raft.doors_driver import DriverSettings, Hooks, StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import ConfState, Durable, SoftState, StateType
 from mainstem.cluster.raft.state import RaftSettings
@@ -37,23 +37,35 @@ class SimulatedLoop(VirtualLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run ``func`` a moment later."""
+        """Run ``func`` a moment later; whoever gave up waiting has crashed, and the job with it."""
         del executor
         done: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
-            if done.cancelled():  # a thread would have gone on, and so does this
-                func(*args)
+            if done.cancelled():
                 return
             try:
                 result = func(*args)
             except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the job
-                done.set_exception(error)
+                self._answer(done, error)
             else:
-                done.set_result(result)
+                self._answer(done, result)
 
         self.call_later(self.job_delay_s(), run)
         return done
+
+    def _answer(self, done: asyncio.Future[T], outcome: T | Exception) -> None:
+        """A crash can also come when the job is done and nobody knows it yet."""
+
+        def settle() -> None:
+            if done.cancelled():
+                return
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+        self.call_later(self.job_delay_s(), settle)
 
 
 class LoopClock:
@@ -126,7 +138,6 @@ class Node:
         self.disk: FaultyDisk
         self.lives = 0
         self.fatal: BaseException | None = None
-        self.roles: list[SoftState] = []
         self.members = ConfState()
 
 
@@ -149,6 +160,7 @@ class RaftCluster:
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.nodes: dict[NodeId, Node] = {}
         self.messages = 0
+        self.on_role: Callable[[NodeId, SoftState], None] = lambda _node, _role: None
 
     def add(self, node_id: NodeId, founding: Durable | None = None) -> Node:
         """A node more, not yet started."""
@@ -161,7 +173,7 @@ class RaftCluster:
         """Start a node from its folder."""
         assert node.driver is None, "it is up"
         node.lives += 1
-        node.machine = ListMachine()
+        machine = self.new_machine(node)
         node.storage = RaftStorage(node.folder, segment_bytes=2_000, sync=node.disk.sync)
         durable = node.storage.open(node.founding)
         clock = LoopClock()
@@ -173,14 +185,19 @@ class RaftCluster:
         )
         hooks = Hooks(
             on_fatal=lambda error: setattr(node, "fatal", error),
-            on_role=node.roles.append,
+            on_role=lambda role: self.on_role(node.id, role),
             on_members=lambda members: setattr(node, "members", members),
             settings=self._driver_settings,
         )
         transport = _Transport(self, node.id)
-        node.driver = RaftDriver(core, node.storage, node.machine, transport, clock, hooks)
+        node.driver = RaftDriver(core, node.storage, machine, transport, clock, hooks)
         node.driver.start(node.storage.state)
         return node.driver
+
+    def new_machine(self, node: Node) -> StateMachine:
+        """What the group agrees about, as one node begins with it."""
+        node.machine = ListMachine()
+        return node.machine
 
     async def stop(self, node: Node) -> None:
         """Stop a node in good order."""

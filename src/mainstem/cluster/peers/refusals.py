@@ -15,6 +15,13 @@ from mainstem.model.errors import (
 )
 
 
+class Unreachable(Unavailable):
+    """A node cannot be reached now: it was told nothing."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(ErrorCode.WRITER_UNAVAILABLE, cause)
+
+
 class _Refusal(msgspec.Struct, frozen=True, array_like=True):
     family: str
     code: str

@@ -17,6 +17,7 @@ import msgspec
 from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
 from mainstem.cluster.peers.frames import Frame, Kind, Service
 from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello
+from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
@@ -104,7 +105,8 @@ class Peers:
         """A node's answer.
 
         Raises:
-            Unavailable: it cannot be reached, or does not answer in time.
+            Unreachable: nothing was asked.
+            Unavailable: it does not answer in time, or is gone: it may have acted.
             Corrupt: who answers there is not that node of this cluster.
             MainstemError: what it refused the question with.
         """
@@ -139,7 +141,7 @@ class Peers:
     async def _dial(self, node: NodeId) -> PeerConnection:
         address = self._address_of(node)
         if address is None:
-            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"nobody knows where node {node} is")
+            raise Unreachable(f"nobody knows where node {node} is")
         handshake = self._handshake("dialler", expected=node)
         context = self._settings.tls_dial
 
@@ -160,9 +162,8 @@ class Peers:
                     connection.close()
                     raise
         except (OSError, TimeoutError) as error:
-            raise Unavailable(
-                ErrorCode.WRITER_UNAVAILABLE,
-                f"node {node} at {address[0]}:{address[1]} cannot be reached: {error!r}",
+            raise Unreachable(
+                f"node {node} at {address[0]}:{address[1]} cannot be reached: {error!r}"
             ) from error
         return connection
 

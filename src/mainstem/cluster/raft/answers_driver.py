@@ -25,7 +25,7 @@ class Proposals:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._closed_by: MainstemError | None = None
-        self._gathered: list[tuple[bytes, asyncio.Future[int]]] = []
+        self._gathered: list[tuple[bytes, int | None, asyncio.Future[int]]] = []
         self._waiting: dict[int, tuple[int, asyncio.Future[int]]] = {}
 
     def refuse_if_closed(self) -> None:
@@ -33,17 +33,23 @@ class Proposals:
         if self._closed_by is not None:
             raise self._closed_by
 
-    def gather(self, data: bytes) -> asyncio.Future[int]:
-        """Take a proposal on; those that gather share one write."""
+    def gather(self, data: bytes, term: int | None) -> asyncio.Future[int]:
+        """Take a proposal on, for this term if one is named; those that gather share one write."""
         if len(self._gathered) >= WAITING_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{len(self._gathered)} proposals wait")
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._gathered.append((data, answer))
+        self._gathered.append((data, term, answer))
         return answer
 
     def submit(self, core: Raft, now_s: float) -> None:
         """Hand over what has gathered."""
-        gathered = [(data, answer) for data, answer in self._gathered if not answer.done()]
+        gathered = []
+        for data, term, answer in self._gathered:
+            if term is not None and term != core.state.term:
+                # Leadership was lost, and perhaps won again, since the proposal was made.
+                _settle(answer, NotLeader(core.state.lead))
+            elif not answer.done():
+                gathered.append((data, answer))
         self._gathered = []
         if not gathered:
             return
@@ -96,7 +102,8 @@ class Proposals:
     def fail_all(self, error: MainstemError) -> None:
         """The node stops."""
         self._closed_by = error
-        for _, answer in (*self._waiting.values(), *self._gathered):
+        waiting = [answer for _, answer in self._waiting.values()]
+        for answer in (*waiting, *(answer for _, _, answer in self._gathered)):
             _settle(answer, error)
         self._waiting.clear()
         self._gathered.clear()

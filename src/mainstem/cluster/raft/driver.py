@@ -122,7 +122,7 @@ class RaftDriver:
         state = self._core.state
         if not state.is_leader or (term is not None and term != state.term):
             raise NotLeader(state.lead)
-        answer = self._proposals.gather(data)
+        answer = self._proposals.gather(data, term)
         self._wake.set()
         return await answer
 

@@ -1,0 +1,231 @@
+"""The catalogue when several nodes keep it: the leader of a Raft group decides, everybody replays.
+
+    submit here ──▶ not the leader ──▶ ask the leader ──▶ wait until its facts are replayed here
+                └─▶ the leader: decide ──▶ propose facts ──▶ committed, replayed everywhere
+
+Promises of ``PlacementService`` hold on every node: who is answered finds the facts in the
+catalogue of the node that was asked. A leader decides only on a state that no other leader can
+have changed: it has replayed everything before its term, and proposes in that term or not at all.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+
+from mainstem.cluster.peers.refusals import Unreachable
+from mainstem.cluster.raft.core import NotLeader
+from mainstem.cluster.raft.driver import RaftDriver
+from mainstem.cluster.raft.messages import NO_NODE, StateType
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.ids import NodeId
+from mainstem.placement import records, security_records
+from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.fact import Command
+from mainstem.placement.records import AnyFact, CatalogueState
+from mainstem.placement.service import Journal, PlacementService, Waiting
+
+ReplyT = TypeVar("ReplyT")
+# Asks a node to decide a command, within so many seconds.
+Ask = Callable[[NodeId, bytes, float], Awaitable[bytes | memoryview]]
+
+SUBMIT_TIMEOUT_S: Final = 10.0
+LEADER_PAUSE_S: Final = 0.05
+
+_encode = msgspec.json.Encoder().encode
+_facts = msgspec.json.Decoder(AnyFact)
+_states = msgspec.json.Decoder(CatalogueState)
+_COMMANDS: Final[dict[str, type[Command[Any]]]] = {
+    kind.__name__: kind
+    for room in (records, security_records)
+    for kind in vars(room).values()
+    if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
+}
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A command on its way to the leader."""
+
+    kind: str
+    command: msgspec.Raw
+
+
+class _Answered(msgspec.Struct, frozen=True, array_like=True):
+    """The leader's reply, and up to where the log has to be replayed to see it."""
+
+    index: int
+    reply: msgspec.Raw
+
+
+_asked = msgspec.msgpack.Decoder(_Asked)
+_answered = msgspec.msgpack.Decoder(_Answered)
+
+
+class GroupPlacementService(PlacementService):
+    """The catalogue's door on one node of several; also what Raft applies entries to.
+
+    ``attach`` gives it the driver of this node's member of the group, then it can be used.
+
+    Args:
+        catalogue: what is known on this node; changed by replay only.
+        clock: the time.
+        on_fatal: the catalogue failed and the node must stop.
+        ask: how another node is asked to decide.
+        on_restored: told when a snapshot of another node took the place of everything known.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: Clock,
+        on_fatal: Callable[[BaseException], None],
+        *,
+        ask: Ask,
+        on_restored: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(_NoJournal(), catalogue, clock, on_fatal)
+        self._ask = ask
+        self._on_restored = on_restored
+        self._driver: RaftDriver
+        self._led_term = -1
+
+    def attach(self, driver: RaftDriver) -> None:
+        """The member of the group that this node runs."""
+        self._driver = driver
+
+    @property
+    def next_index(self) -> int:
+        """How far the group's log is replayed here, and one more."""
+        return self._driver.status.applied + 1
+
+    async def submit(self, command: Command[ReplyT]) -> ReplyT:
+        """As ``PlacementService.submit``, on whichever node leads.
+
+        Raises:
+            NotLeader, Unreachable: no leader was found in time; nothing was recorded.
+            Unavailable: it may or may not have been recorded: look before asking again.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + SUBMIT_TIMEOUT_S
+        while True:
+            status = self._driver.status
+            try:
+                if status.state is StateType.StateLeader:
+                    return await super().submit(command)
+                if status.lead != NO_NODE:
+                    return await self._submit_to(status.lead, command, give_up - loop.time())
+            except (NotLeader, Unreachable) as refusal:
+                # Nothing was recorded; whoever leads now is soon known here.
+                if loop.time() >= give_up:
+                    raise refusal from None
+            if loop.time() >= give_up:
+                raise NotLeader(
+                    NO_NODE, f"nobody leads the catalogue's group for {SUBMIT_TIMEOUT_S:.0f} s"
+                )
+            await asyncio.sleep(LEADER_PAUSE_S)
+
+    async def decide_for(self, data: bytes | memoryview) -> bytes:
+        """Another node asks this one, which it believes to lead.
+
+        Raises:
+            NotLeader: this node does not lead.
+            MainstemError: the command was refused.
+        """
+        try:
+            asked = _asked.decode(data)
+            command = msgspec.msgpack.decode(asked.command, type=_COMMANDS[asked.kind])
+        except (msgspec.DecodeError, KeyError) as error:
+            raise Corrupt(f"not a command for the catalogue: {error}") from error
+        reply = await super().submit(command)
+        index = self._driver.status.applied
+        return msgspec.msgpack.encode(_Answered(index, msgspec.Raw(msgspec.msgpack.encode(reply))))
+
+    # What Raft calls.
+
+    def apply(self, index: int, data: bytes) -> None:
+        """Facts are committed."""
+        del index
+        for line in data.split(b"\n"):
+            self._take(_facts.decode(line))
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """The state as it is now, encoded later."""
+        state = self.catalogue.state()
+        return lambda: _encode(state)
+
+    def restore(self, state: bytes) -> None:
+        """Another node's state takes the place of this one's."""
+        self.catalogue.become(_states.decode(state) if state else CatalogueState())
+        self._on_restored()
+
+    # Inside.
+
+    async def _submit_to(
+        self, leader: NodeId, command: Command[ReplyT], timeout_s: float
+    ) -> ReplyT:
+        kind = type(command)
+        raw = msgspec.Raw(msgspec.msgpack.encode(command))
+        question = msgspec.msgpack.encode(_Asked(kind.__name__, raw))
+        answered = _answered.decode(await self._ask(leader, question, timeout_s))
+        await self._replayed(answered.index, timeout_s)
+        reply: ReplyT = msgspec.msgpack.decode(answered.reply, type=_reply_type(kind))
+        return reply
+
+    async def _replayed(self, index: int, timeout_s: float) -> None:
+        """Wait until this node has replayed what the leader has."""
+        async with asyncio.timeout(timeout_s):
+            while self._driver.status.applied < index:
+                await self._driver.read_barrier(timeout_s)
+
+    async def _run(self, commands: list[Waiting]) -> None:
+        try:
+            await self._lead()
+        except MainstemError as refusal:
+            for _, answer in commands:
+                if not answer.done():
+                    answer.set_exception(refusal)
+            return
+        await super()._run(commands)
+
+    async def _lead(self) -> None:
+        """Make sure that this node decides on everything that was decided before its term."""
+        status = self._driver.status
+        if status.state is not StateType.StateLeader:
+            raise NotLeader(status.lead)
+        if status.term != self._led_term:
+            await self._driver.read_barrier(SUBMIT_TIMEOUT_S)
+            if self._driver.status.term != status.term:
+                raise NotLeader(self._driver.status.lead)
+            self._led_term = status.term
+
+    async def _record(self, facts: Sequence[AnyFact]) -> None:
+        """The group agrees; by then ``apply`` has taken the facts in here."""
+        data = b"\n".join(_encode(fact) for fact in facts)
+        await self._driver.propose(data, term=self._led_term)
+
+
+class _NoJournal(Journal):
+    """The group's log is the journal, and Raft sees to its snapshots."""
+
+    snapshot_due = False
+    next_index = 0
+
+    async def append(self, entries: Sequence[bytes]) -> None:
+        """Nothing is appended here."""
+        raise AssertionError("the group records facts")
+
+    async def snapshot(self, state: bytes) -> None:
+        """Raft takes them."""
+        raise AssertionError("the group takes snapshots")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _reply_type(kind: type[Command[Any]]) -> Any:
+    """What a command is answered with: the parameter of its base."""
+    [base] = [base for base in kind.__orig_bases__ if base.__origin__ is Command]  # type: ignore[attr-defined]
+    [reply] = get_args(base)
+    return reply

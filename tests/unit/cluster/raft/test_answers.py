@@ -1,0 +1,34 @@
+"""Proposals between their making and their place in the log."""
+
+import asyncio
+
+import pytest
+from tests.unit.cluster.raft.kit import ONE, durable, node
+
+from mainstem.cluster.raft.answers_driver import Proposals
+from mainstem.cluster.raft.core import NotLeader
+
+
+def test_a_proposal_made_for_one_term_is_not_handed_over_in_another() -> None:
+    async def story() -> None:
+        lone = node(durable(voters=(ONE,))).core
+        lone.campaign(0.0)
+        while lone.has_ready:
+            lone.persisted(lone.ready(), 0.0)
+        assert lone.state.is_leader
+        proposals = Proposals(10.0)
+        late = proposals.gather(b"late", lone.state.term - 1)
+        right = proposals.gather(b"right", lone.state.term)
+        any_term = proposals.gather(b"any", None)
+
+        proposals.submit(lone, 0.0)
+
+        with pytest.raises(NotLeader):
+            await late
+        assert not right.done()
+        assert not any_term.done()
+        last = lone.state.log.last_index
+        stored = lone.ready().entries
+        assert [entry.data for entry in stored if entry.index > last - 2] == [b"right", b"any"]
+
+    asyncio.run(story())
