@@ -49,8 +49,7 @@ JSON, DECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = (
     255,
 )
 _NUMBERS: Final = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOUBLE, YEAR})
-# Shapes are blobs to the server, and have a character set in its lists.
-_TEXTS: Final = frozenset({VARCHAR, STRING, VAR_STRING, BLOB, GEOMETRY})
+_TEXTS: Final = frozenset({VARCHAR, STRING, VAR_STRING, BLOB})
 _MEMBERS: Final = frozenset({ENUM, SET})
 _META_BYTES: Final = {
     **dict.fromkeys((FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, TIMESTAMP2, DATETIME2, TIME2), 1),
@@ -248,8 +247,8 @@ def table_name(event: bytes) -> str:
     return f"{database}.{event[at + 1 : at + 1 + event[at]].decode()}"
 
 
-def table_map(event: bytes) -> LoggedTable:
-    """The description of a table.
+def table_map(event: bytes, *, shapes_have_charsets: bool = True) -> LoggedTable:
+    """The description of a table; MariaDB counts shapes among the texts, MySQL does not.
 
     Raises:
         InvalidRequest: the server does not log names of columns.
@@ -273,7 +272,8 @@ def table_map(event: bytes) -> LoggedTable:
             remedy="SET GLOBAL binlog_row_metadata = FULL, and remove the pipeline's state folder"
             " to begin anew behind the rows that were logged without names",
         )
-    return LoggedTable(database, name, *_columns(kinds, metas, told))
+    texts = _TEXTS | {GEOMETRY} if shapes_have_charsets else _TEXTS
+    return LoggedTable(database, name, *_columns(kinds, metas, told, texts))
 
 
 _SIGNS, _DEFAULT_CHARSET, _CHARSETS, _COLUMN_NAMES, _SET_MEMBERS, _ENUM_MEMBERS = 1, 2, 3, 4, 5, 6
@@ -310,14 +310,14 @@ def _metas(kinds: list[int], data: bytes) -> list[tuple[int, int]]:
 
 
 def _columns(
-    kinds: list[int], metas: list[tuple[int, int]], told: dict[int, bytes]
+    kinds: list[int], metas: list[tuple[int, int]], told: dict[int, bytes], texts: frozenset[int]
 ) -> tuple[tuple[LoggedColumn, ...], tuple[str, ...]]:
     names = [name.decode() for name in _strings(told.get(_COLUMN_NAMES, b""))]
     numbers = [at for at, kind in enumerate(kinds) if kind in _NUMBERS]
     signs = told.get(_SIGNS, b"")
     unsigned = {at for n, at in enumerate(numbers) if signs[n // 8 :][:1] and _bit(signs, n)}
     charsets = _charsets(
-        [at for at, kind in enumerate(kinds) if kind in _TEXTS],
+        [at for at, kind in enumerate(kinds) if kind in texts],
         told.get(_DEFAULT_CHARSET, b""),
         told.get(_CHARSETS, b""),
     ) | _charsets(

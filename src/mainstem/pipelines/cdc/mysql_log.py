@@ -65,11 +65,10 @@ class LogCourse:
     def next(self, start: Position, rows_max: int | None, cap: Spot | None) -> Position:
         """The end of the batch after ``start``; ``start`` itself when there is nothing new."""
         self._watch(start)
-        if self._increment.is_due:
-            end = self._chunk(start, rows_max)
-            if end is not None:
-                return end
-        return self._streamed(start, rows_max, cap)
+        end = self._chunk(start, rows_max) or self._streamed(start, rows_max, cap)
+        if end == start:  # perhaps a signal was all that was new
+            end = self._chunk(start, rows_max) or end
+        return end
 
     def _watch(self, start: Position) -> None:
         """Tell now and then how much of the log is still to be read."""
@@ -89,6 +88,8 @@ class LogCourse:
             self._walk(walker, until, watch, rows_max=None, bytes_max=_NO_BOUND)
             return walker
 
+        if not self._increment.is_due:
+            return None
         chunk = self._increment.chunk(self._asked(), start, rows_max, walk)
         if chunk is None or chunk.is_void:
             return None
