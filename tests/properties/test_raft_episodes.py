@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.testing.raft_episodes import Outcome, episode
 
-EPISODES = 240  # in each of four parts
+EPISODES = 120  # in each of four parts
 STEPS = 1_500
 
 

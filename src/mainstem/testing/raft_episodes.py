@@ -23,6 +23,7 @@ class Temper(msgspec.Struct, frozen=True):
     compact: float
     change: float
     read: float
+    isolate: float
     check_quorum: float
     pre_vote: float
 
@@ -45,6 +46,7 @@ def drawn(random: Random) -> Temper:
         compact=random.choice([0.0, 0.02]),
         change=random.choice([0.0, 0.0, 0.02]),
         read=random.choice([0.0, 0.04]),
+        isolate=random.choice([0.0, 0.002, 0.01]),
         check_quorum=random.choice([0.0, 0.5, 1.0]),
         pre_vote=random.choice([0.0, 0.3, 1.0]),
     )
@@ -81,6 +83,7 @@ class _Episode:
         self._temper = temper
         self._members = list(world.members.values())
         self._ids = list(world.members)
+        self._isolated: NodeId | None = None
         shares = {
             "crash": temper.crash,
             "tick": temper.tick,
@@ -89,6 +92,7 @@ class _Episode:
             "read": temper.read,
             "change": temper.change,
             "compact": temper.compact,
+            "isolate": temper.isolate,
             "unreachable": 0.004,
         }
         rest = 1.0 - sum(shares.values())
@@ -120,11 +124,15 @@ class _Episode:
             for leader in self._members:  # whoever believes to be one
                 world.propose(leader, b"%d" % number)
         elif act == "read":
-            world.read(member)
+            for reader in self._members:
+                if reader is member or reader.core.state.is_leader:
+                    world.read(reader)
         elif act == "transfer":
             member.core.transfer_leadership(other, world.now_s)
         elif act == "change":
             world.change(member, ConfChange(random.choice(CHANGES), other))
+        elif act == "isolate":
+            self._isolated = None if self._isolated else other
         elif act == "compact":
             world.compact(member, keep=random.choice([0, 0, 3]))
         else:
@@ -144,7 +152,8 @@ class _Episode:
         if self._random.random() >= self._temper.duplicate:
             pool[place] = pool[-1]
             pool.pop()
-        if self._random.random() >= self._temper.loss:
+        apart = self._isolated in (message.to, message.from_)
+        if not apart and self._random.random() >= self._temper.loss:
             self.world.deliver(message)
         elif message.type is MessageType.MsgSnap:
             self.world.lose_snapshot(message)

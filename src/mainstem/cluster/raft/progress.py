@@ -102,15 +102,18 @@ class Progress:
             self._inflight.popleft()
 
     def maybe_decrease_to(self, rejected: int, match_hint: int) -> bool:
-        """The follower has no such entry at ``rejected``; False when that is old news."""
+        """The follower has no such entry at ``rejected``; False when that is old news.
+
+        Its guess is followed also after entries were sent without waiting: acknowledgements may
+        have been lost, and going back to ``match`` could cost a snapshot.
+        """
         if self.state is ProgressState.StateReplicate:
             if rejected <= self.match:
                 return False
-            self.next = self.match + 1
-        else:
-            if self.next - 1 != rejected:
-                return False
-            self.next = max(min(rejected, match_hint + 1), self.match + 1)
+            self._reset(ProgressState.StateProbe)
+        elif self.next - 1 != rejected:
+            return False
+        self.next = max(min(rejected, match_hint + 1), self.match + 1)
         self.sent_commit = min(self.sent_commit, self.next - 1)
         self.msg_app_flow_paused = False
         return True

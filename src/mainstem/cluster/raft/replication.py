@@ -155,8 +155,6 @@ def _handle_rejection(state: RaftState, message: Message, progress: Progress) ->
     if message.log_term > 0:
         guess = state.log.find_conflict_by_term(guess, message.log_term).index
     if progress.maybe_decrease_to(message.index, guess):
-        if progress.state is ProgressState.StateReplicate:
-            progress.become_probe()
         send_append(state, message.from_)
 
 

@@ -17,7 +17,10 @@ from mainstem.cluster.raft.messages import (
     ConfChange,
     ConfChangeType,
     ConfState,
+    Message,
+    MessageType,
     StateType,
+    decode_message,
     founding,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
@@ -180,6 +183,20 @@ def test_a_read_barrier_sees_what_was_committed_before_it_on_every_node(disk: Pa
             for node in cluster.nodes.values():
                 assert await running(node).read_barrier(2.0) >= index
                 assert node.machine.entries[-1][0] >= index
+
+    play(disk, story)
+
+
+def test_a_read_barrier_on_a_node_that_lags_waits_until_it_has_caught_up(disk: Path) -> None:
+    async def story(cluster: RaftCluster) -> None:
+        leader = await cluster.wait_for_leader()
+        behind = others(cluster, leader)[0]
+        cluster.isolate(behind)
+        for number in range(40):
+            index = await running(leader).propose(b"%04d" % number * 500)
+        cluster.heal()
+        assert await running(behind).read_barrier(10.0) >= index
+        assert behind.machine.entries[-1][0] >= index
 
     play(disk, story)
 
@@ -353,10 +370,38 @@ def test_a_slow_disk_costs_nobody_its_leadership(disk: Path) -> None:
         term = running(leader).status.term
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        loop.job_delay_s = lambda: 5.0
+        loop.job_delay_s = lambda: 2.5
         await running(leader).propose(b"slow")
         assert running(leader).status.term == term
         loop.job_delay_s = lambda: 0.001
+
+    play(disk, story)
+
+
+def test_an_acknowledgement_leaves_when_the_disk_has_answered(disk: Path) -> None:
+    async def story(cluster: RaftCluster) -> None:
+        leader = await cluster.wait_for_leader()
+        await running(leader).propose(b"first")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        loop.job_delay_s = lambda: 0.2
+        sent: list[tuple[float, Message]] = []
+        carry = cluster.carry
+
+        def watched(from_: NodeId, to: NodeId, data: bytes) -> None:
+            sent.append((loop.time(), decode_message(data)))
+            carry(from_, to, data)
+
+        cluster.carry = watched  # type: ignore[method-assign]
+        began_s = loop.time()
+        index = await running(leader).propose(b"second")
+        acknowledgements = [
+            at_s
+            for at_s, message in sent
+            if message.type is MessageType.MsgAppResp and message.index == index
+        ]
+        first_s = min(acknowledgements)
+        assert first_s - began_s >= 0.4  # the job, and the news of its end
 
     play(disk, story)
 

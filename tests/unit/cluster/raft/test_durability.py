@@ -153,3 +153,16 @@ def test_a_commit_alone_asks_for_no_write() -> None:
     ready = story.core.ready()
     assert not ready.must_sync
     assert [entry.index for entry in ready.committed_entries] == [2]
+
+
+def test_a_write_that_is_done_counts_for_itself_and_not_for_the_next_one() -> None:
+    story = node(pre_vote=False)
+    story.tick()
+    story.work()
+    story.step(M.MsgVoteResp, TWO, story.term)
+    ready = story.core.ready()  # the new leader's first entry
+    story.core.propose([b"x"], story.now_s)  # not yet handed to the disk
+    story.step(M.MsgAppResp, TWO, story.term, index=2)
+    story.step(M.MsgAppResp, TWO, story.term, index=3)
+    story.finish(ready)
+    assert story.committed == 2

@@ -218,3 +218,15 @@ def test_a_full_disk_keeps_nothing_of_a_frame_and_loses_nothing_else(
     wal.close()
     _, _, kept = found(disk)
     assert [entry.term for entry in kept] == [1, 9]
+
+
+def test_a_vote_is_still_known_when_the_file_that_held_it_is_gone(disk: Path) -> None:
+    wal = opened(disk, segment_bytes=300)
+    wal.append(Frame(HardState(7, TWO, 1), None, entries(7)))
+    for index in range(3, 40):
+        wal.append(Frame(None, None, entries(7, start=index)))
+    wal.forget_until(38)
+    wal.close()
+    assert len(list(disk.glob("*.wal"))) < 3
+    hard_state, _, _ = found(disk)
+    assert (hard_state.term, hard_state.vote) == (7, TWO)

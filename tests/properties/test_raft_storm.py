@@ -1,0 +1,36 @@
+"""A whole Raft group of real drivers and files keeps its promises in bad weather."""
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainstem.testing.raft_storm import storm
+
+SECONDS = 120.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    made = Path(tempfile.mkdtemp(prefix="raft-storm-", dir=memory if memory.is_dir() else None))
+    logging.disable(logging.CRITICAL)  # crashes are the point here
+    yield made
+    logging.disable(logging.NOTSET)
+    shutil.rmtree(made)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_that_was_answered_is_lost_in_a_storm(folder: Path, seed: int) -> None:
+    tally = storm(folder, seed, seconds=SECONDS, nodes=5 if seed % 3 == 0 else 3)
+    assert tally.acknowledged > 10
+    assert tally.crashes > 5
+
+
+def test_a_seed_brings_a_storm_back(folder: Path) -> None:
+    first = storm(folder / "first", 99, seconds=30.0)
+    second = storm(folder / "second", 99, seconds=30.0)
+    assert first.digest == second.digest
