@@ -11,11 +11,13 @@ import pytest
 
 from mainstem.testing.consumer_group_script import ConsumerGroupScript
 from mainstem.testing.group_script import GroupScript
+from mainstem.testing.raft_script import RaftScript
 from mainstem.testing.transaction_script import TransactionScript
 
 WORLDS: dict[str, Callable[[], Callable[[str], str]]] = {
     "consumer": lambda: ConsumerGroupScript().run,
     "group": lambda: GroupScript().run,
+    "raft": lambda: RaftScript().run,
     "transaction": lambda: TransactionScript().run,
 }
 FILES = sorted(Path(__file__).parent.glob("*.txt"))

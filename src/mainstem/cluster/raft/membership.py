@@ -80,6 +80,9 @@ def apply_change(state: RaftState, change: ConfChange) -> ConfState:
     if not state.is_leader:
         return conf_state
     if state.id not in conf_state.voters:
+        # Whoever is furthest need not wait until the silence is long enough.
+        heir = max(conf_state.voters, key=lambda node: state.tracker.progress[node].match)
+        replication.send_timeout_now(state, heir)
         state.become_follower(state.term, NO_NODE)
         return conf_state
     if replication.maybe_commit(state):

@@ -119,7 +119,6 @@ def handle_append_response(state: RaftState, message: Message) -> bool:
     if message.reject:
         _handle_rejection(state, message, progress)
         return False
-    was_paused = progress.is_paused
     probing = progress.state is ProgressState.StateProbe
     if not progress.maybe_update(message.index) and not (
         probing and progress.match == message.index
@@ -129,7 +128,7 @@ def handle_append_response(state: RaftState, message: Message) -> bool:
     committed = maybe_commit(state)
     if committed:
         broadcast_append(state)
-    elif was_paused or progress.sent_commit < min(state.log.committed, progress.next - 1):
+    elif progress.sent_commit < min(state.log.committed, progress.next - 1):
         send_append(state, message.from_)
     while send_append(state, message.from_, if_empty=False):
         pass

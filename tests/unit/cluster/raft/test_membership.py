@@ -159,7 +159,9 @@ def test_a_leader_that_is_removed_follows() -> None:
     story = leading()
     story.core.propose_change(remove(ONE), story.now_s)
     story.work()
-    agree(story, TWO, THREE)
+    for follower in (TWO, THREE):
+        story.step(M.MsgAppResp, follower, story.term, index=3)
+    assert kinds(story.work())[-1] == (M.MsgTimeoutNow, TWO)
     assert story.state is StateType.StateFollower
     story.tick()
     assert story.work() == []
