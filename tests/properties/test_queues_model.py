@@ -7,6 +7,7 @@ a hundred thousand find what is rare.
 import os
 from collections.abc import Callable
 
+from hypothesis import Phase
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,7 +23,7 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import Effects
 from mainstem.queues.fact_codec import QUEUE_CODEC
-from mainstem.queues.facts import ONLY_LANE, Pointer, QueueFact, Reason
+from mainstem.queues.facts import ONLY_LANE, Pointer, QueueFact, Reason, Settled
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
 from mainstem.queues.queue_shard import QueueShard
@@ -122,6 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(messages=MESSAGES)
     def publish(self, messages: list[tuple[int, int, int, int]]) -> None:
         pointers = []
+        sequence = self.queue.body.ledger.next_sequence
         ttl_ms = self.reference.settings.message_ttl_ms
         for size_bytes, priority, life_ms, delay_ms in messages:
             visible_ms = self.now_ms + delay_ms if delay_ms else 0
@@ -138,7 +140,7 @@ class QueueMachine(RuleBasedStateMachine):
                     priority,
                     expires_ms,
                     visible_ms,
-                    sequence=self.next_offset,
+                    sequence=sequence + len(pointers) - 1,
                 )
             )
         self.play(lambda queue: queue.on_offered(STREAM, tuple(pointers), self.now_ms))
@@ -146,7 +148,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5))
     def publish_again(self, back: int) -> None:
         """A router that was not told offers what is known already."""
-        offsets = range(max(1, self.next_offset - back), self.next_offset + 1)
+        known = self.queue.body.ledger.sources.get(STREAM, 1) - 1
+        offsets = range(max(1, known - back), known + 1)
         pointers = tuple(Pointer(offset, 1) for offset in offsets)
         if pointers:
             effects = self.play(lambda queue: queue.on_offered(STREAM, pointers, self.now_ms))
@@ -242,6 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
         while (next_ms := self.shard.next_ms()) is not None and next_ms <= until_ms:
             self.now_ms = max(self.now_ms, next_ms)
             self.tick()
+            after_ms = self.shard.next_ms()
+            assert after_ms is None or after_ms > self.now_ms, "nothing came of being called"
         self.now_ms = until_ms
         self.tick()
 
@@ -260,7 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
         for message in list(self.reference.messages):
             if message.offset in offsets:
                 self.reference.messages.remove(message)
-                sequences.append(message.sequence - 1)
+                sequences.append(message.sequence)
                 del self.letters[message.offset]
         self.play(lambda queue: queue.on_dead_lettered(ONLY_LANE, sequences, self.now_ms))
 
@@ -278,6 +283,58 @@ class QueueMachine(RuleBasedStateMachine):
         effects = self.shard.on_recovered(self.now_ms)
         self.keep(effects.facts)
         self.compare(effects)
+
+    @rule(
+        act=st.sampled_from(["publish", "acknowledge", "return", "reject", "purge", "tick"]),
+        share=st.floats(0, 1),
+    )
+    def torn_crash(self, act: str, share: float) -> None:
+        """Kill -9 while the facts of a step are being written: only the first of them are there."""
+        before = {each.sequence for each in self.reference.messages}
+        until = self.queue.body.ledger.next_sequence
+        effects = self.torn_step(act)
+        settled = {
+            sequence
+            for fact in effects.facts
+            if isinstance(fact, Settled)
+            for span in fact.spans
+            for sequence in range(*span)
+        }
+        self.keep(effects.facts[: round(share * len(effects.facts))])
+        kept = self.shadow.entries[self.number].ledger.lanes[ONLY_LANE].items.values()
+        after = {item.sequence for item in kept}
+        assert before - settled <= after, "a message that nobody settled is gone"
+        assert after <= before | {until, until + 1}, "a message came back"
+        self.reference.messages = [
+            Held(
+                item.pointer.offset,
+                item.pointer.size_bytes,
+                item.pointer.priority,
+                item.pointer.expires_ms,
+                item.visible_ms,
+                sequence=item.sequence,
+                acquired=item.acquired,
+                failures=item.failures,
+                dying=item.reason,
+            )
+            for item in kept
+        ]
+        self.crash()
+
+    def torn_step(self, act: str) -> Effects:
+        if act == "publish":
+            self.next_offset += 2
+            pointers = (Pointer(self.next_offset - 1, 5), Pointer(self.next_offset, 5))
+            return self.queue.on_offered(STREAM, pointers, self.now_ms)
+        if act == "purge":
+            return self.queue.on_purged(self.now_ms)
+        if act == "tick":
+            self.now_ms += 100
+            return self.queue.on_time(self.now_ms)
+        how = {"acknowledge": ACKNOWLEDGE, "return": RETURN, "reject": REJECT}[act]
+        holder = next((each.holder for each in self.reference.messages if each.holder), "a")
+        held = self.queue.body.leases.of(holder)
+        return self.queue.on_settled(holder, held, how, self.now_ms)
 
     @rule(cut=st.integers(0, 4), is_whole=st.booleans())
     def snapshot(self, cut: int, *, is_whole: bool) -> None:
@@ -339,6 +396,8 @@ def test_a_queue_behaves_like_a_list() -> None:
             max_examples=examples,
             stateful_step_count=STEPS_PER_EXAMPLE,
             deadline=None,
+            # Explaining a failure takes far longer than finding it.
+            phases=[Phase.reuse, Phase.generate, Phase.shrink],
             print_blob=True,
         )
         run_state_machine_as_test(QueueMachine, settings=play)

@@ -81,7 +81,7 @@ class Consumers:
     def remove(self, consumer_id: str) -> None:
         """Take one out."""
         consumer = self._all.pop(consumer_id)
-        self._aside(consumer)
+        self._forget(consumer)
         if self._best is consumer:
             # The first of equals is the one that came first.
             self._best = max(self._all.values(), key=lambda each: each.priority, default=None)
@@ -99,6 +99,12 @@ class Consumers:
             self._priorities = sorted(self._turns, reverse=True)
         turns.setdefault(consumer.id, consumer)
         self._choose()
+
+    def full(self, consumer: Consumer) -> None:
+        """A consumer has no room left: it waits aside, and then its turn comes after others'."""
+        turns = self._turns.get(consumer.priority)
+        if turns is not None:
+            turns.pop(consumer.id, None)
 
     def next(self) -> Consumer | None:
         """Whose turn it is; it is then behind its equals."""
@@ -123,11 +129,8 @@ class Consumers:
         if self.active is None or not self.active.window.unsettled:
             self.active = self._best
 
-    def _aside(self, consumer: Consumer) -> None:
-        turns = self._turns.get(consumer.priority)
-        if turns is None:
-            return
-        turns.pop(consumer.id, None)
+    def _forget(self, consumer: Consumer) -> None:
+        self.full(consumer)
         if not any(each.priority == consumer.priority for each in self._all.values()):
-            del self._turns[consumer.priority]
-            self._priorities.remove(consumer.priority)
+            self._turns.pop(consumer.priority, None)
+            self._priorities = sorted(self._turns, reverse=True)

@@ -26,7 +26,10 @@ class Place(IntEnum):
 class Lane:
     """See the module."""
 
-    __slots__ = ("absent_since_ms", "consumers", "delayed", "ledger", "ready", "waiting_bytes")
+    __slots__ = (
+        "absent_since_ms", "consumers", "delayed", "dying", "is_leaving", "ledger", "ready",
+        "waiting_bytes",
+    )  # fmt: skip
 
     def __init__(self, ledger: LaneLedger, settings: QueueSettings, now_ms: int) -> None:
         self.ledger = ledger
@@ -35,11 +38,15 @@ class Lane:
         self.consumers = Consumers(is_single_active=settings.single_active)
         self.waiting_bytes = 0
         self.absent_since_ms = now_ms
+        # Its subscriber unsubscribed, but dead letters of its own are still on their way.
+        self.is_leaving = False
+        self.dying = 0
         for _, item in sorted(ledger.items.items()):
             if item.reason is None:
                 self.admit(item, now_ms)
             else:
                 item.place = Place.DYING
+                self.dying += 1
 
     @property
     def id(self) -> int:

@@ -60,6 +60,7 @@ def drop_messages(
             copy = lane.ledger.items.get(message.sequence)
             if copy is not None:
                 lane.withdraw(copy)
+                lane.dying -= copy.reason is not None
                 body.expiry.cancel((lane.id, message.sequence))
     spans = spans_of(message.sequence for message in messages)
     if body.settings.dead_letter_exchange is None or reason is Reason.PURGED:

@@ -145,7 +145,8 @@ class Queue:
                 self._remove(consumer.id, now_ms)
                 self._release(consumer.id, now_ms, effects)
                 effects.notices.append(ConsumerCancelled(body.id, consumer.id))
-            subscribers.close_lane(body, lane, now_ms, effects)
+            lane.is_leaving = True
+            lane.absent_since_ms = now_ms
         return self._done(now_ms, effects)
 
     def on_window(self, consumer_id: str, now_ms: int) -> Effects:
@@ -235,7 +236,6 @@ class Queue:
         """Time has passed, or a turn was too short for all that was to be delivered."""
         effects = Effects()
         settling.take_back(self.body, now_ms, DELIVERIES_PER_TURN_MAX, effects)
-        subscribers.close_absent(self.body, now_ms, effects)
         return self._done(now_ms, effects)
 
     def _release(self, holder: str, now_ms: int, effects: Effects) -> None:
@@ -253,6 +253,8 @@ class Queue:
         """What follows from any change: deliver, expire, keep within limits, tell."""
         body = self.body
         body.has_more = False
+        if body.ledger.is_fanout:
+            subscribers.close_absent(body, now_ms, effects)
         for lane in body.lanes.values():
             if lane.delayed:
                 lane.wake(now_ms, DELIVERIES_PER_TURN_MAX)

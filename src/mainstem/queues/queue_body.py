@@ -122,6 +122,8 @@ class QueueBody:
                 number = self.lease(consumer.id, lane, item, consumer, now_ms)
                 acquired.append(item.sequence)
             consumer.sent(item.pointer.size_bytes)
+            if not consumer.window.is_open:
+                lane.consumers.full(consumer)
             deliveries.append(self.delivery(consumer.id, number, item))
         else:
             self.has_more |= bool(ready)
@@ -221,6 +223,7 @@ class QueueBody:
             return
         for item in items:
             item.place = Place.DYING
+            lane.dying += 1
             self.expiry.cancel((lane.id, item.sequence))
         spans = spans_of(item.sequence for item in items)
         self.record(Condemned(self.id, lane.id, spans, reason, now_ms), effects)

@@ -102,7 +102,9 @@ def bury(body: QueueBody, lane_id: int, sequences: Iterable[int], effects: Effec
         if item is None or item.reason is None:
             continue
         by_reason.setdefault(item.reason, []).append(sequence)
-        if lane_id == ALL_LANES:
+        if lane is None:
             body.count_dying(item, -1)
+        else:
+            lane.dying -= 1
     for reason, gone in by_reason.items():
         body.record(Settled(body.id, lane_id, spans_of(gone), reason), effects)

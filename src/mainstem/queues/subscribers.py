@@ -2,6 +2,7 @@
 
 A *named* subscriber counts until it says otherwise, there or not. An unnamed one that stays away
 for longer than the queue allows counts no longer. Without acknowledgement nobody is waited for.
+Dead letters of a subscriber are seen off before its lane is closed.
 """
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -21,6 +22,7 @@ def lane_for(
         return body.lanes[ONLY_LANE]
     for lane in body.lanes.values():
         if lane.ledger.subscriber == subscriber:
+            lane.is_leaving = False
             return lane
     if len(body.lanes) >= QUEUE_SUBSCRIBERS_MAX:
         raise InvalidRequest(
@@ -47,8 +49,10 @@ def close_lane(body: QueueBody, lane: Lane, now_ms: int, effects: Effects) -> No
 
 def absent_until_ms(body: QueueBody, lane: Lane) -> int | None:
     """When a lane closes because nobody is there; None if it does not."""
-    if not body.ledger.is_fanout or lane.consumers:
+    if not body.ledger.is_fanout or lane.consumers or lane.dying:
         return None
+    if lane.is_leaving:
+        return lane.absent_since_ms
     if body.settings.mode is DeliveryMode.FANOUT:
         return lane.absent_since_ms
     return None if lane.ledger.is_named else lane.absent_since_ms + body.settings.absence_ms

@@ -1,0 +1,118 @@
+import pytest
+
+from mainstem.model.errors import Corrupt
+from mainstem.model.limits import DEATHS_REMEMBERED_MAX
+from mainstem.model.message import EXPIRES_AT, Message
+from mainstem.queues.dead_letters import (
+    X_DEATH,
+    Death,
+    amqp_table,
+    dead_letter,
+    deaths_of,
+    goes_round,
+    with_death,
+)
+from mainstem.queues.facts import Reason
+
+BODY = Message(b"k", b"v", (("h", b"1"), (EXPIRES_AT, b"5")))
+
+
+def death(queue: str = "q", reason: Reason = Reason.REJECTED, time_ms: int = 9_000) -> Death:
+    return Death(
+        queue=queue,
+        reason=reason.amqp,
+        why=reason.value,
+        exchange="x",
+        routing_keys=("k",),
+        time_ms=time_ms,
+    )
+
+
+def test_a_dead_letter_tells_where_and_why_it_died() -> None:
+    letter = dead_letter(BODY, death(), "7/0/3")
+
+    assert (letter.key, letter.value, letter.header("h")) == (b"k", b"v", b"1")
+    assert deaths_of(letter) == (death(),)
+    assert letter.header("x-first-death-queue") == b"q"
+    assert letter.header("x-last-death-reason") == b"rejected"
+    assert letter.header("x-dead-letter-id") == b"7/0/3"
+
+
+def test_the_same_death_again_is_counted_and_comes_first() -> None:
+    letter = dead_letter(BODY, death("q"), "1")
+    letter = dead_letter(letter, death("r", Reason.EXPIRED), "2")
+    letter = dead_letter(letter, death("q", time_ms=11_000), "3")
+
+    found = [(each.queue, each.reason, each.count) for each in deaths_of(letter)]
+    assert found == [("q", "rejected", 2), ("r", "expired", 1)]
+    assert letter.header("x-first-death-queue") == b"q"
+    assert letter.header("x-last-death-queue") == b"q"
+    assert deaths_of(letter)[0].time_ms == 11_000
+
+
+def test_what_expired_does_not_expire_again() -> None:
+    assert dead_letter(BODY, death(reason=Reason.EXPIRED), "1").expires_ms is None
+    assert dead_letter(BODY, death(), "1").expires_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("past", "reason", "round_and_round"),
+    [
+        ([], Reason.EXPIRED, False),
+        ([("q", Reason.EXPIRED)], Reason.EXPIRED, True),
+        ([("r", Reason.EXPIRED)], Reason.EXPIRED, False),
+        ([("r", Reason.OVERFLOW), ("q", Reason.EXPIRED)], Reason.OVERFLOW, True),
+        ([("r", Reason.REJECTED), ("q", Reason.EXPIRED)], Reason.EXPIRED, False),
+        ([("q", Reason.EXPIRED)], Reason.REJECTED, False),
+        ([("q", Reason.EXPIRED)], Reason.ATTEMPTS, False),
+    ],
+)
+def test_a_message_that_only_goes_round_is_known(
+    past: list[tuple[str, Reason]], reason: Reason, round_and_round: bool
+) -> None:
+    deaths = [death(queue, why) for queue, why in past]
+
+    assert goes_round(deaths, "q", reason) is round_and_round
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        (Reason.REJECTED, "rejected"),
+        (Reason.HANDLER_ERROR, "rejected"),
+        (Reason.BAD_PAYLOAD, "rejected"),
+        (Reason.EXPIRED, "expired"),
+        (Reason.OVERFLOW, "maxlen"),
+        (Reason.ATTEMPTS, "delivery_limit"),
+    ],
+)
+def test_reasons_have_the_words_of_amqp(reason: Reason, word: str) -> None:
+    assert reason.amqp == word
+
+
+def test_the_table_of_amqp_has_its_fields() -> None:
+    [fields] = amqp_table([death()])
+
+    assert fields == {
+        "count": 1,
+        "reason": "rejected",
+        "queue": "q",
+        "time": 9,
+        "exchange": "x",
+        "routing-keys": ["k"],
+    }
+
+
+def test_the_past_that_is_remembered_is_bounded() -> None:
+    deaths: tuple[Death, ...] = ()
+    for number in range(DEATHS_REMEMBERED_MAX + 10):
+        deaths = with_death(deaths, death(f"q{number}"))
+
+    assert len(deaths) == DEATHS_REMEMBERED_MAX
+    assert deaths[0].queue == f"q{DEATHS_REMEMBERED_MAX + 9}"
+
+
+@pytest.mark.parametrize("header", [b"no json", b'{"queue": 1}', b"[1]", b"\xff"])
+def test_a_past_that_is_none_is_corrupt(header: bytes) -> None:
+    with pytest.raises(Corrupt):
+        deaths_of(BODY.with_header(X_DEATH, header))
