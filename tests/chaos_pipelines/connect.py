@@ -57,7 +57,7 @@ class Connect:
         """Everything: the group first, then workers, which Spark gives groups of their own."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        while members := self._members():
+        while members := list(self._members()):
             for member in members:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()
@@ -66,7 +66,7 @@ class Connect:
 
     def kill_java(self, *, patience_s: float) -> int:
         """Only Java; the process has to notice by itself. How it ended is returned."""
-        [java] = [each for each in self._members() if each.name() == "java"]
+        [java] = [each for each, name in self._members().items() if name == "java"]
         java.kill()
         return self.wait(patience_s=patience_s)
 
@@ -81,12 +81,12 @@ class Connect:
         """The last of what it said."""
         return self._log.read_text(errors="replace")[-LOG_SHOWN:]
 
-    def _members(self) -> list[psutil.Process]:
-        """The living processes of its session."""
-        found = []
+    def _members(self) -> dict[psutil.Process, str]:
+        """The living processes of its session and their names."""
+        found = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 is_ours = os.getsid(process.pid) == self._process.pid
                 if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    found[process] = process.name()
         return found

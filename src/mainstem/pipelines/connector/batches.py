@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
 
 
 class BatchIdentity(Struct, frozen=True):
@@ -30,3 +31,12 @@ def identity_of(batch: "DataFrame", batch_id: int) -> BatchIdentity:
     query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     assert query_id, "only a batch of a streaming query has an identity"
     return BatchIdentity(query_id, batch_id)
+
+
+def current_batch(spark: "SparkSession") -> BatchIdentity | None:
+    """The batch that this thread is called for; None outside a ``foreachBatch`` function."""
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    batch_id = spark.sparkContext.getLocalProperty(BATCH_ID)
+    if not query_id or not batch_id:
+        return None
+    return BatchIdentity(query_id, int(batch_id))

@@ -109,8 +109,9 @@ def write_batch(
 
     owner = f"{place.pipeline}-{identity.query_id}"
     catalog = _catalog(config)
+    columns = table_columns(batch, config.schema, place)
     for attempt in range(ATTEMPTS):
-        rows = arrow_reader(table_columns(batch, config.schema, place))
+        rows = arrow_reader(columns)
         if rows is None:
             return
         table = _table(catalog, config, rows.schema)

@@ -24,7 +24,7 @@ from mainstem.pipelines.file.model import BrokerSection, Settings, SinkEntry, So
 from mainstem.pipelines.file.reading import Pipeline
 from mainstem.pipelines.running import dead_letters
 from mainstem.pipelines.running.broker import spark_options
-from mainstem.pipelines.running.dead_letters import DeadLetterTopic
+from mainstem.pipelines.running.dead_letter_topic import DeadLetterTopic
 from mainstem.pipelines.running.pace import Pace, pace_of
 from mainstem.pipelines.running.topics import offsets_json
 from mainstem.pipelines.transforms import Plan, compile_steps
@@ -71,7 +71,7 @@ class Assembly:
         letters = None
         if entry.dead_letter_topic is not None:
             letters = DeadLetterTopic(
-                topic=entry.dead_letter_topic, pipeline=pipeline.id, options=self._options
+                entry.dead_letter_topic, pipeline.id, self._options, self.folder(pipeline)
             )
         is_source = isinstance(entry, SourceEntry)
         return Place(

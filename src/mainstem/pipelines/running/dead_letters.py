@@ -7,7 +7,6 @@
 pipeline: dropping it silently would lose it.
 """
 
-from msgspec import Struct
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -16,19 +15,6 @@ from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
 ERROR, STEP = "error", "step"
 ERROR_LENGTH_MAX = 2_000
 _KEEP_NULLS = {"ignoreNullFields": "false"}
-
-
-class DeadLetterTopic(Struct, frozen=True, kw_only=True):
-    """Where the dead letters of one pipeline go; ``options`` are those of the topic sink."""
-
-    topic: str
-    pipeline: str
-    options: dict[str, str]
-
-    def send(self, refused: DataFrame) -> None:
-        """Write what a sink refused for good: wire columns and ``error``."""
-        letters = envelopes(refused, topic=self.topic, pipeline=self.pipeline)
-        letters.write.format("mainstem").options(**self.options).mode("append").save()
 
 
 def envelopes(dead: DataFrame, *, topic: str, pipeline: str) -> DataFrame:
