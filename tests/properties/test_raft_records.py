@@ -47,7 +47,7 @@ def messages(draw: st.DrawFn) -> Message:
         for place, term in enumerate(terms, start=index + 1)
     )
     kind = draw(st.sampled_from(MessageType))
-    needs_snapshot = kind is MessageType.MsgSnap
+    needs_snapshot = kind in (MessageType.MsgSnap, MessageType.MsgSnapChunk)
     return Message(
         kind,
         draw(NODES),

@@ -32,7 +32,7 @@ from mainstem.cluster.raft.messages import (
 from mainstem.cluster.raft.snapshot_driver import SnapshotTraffic
 from mainstem.cluster.raft.status import RaftStatus, status_of
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
 DISK_FULL_RETRY_S = 1.0
@@ -82,6 +82,8 @@ class RaftDriver:
         """Begin; ``state`` is that of the snapshot which storage found."""
         self._applying.restore(self._core.state.log.snapshot, state)
         self._aside(self._work())
+        if self._core.conf_state.voters == (self._core.state.id,):
+            self._core.campaign(self._clock.monotonic())  # nobody else could be waited for
         self._moved()
 
     def receive(self, data: bytes | memoryview) -> None:
@@ -263,10 +265,6 @@ class RaftDriver:
     def _worked(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, Corrupt):
-            # Only what another node sent can be corrupt here; it will be sent again.
-            _log.warning("a snapshot was refused: %s", error)
             return
         self._shut(Unavailable(ErrorCode.STORAGE_FAILED, "this node's Raft storage failed"))
         self._hooks.on_fatal(error)

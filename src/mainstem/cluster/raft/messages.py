@@ -247,8 +247,9 @@ def _check(message: Message) -> None:
         term = entry.term
         if entry.type is EntryType.EntryConfChange:
             decode_change(entry.data)
-    if message.type is MessageType.MsgSnap and message.snapshot is None:
-        raise Corrupt("a MsgSnap without a snapshot")
+    carries = message.type in (MessageType.MsgSnap, MessageType.MsgSnapChunk)
+    if carries and message.snapshot is None:
+        raise Corrupt(f"a {message.type.name} without a snapshot")
 
 
 def encode_change(change: ConfChange) -> bytes:

@@ -17,9 +17,10 @@ import msgspec
 
 from mainstem.cluster.raft.core import Raft
 from mainstem.cluster.raft.messages import Message, MessageType, SnapshotMeta
+from mainstem.cluster.raft.progress import ProgressState
 from mainstem.cluster.raft.snapshot_storage import IncomingSnapshot, OutgoingSnapshot
 from mainstem.model.clock import Clock
-from mainstem.model.errors import MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 
@@ -57,6 +58,7 @@ class SnapshotSending:
         files: SnapshotFiles,
         send: Callable[[Message], None],
         done: Callable[[NodeId, bool], None],
+        wanted: Callable[[NodeId], bool],
         *,
         answer_timeout_s: float,
         chunk_bytes: int = CHUNK_BYTES,
@@ -64,6 +66,7 @@ class SnapshotSending:
         self._files = files
         self._send = send
         self._done = done
+        self._wanted = wanted
         self._answer_timeout_s = answer_timeout_s
         self._chunk_bytes = chunk_bytes
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
@@ -127,8 +130,10 @@ class SnapshotSending:
             snapshot.close()
 
     async def _exchange(self, chunk: Message, wanted: int) -> int | None:
-        """Send a piece until it is answered; where to go on, None when nobody answers."""
+        """Send a piece until it is answered; where to go on, None when that is no use."""
         for _ in range(ATTEMPTS_MAX):
+            if not self._wanted(chunk.to):
+                return None
             answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             self._answers[chunk.to] = answer
             self._send(chunk)
@@ -175,14 +180,14 @@ class SnapshotReceiving:
         self._busy = True
         try:
             await self._take(message)
-        except Unavailable as error:  # no room: the leader tries again later
+        except (Unavailable, Corrupt) as error:  # the leader tries again later
             _log.warning("a snapshot cannot be taken: %s", error)
             self._drop()
         finally:
             self._busy = False
 
     async def _take(self, message: Message) -> None:
-        assert message.snapshot is not None, "checked by the caller"
+        assert message.snapshot is not None, "checked when it was decoded"
         source = (message.from_, message.term)
         incoming = self._incoming
         known = incoming is not None and incoming.meta == message.snapshot and self._from == source
@@ -231,12 +236,14 @@ class SnapshotTraffic:
         self._core = core
         self._moved = moved
         self._clock = clock
-        self.sending = SnapshotSending(files, send, self._sent, answer_timeout_s=answer_timeout_s)
+        self.sending = SnapshotSending(
+            files, send, self._sent, self._wanted, answer_timeout_s=answer_timeout_s
+        )
         self.receiving = SnapshotReceiving(files, send, self._arrived)
 
     async def chunk(self, message: Message) -> None:
         """A piece has come; one of an earlier term is answered like any other message of it."""
-        if message.term < self._core.state.term or message.snapshot is None:
+        if message.term < self._core.state.term:
             stale = msgspec.structs.replace(message, type=MessageType.MsgHeartbeat)
             self._core.step(stale, self._clock.monotonic())
             self._moved()
@@ -249,6 +256,12 @@ class SnapshotTraffic:
         self._core.step(whole, self._clock.monotonic())
         self._moved()
         return self._core.state.log.pending_snapshot == message.snapshot
+
+    def _wanted(self, node: NodeId) -> bool:
+        """Whether the member still waits for it; another way may have led there meanwhile."""
+        progress = self._core.state.tracker.progress.get(node)
+        waits = progress is not None and progress.state is ProgressState.StateSnapshot
+        return self._core.state.is_leader and waits
 
     def _sent(self, node: NodeId, arrived: bool) -> None:  # noqa: FBT001 - a callback
         self._core.report_snapshot(node, arrived=arrived)

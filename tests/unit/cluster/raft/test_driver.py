@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from tests.unit.cluster.raft.kit import FOUR, ONE, THREE, TWO
 
@@ -21,6 +22,7 @@ from mainstem.cluster.raft.messages import (
     MessageType,
     StateType,
     decode_message,
+    encode_message,
     founding,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
@@ -432,3 +434,41 @@ def test_nothing_of_a_closed_node_is_left_behind(disk: Path) -> None:
         shutil.rmtree(leader.folder)
 
     play(disk, story)
+
+
+def test_a_lone_voter_leads_at_once(disk: Path) -> None:
+    async def story(cluster: RaftCluster) -> None:
+        await cluster.wait_for_leader()
+        assert asyncio.get_running_loop().time() < 0.2
+
+    play(disk, story, voters=1)
+
+
+def test_a_snapshot_that_arrives_damaged_is_asked_for_again(disk: Path) -> None:
+    settings = DriverSettings(snapshot_entries=50, keep_entries=5)
+
+    async def story(cluster: RaftCluster) -> None:
+        leader = await cluster.wait_for_leader()
+        behind = others(cluster, leader)[0]
+        cluster.isolate(behind)
+        for number in range(100):
+            await running(leader).propose(b"entry number %d" % number)
+        carry = cluster.carry
+        damaged = 0
+
+        def damaging(from_: NodeId, to: NodeId, data: bytes) -> None:
+            nonlocal damaged
+            message = decode_message(data)
+            if message.type is MessageType.MsgSnapChunk and damaged < 2:
+                damaged += 1
+                flipped = message.data[:-1] + bytes([message.data[-1] ^ 1])
+                data = encode_message(msgspec.structs.replace(message, data=flipped))
+            carry(from_, to, data)
+
+        cluster.carry = damaging  # type: ignore[method-assign]
+        cluster.heal()
+        await cluster.wait_until(lambda: len(data_of(behind)) == 100, timeout_s=120)
+        assert damaged == 2
+        cluster.check_agreement()
+
+    play(disk, story, settings=settings)
