@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from mainstem.pipelines.cdc.avro_kinds import Kind
+from mainstem.pipelines.cdc.avro_schema import TableSchemas
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 
 NULL: Final = b"null"
@@ -19,21 +21,29 @@ Convert = Callable[[bytes], bytes]
 
 
 class Record(NamedTuple):
-    """A record on its way to a topic; a value of None is a tombstone."""
+    """A record on its way to a topic; a value of None is a tombstone.
+
+    ``schemas`` are those of its table where it is to be told in Avro.
+    """
 
     topic: str | None
     key: bytes | None
     value: bytes | None
     at_us: int
     headers: tuple[tuple[str, bytes], ...] | None = None
+    schemas: TableSchemas | None = None
 
 
 class Field(Struct, frozen=True):
-    """A column that is told: where it stands among the table's values and how it is written."""
+    """A column that is told: where it stands among the table's values and how it is written.
+
+    ``kind`` is its type in Avro, where it is told so.
+    """
 
     name: str
     position: int
     convert: Convert
+    kind: Kind | None = None
 
 
 class RowLayout:

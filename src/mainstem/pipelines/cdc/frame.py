@@ -28,7 +28,7 @@ def arrow(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
     """Batches of so many rows."""
     waiting = iter(records)
     while chunk := list(islice(waiting, ROWS_PER_ARROW_BATCH)):
-        topics, keys, values, times, headers = zip(*chunk, strict=True)
+        topics, keys, values, times, headers, _ = zip(*chunk, strict=True)
         listed = [
             None if each is None else [{"key": key, "value": value} for key, value in each]
             for each in headers

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainstem.pipelines.cdc.avro_events import in_format
 from mainstem.pipelines.cdc.increment import CHUNK_ROWS, MARK, IncrementQueue
 from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Span
 from mainstem.pipelines.cdc.mysql_position import Position, Spot
@@ -86,5 +87,6 @@ class Increment(IncrementQueue):
         writer = TableWriter(shape, self._config, self._routes, server.flavour)
         told = Told(time.time_ns() // 1000, walker.spot)
         kept = (row for row in rows if key(list(row)) not in changed)
-        write_spool(self._folder, start.file, (row_record(writer, row, told, MARK) for row in kept))
+        records = (row_record(writer, row, told, MARK) for row in kept)
+        write_spool(self._folder, start.file, in_format(records, self._config))
         return Chunk(walker)

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from mainstem.pipelines.cdc.avro_events import in_format
 from mainstem.pipelines.cdc.frame import arrow
 from mainstem.pipelines.cdc.mysql_follower import Follower
 from mainstem.pipelines.cdc.mysql_log import log_records
@@ -46,7 +47,8 @@ class TablesReader(DataSourceReader):
             shapes = server.tables(settings.config.chosen, settings.config.exclude_tables)
             writer = table_writers(settings.config, settings.tables, server.flavour)
             told = Told(time.time_ns() // 1000, spot)
-            yield from arrow(table_records(server, shapes, writer, told))
+            records = table_records(server, shapes, writer, told)
+            yield from arrow(in_format(records, settings.config))
         finally:
             server.close()
 
@@ -83,7 +85,8 @@ class ChangesReader(CdcStreamReader):
         if chunk is not None:
             yield from read_spool(folder, chunk)
         begun, until = msgspec.json.decode(span, type=tuple[Position, Position])
-        yield from arrow(log_records(settings.config, settings.tables, begun, until))
+        records = log_records(settings.config, settings.tables, begun, until)
+        yield from arrow(in_format(records, settings.config))
 
 
 class MysqlCdcDataSource(CdcDataSource):

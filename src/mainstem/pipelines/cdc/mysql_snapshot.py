@@ -10,7 +10,7 @@ disk as a whole, and begun again after a crash.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 import pyarrow as pa
 
+from mainstem.pipelines.cdc.avro_events import in_format
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
 from mainstem.pipelines.cdc.frame import ARROW, arrow
 from mainstem.pipelines.cdc.mysql_position import Spot
@@ -140,7 +141,7 @@ class Snapshot:
                 row_record(writer, values, self._told, mark)
                 for values, mark in zip(chunk, marks, strict=True)
             )
-            write_spool(self._folder, state.next_file, records)
+            write_spool(self._folder, state.next_file, in_format(records, self._server.config))
             if shape.is_ordered:
                 state.after = key_texts(shape, chunk[-1])
             is_first = begins_all = False
@@ -176,7 +177,7 @@ def row_record(writer: TableWriter, values: Row, told: Told, mark: str) -> Recor
     row = list[Value](values)
     source = writer.source(msgspec.structs.replace(told, snapshot=mark))
     value = event(NULL, writer.layout.row(row), source, b"r", told.at_us // 1000)
-    return Record(writer.topic, writer.layout.key(row), value, told.at_us)
+    return Record(writer.topic, writer.layout.key(row), value, told.at_us, None, writer.schemas)
 
 
 def spool_path(folder: Path, number: int) -> Path:
@@ -192,7 +193,7 @@ def read_spool(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
             yield file.get_batch(each)
 
 
-def write_spool(folder: Path, number: int, records: Iterator[Record]) -> None:
+def write_spool(folder: Path, number: int, records: Iterable[Record]) -> None:
     """Write a file of the spool."""
 
     def write(out: BinaryIO) -> None:

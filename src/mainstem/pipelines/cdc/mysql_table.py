@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from mainstem.pipelines.cdc.avro_columns import MASKED, mysql_column
+from mainstem.pipelines.cdc.avro_events import MYSQL_SOURCE, table_schemas
 from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
 from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
@@ -101,13 +103,18 @@ class TableWriter:
         def field(name: str) -> Field:
             _, type_ = shape.columns[by_name[name]]
             mask = mask_for(f"{self.name}.{name}", config.mask_columns, config.mask_salt)
-            return Field(name, by_name[name], mask or converter(type_, config))
+            convert = mask or converter(type_, config)
+            if config.format == "json":
+                return Field(name, by_name[name], convert)
+            kind = mysql_column(type_, config) if mask is None else MASKED
+            return Field(name, by_name[name], convert, kind)
 
-        self.layout = RowLayout(
-            [field(name) for name in by_name if name in kept or name in key_names],
-            [field(name) for name in key_names],
-            placeholder=config.placeholder,
-        )
+        row = [field(name) for name in by_name if name in kept or name in key_names]
+        key = [field(name) for name in key_names]
+        self.layout = RowLayout(row, key, placeholder=config.placeholder)
+        place = (config.source_name, shape.database, shape.name)
+        is_avro = config.format == "avro"
+        self.schemas = table_schemas(place, row, key, MYSQL_SOURCE) if is_avro else None
         self._source = (
             b'{"version":%b,"connector":%b,"name":%b,"ts_ms":%%d,"snapshot":"%%b","db":%b,'
             b'"sequence":null,"ts_us":%%d,"ts_ns":%%d000,"table":%b,"server_id":%%d,"gtid":%%b,'

@@ -197,7 +197,7 @@ class ChangeTeller:
         told = self._event(lsn, table, (table.layout.row(old), NULL), b"d", old, headers)
         yield told
         if self._config.tombstones and told.key is not None:
-            yield Record(told.topic, told.key, None, told.at_us, headers)
+            yield Record(told.topic, told.key, None, told.at_us, headers, told.schemas)
 
     def _event(
         self,
@@ -212,7 +212,8 @@ class ChangeTeller:
         assert begin is not None
         source = self._source(table.source, lsn, begin)
         value = event(rows[0], rows[1], source, op, self._span.at_ms, self._order(table, lsn))
-        return Record(table.topic, table.layout.key(keyed), value, begin.committed_us, headers)
+        key = table.layout.key(keyed)
+        return Record(table.topic, key, value, begin.committed_us, headers, table.schemas)
 
     def _order(self, table: TableWriter, lsn: int) -> bytes:
         if not self._tally.is_told:
@@ -249,7 +250,7 @@ class ChangeTeller:
                 continue
             source = self._source(table.source, lsn, begin)
             value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table, lsn))
-            yield Record(table.topic, None, value, begin.committed_us)
+            yield Record(table.topic, None, value, begin.committed_us, None, table.schemas)
 
     def _said(self, lsn: int, message: pgoutput.Message) -> Iterator[Record]:
         if not self._is_ours(lsn, message) or not self._config.messages or "m" in self._skipped:

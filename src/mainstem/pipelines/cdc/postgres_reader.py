@@ -15,6 +15,7 @@ from psycopg import sql
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from mainstem.pipelines.cdc import stamps as stamping
+from mainstem.pipelines.cdc.avro_events import in_format
 from mainstem.pipelines.cdc.envelope import NULL, Record, event
 from mainstem.pipelines.cdc.frame import arrow
 from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
@@ -68,7 +69,9 @@ class TablesReader(DataSourceReader):
                 told = SpoolFile(shape, 0, server.flushed_lsn(), 0, 0)
                 with cursor.copy(copied) as copy:
                     rows = (bytes(row) for row in copy)
-                    yield from arrow(snapshot_records(self._settings, told, rows))
+                    yield from arrow(
+                        in_format(snapshot_records(self._settings, told, rows), config)
+                    )
         finally:
             server.close()
 
@@ -103,16 +106,18 @@ class ChangesReader(CdcStreamReader):
         if kind == "log":
             coded, stamps = given
             span = msgspec.json.decode(coded, type=Span)
-            yield from arrow(log_records(settings, span, stamps))
+            yield from arrow(in_format(log_records(settings, span, stamps), settings.config))
             return
         number, described, coded, stamps = given
         told = msgspec.json.decode(described, type=SpoolFile)
         with spool_path(Path(settings.state_dir), number).open("rb") as rows:
             if kind == "file":
-                yield from arrow(snapshot_records(settings, told, rows))
+                yield from arrow(in_format(snapshot_records(settings, told, rows), settings.config))
             else:
                 span = msgspec.json.decode(coded, type=Span)
-                yield from arrow(chunk_records(settings, told, rows, span, stamps))
+                yield from arrow(
+                    in_format(chunk_records(settings, told, rows, span, stamps), settings.config)
+                )
 
 
 class PostgresCdcDataSource(CdcDataSource):
@@ -154,7 +159,8 @@ def snapshot_records(
             end = first
         if number == told.rows and told.last != told.usual and not (end is first and begins_all):
             end = last
-        yield Record(topic, layout.key(values), head + layout.row(values) + end, at_us)  # type: ignore[arg-type]
+        value = head + layout.row(values) + end  # type: ignore[arg-type]
+        yield Record(topic, layout.key(values), value, at_us, None, writer.schemas)  # type: ignore[arg-type]
 
 
 def chunk_records(

@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from mainstem.pipelines.cdc.avro_columns import MASKED, postgres_column
+from mainstem.pipelines.cdc.avro_events import POSTGRES_SOURCE, table_schemas
 from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
@@ -67,13 +69,18 @@ class TableWriter:
         def field(name: str) -> Field:
             column = shape.columns[by_name[name]]
             mask = mask_for(f"{self.name}.{name}", config.mask_columns, config.mask_salt)
-            return Field(name, by_name[name], mask or converter(column.type, config))
+            convert = mask or converter(column.type, config)
+            if config.format == "json":
+                return Field(name, by_name[name], convert)
+            kind = postgres_column(column.type, config) if mask is None else MASKED
+            return Field(name, by_name[name], convert, kind)
 
-        self.layout = RowLayout(
-            [field(name) for name in by_name if name in kept or name in key_names],
-            [field(name) for name in key_names],
-            placeholder=config.placeholder,
-        )
+        row = [field(name) for name in by_name if name in kept or name in key_names]
+        key = [field(name) for name in key_names]
+        self.layout = RowLayout(row, key, placeholder=config.placeholder)
+        place = (config.source_name, shape.schema, shape.name)
+        is_avro = config.format == "avro"
+        self.schemas = table_schemas(place, row, key, POSTGRES_SOURCE) if is_avro else None
         # Whether an old row tells the key, so that a change of the key can be seen.
         self.old_tells_key = all(shape.columns[at].identifies for at in self.layout.key_positions)
         self.stamp_key = tuple(

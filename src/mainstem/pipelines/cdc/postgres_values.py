@@ -369,6 +369,11 @@ def _unit_us(info: TypeInfo, config: PostgresCdcConfig) -> int:
     return 1000 if _digits(info) <= 3 else 1
 
 
+def has_millis(info: TypeInfo, config: PostgresCdcConfig) -> bool:
+    """Whether a time or timestamp is told in milliseconds rather than microseconds."""
+    return _unit_us(info, config) == 1000
+
+
 def _date(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
     del info
     return iso_date if config.time_mode == "isostring" else days

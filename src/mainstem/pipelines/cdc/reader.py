@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from mainstem.pipelines.cdc.avro_events import in_format
 from mainstem.pipelines.cdc.envelope import heartbeat
 from mainstem.pipelines.cdc.frame import SCHEMA, arrow
 from mainstem.pipelines.cdc.selection import Routing
@@ -203,5 +204,6 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The records of one part."""
         kind, given = partition.value
         if kind == BEAT:
-            return arrow([heartbeat(self._settings.config.source_name, given)])
+            config = self._settings.config
+            return arrow(in_format([heartbeat(config.source_name, given)], config))
         return self.batches(kind, given)

@@ -1,26 +1,37 @@
 """What is wrong with settings of change data capture, whatever the server. Pure."""
 
-from collections.abc import Mapping
-
+from mainstem.pipelines.cdc.avro_events import schema_topic
 from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.cdc.settings import CdcConfig
 from mainstem.pipelines.connector.shapes import Finding, failed
 
+_UNFILLED = (KeyError, IndexError, ValueError)
 
-def setting_problems(mask_columns: Mapping[str, str], topic_routing: str) -> list[Finding]:
+
+def setting_problems(config: CdcConfig) -> list[Finding]:
     """Masks that nobody knows, and names of topics that cannot be filled."""
     found = []
-    for mode in mask_columns.values():
+    for mode in config.mask_columns.values():
         try:
             mask(mode, "")
         except ValueError as error:
             found.append(failed(str(error), "see mask_columns"))
     try:
-        Routing(topic_routing, database="d", name="n").topic("s", "t")
-    except (KeyError, IndexError, ValueError) as error:
+        Routing(config.topic_routing, database="d", name="n").topic("s", "t")
+    except _UNFILLED as error:
         found.append(
             failed(
-                f"topic_routing {topic_routing!r} cannot be filled: {error!r}",
+                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
                 "use {database}, {schema}, {table} and {name}",
+            )
+        )
+    try:
+        schema_topic(config)
+    except _UNFILLED as error:
+        found.append(
+            failed(
+                f"schema_topic {config.schema_topic!r} cannot be filled: {error!r}",
+                "use {database} and {name}",
             )
         )
     return found

@@ -78,6 +78,15 @@ class CdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Table `schema.table` (id, type, data) whose new rows are commands."),
     ] = None
 
+    format: Annotated[
+        Literal["json", "avro"],
+        Meta(description="How keys and values are written; avro: in single-object encoding."),
+    ] = "json"
+    schema_topic: Annotated[
+        str,
+        Meta(description="Topic of Avro schemas by fingerprint; {database}, {name} are filled."),
+    ] = "cdc.{database}.schemas"
+
     decimal_mode: Annotated[
         Literal["precise", "double", "string"],
         Meta(description="Decimals as base64 of their unscaled bytes, as numbers, or as text."),

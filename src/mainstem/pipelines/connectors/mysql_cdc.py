@@ -51,7 +51,7 @@ class MysqlCdcSource:
 
     def check(self, config: MysqlCdcConfig) -> list[Finding]:
         """Whether the server answers, logs rows with their names and lets us read them."""
-        if problems := setting_problems(config.mask_columns, config.topic_routing):
+        if problems := setting_problems(config):
             return problems
         if missing := self.spec().missing:
             return [failed(f"needs {', '.join(missing)}", "pip install 'mainstem[mysql]'")]

@@ -56,7 +56,7 @@ class PostgresCdcSource:
 
     def check(self, config: PostgresCdcConfig) -> list[Finding]:
         """Whether the server answers, keeps a logical log and lets us read it."""
-        if problems := setting_problems(config.mask_columns, config.topic_routing):
+        if problems := setting_problems(config):
             return problems
         from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
 

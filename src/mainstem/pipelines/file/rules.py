@@ -87,6 +87,8 @@ def problems_of_entry(
     """Problems of one source or sink; ``spec`` is absent where its connector is unknown."""
     if entry.schema_registry_url is not None:
         yield Problem(f"{path}.schema_registry_url", *_NO_REGISTRY)
+    if "schema_registry_url" in entry.config:
+        yield Problem(f"{path}.config.schema_registry_url", *_NO_REGISTRY)
     if isinstance(entry, SourceEntry):
         yield from _topic(f"{path}.topic", entry.topic)
         for index, route in enumerate(entry.tables):
