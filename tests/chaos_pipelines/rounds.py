@@ -26,7 +26,7 @@ from mainstem.cli.failure import ExitCode
 
 KINDS = ("moment", "points", "java", "points", "points")
 ROWS_PER_FEED = 120
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0  # a life takes half a minute where nothing else runs
 
 
 class Outcome(Struct):

@@ -150,7 +150,7 @@ class Stage:
                     "connector": each.connector,
                     "topic": f"other.{each.name}",
                     "tables": [{"table": "orders", "topic": self.topic_of(each)}],
-                    "rate_limit": {"events_per_second": 3_000, "burst_size": SNAPSHOT_BURST},
+                    "rate_limit": {"events_per_second": 600, "burst_size": SNAPSHOT_BURST},
                     "config": each.config(),
                 }
                 for each in self.databases
@@ -162,6 +162,7 @@ class Stage:
             "settings": {
                 "state_dir": str(self.folder / "state"),
                 "health": {"enabled": False},
+                "trigger_interval_ms": 500,
                 "retry": {"max_retries": -1, "initial_backoff_ms": 200, "max_backoff_ms": 1_000},
                 "spark": {
                     # More threads than cores: pipelines that stand still must not hold up others.
