@@ -63,8 +63,10 @@ class Goal:
     unit: str
     target: float | None
     at_least: bool = False
-    # Which figure is held against Apache Kafka's: the value, one beside it, or none.
+    # Which figure is held against the peer's: the value, one beside it, or none.
     compared: str | None = "value"
+    # The word in the title of a side that says that it is the peer.
+    peer: str = "kafka"
 
 
 GOALS: dict[str, Goal] = {
@@ -91,4 +93,17 @@ GOALS: dict[str, Goal] = {
     "rss_start": Goal("resident memory after start", "MB", 120),
     "idle": Goal("idle, share of one core", "%", 1),
     "rss_through": Goal("resident memory while data passes through", "MB", 300),
+    "spark_read": Goal("a topic into Spark, 100 B", "rows/s/core", 1_200_000, at_least=True),
+    "spark_write": Goal("Spark into a topic, 100 B", "rows/s/core", 500_000, at_least=True),
+    "spark_steps": Goal(
+        "topic, JSON parsed, masked, routed, written", "rows/s/core", 130_000, at_least=True
+    ),
+    "spark_floor": Goal("micro-batch of 100 rows, topic to topic", "ms", 60),
+    "spark_snapshot": Goal(
+        "PostgreSQL, rows that are there", "rows/s", 100_000, at_least=True, peer="debezium"
+    ),
+    "spark_changes": Goal(
+        "PostgreSQL, changes of rows", "changes/s", 50_000, at_least=True, peer="debezium"
+    ),
+    "spark_memory": Goal("Spark's driver and workers, memory, shared once", "MB", 1_500),
 }

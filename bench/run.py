@@ -3,6 +3,8 @@
     python bench/run.py                         everything, several rounds, with Apache Kafka
     python bench/run.py --quick                 small volumes, one round, the node alone
     python bench/run.py --only produce_100b     some figures only
+    python bench/run.py --only spark            the pipelines on Spark, beside its connector
+    python bench/run.py --resume                take up a run that was cut short
 
 Rounds are interleaved (every side once, then again), because the machine's mood changes by the
 minute; the table shows the median and the least of them. Each row names what the side promises
@@ -17,26 +19,26 @@ import signal
 import statistics
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.figures import FULL, GOALS, QUICK, WARM, Figure, Volume
+from bench.figures import FULL, GOALS, QUICK, WARM, Volume
 from bench.guarded import PASSWORD, USER, Certificates, GuardedKafka, GuardedNode
 from bench.measure import load_average, settle
 from bench.peers.kafka.peer import ApacheKafka
+from bench.progress import RESULTS, UNFINISHED, Samples
 from bench.sides import SIDES, Side, with_ways
 from bench.table import document, render
 from bench.workloads import WORKLOADS, at_rest
 
 from mainstem.testing.local_node import LocalNode
 
-RESULTS = Path(__file__).parent / "results"
 # Figures that need servers which ask who is there.
 GUARDED = {"guarded_produce", "guarded_consume", "tls_produce", "tls_consume"}
-Samples = dict[str, dict[str, list[Figure]]]
+AT_REST = {"ready", "rss_start", "idle"}
+SPARK = "spark_"
 
 
 def main() -> int:
@@ -44,68 +46,88 @@ def main() -> int:
     options = _options()
     # Servers lead their own process groups: a polite end must pass through our clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    wanted = set(options.only.split(",")) if options.only else set(GOALS)
-    if unknown := wanted - set(GOALS):
+    wanted, unknown = _wanted(options.only)
+    if unknown:
         sys.stderr.write(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(GOALS)}\n")
         return 2
     peer = options.peer or not (options.quick or options.no_peer)
     rounds = options.rounds or (1 if options.quick else 3)
-    samples: Samples = defaultdict(lambda: defaultdict(list))
-    if wanted & {"ready", "rss_start", "idle"}:
+    samples = Samples(UNFINISHED, resume=options.resume)
+    if wanted & AT_REST:
         _measure_at_rest(samples, rounds, peer=peer, idle_s=2 if options.quick else 10)
-    with _sides(peer=peer, guarded=bool(wanted & GUARDED)) as sides:
-        if not options.quick:
-            # A server on a virtual machine gets faster with use; nobody is measured cold.
-            unused: Samples = defaultdict(lambda: defaultdict(list))
-            _measure_loads(unused, sides, wanted - {"rss_through"}, volume=WARM, label="warm-up")
-        volume = QUICK if options.quick else FULL
-        for number in range(rounds):
-            # Nobody is always the first: what a load leaves in the page cache burdens the next one.
-            order = _turned(sides, number)
-            due = wanted - {"rss_through"}
-            _measure_loads(samples, order, due, volume=volume, label=f"round {number + 1}")
-        # Memory is watched once and last: ten gigabytes through every side are enough.
-        _measure_loads(samples, sides, wanted & {"rss_through"}, volume=volume, label="memory ")
-    kept = {
-        name: {title: [vars(figure) for figure in figures] for title, figures in by_side.items()}
-        for name, by_side in samples.items()
-        if name in wanted
-    }
+    on_spark = {name for name in wanted if name.startswith(SPARK)}
+    if wanted - AT_REST - on_spark:
+        _measure_servers(samples, wanted, rounds, quick=options.quick, peer=peer)
+    if on_spark:
+        # Spark is half a gigabyte: imported only where it is measured.
+        from bench.spark import measure_spark  # noqa: PLC0415
+
+        measure_spark(samples, on_spark, rounds, quick=options.quick, peer=peer)
+    kept = samples.plain(wanted)
     table = render(kept, GOALS)
     print(table)
     print(f"\nload average {load_average():.1f}, {rounds} rounds")
     _keep(kept, rounds)
+    samples.finish()
     if options.document:
         document(table, rounds)
     return 0
 
 
+def _wanted(only: str) -> tuple[set[str], set[str]]:
+    """The figures that are named, by themselves or by their group, and names of nothing."""
+    if not only:
+        return set(GOALS), set()
+    named = set(only.split(","))
+    found = {goal for goal in GOALS if goal in named or goal.partition("_")[0] + "_" == SPARK}
+    if "spark" not in named:
+        found &= named
+    return found, named - found - {"spark"}
+
+
+def _measure_servers(
+    samples: Samples, wanted: set[str], rounds: int, *, quick: bool, peer: bool
+) -> None:
+    with _sides(peer=peer, guarded=bool(wanted & GUARDED)) as sides:
+        if not quick:
+            # A server on a virtual machine gets faster with use; nobody is measured cold.
+            _measure_loads(Samples(), sides, wanted - {"rss_through"}, volume=WARM, number=-1)
+        volume = QUICK if quick else FULL
+        for number in range(rounds):
+            # Nobody is always the first: what a load leaves in the page cache burdens the next one.
+            order = _turned(sides, number)
+            due = wanted - {"rss_through"}
+            _measure_loads(samples, order, due, volume=volume, number=number)
+        # Memory is watched once and last: ten gigabytes through every side are enough.
+        _measure_loads(samples, sides, wanted & {"rss_through"}, volume=volume, number=0)
+
+
 def _measure_at_rest(samples: Samples, rounds: int, *, peer: bool, idle_s: float) -> None:
-    for _ in range(rounds):
-        with LocalNode() as node:
-            side = Side("mainstem", "at rest", node, {})
-            for name, figure in at_rest(side, idle_s).items():
-                samples[name][side.title].append(figure)
-        if peer:
-            with ApacheKafka() as server:
-                side = Side("kafka", "at rest", server, {})
-                for name, figure in at_rest(side, idle_s).items():
-                    samples[name][side.title].append(figure)
+    for number in range(rounds):
+        for name, server in (("mainstem", LocalNode), ("kafka", ApacheKafka)):
+            side_title = f"{name} (at rest)"
+            if (name == "kafka" and not peer) or samples.has("idle", side_title, number):
+                continue
+            with server() as running:
+                side = Side(name, "at rest", running, {})
+                for figure_name, figure in at_rest(side, idle_s).items():
+                    samples.add(figure_name, side.title, figure)
 
 
 def _measure_loads(
-    samples: Samples, sides: dict[str, Side], wanted: set[str], *, volume: Volume, label: str
+    samples: Samples, sides: dict[str, Side], wanted: set[str], *, volume: Volume, number: int
 ) -> None:
+    label = "warm-up" if number < 0 else f"round {number + 1}"
     for workload, names, on in WORKLOADS:
         if not wanted & set(names):
             continue
         for key, side in sides.items():
-            if key not in on:
+            if key not in on or samples.has(names[0], side.title, max(number, 0)):
                 continue
             settle()
             figures = workload(side, volume)
             for name, figure in figures.items():
-                samples[name][side.title].append(figure)
+                samples.add(name, side.title, figure)
                 value = f"{figure.value:,.2f} {GOALS[name].unit}"
                 sys.stderr.write(f"{label}  {name:16} {side.title:24} {value}\n")
 
@@ -157,6 +179,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-peer", action="store_true", help="without Apache Kafka")
     parser.add_argument("--only", default="", help="figures to measure, with commas between")
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was cut short")
     parser.add_argument(
         "--document", action="store_true", help="put the table into docs/benchmarks.md"
     )

@@ -1,4 +1,4 @@
-"""Figures as a table: every row with its durability, its ratio to Apache Kafka and its target."""
+"""Figures as a table: every row with its durability, its ratio to its peer and its target."""
 
 import datetime
 import os
@@ -11,9 +11,11 @@ from bench.figures import Goal
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-HEAD = ["load", "side (durability)", "median", "least", "unit", "beside", "vs Kafka", "target"]
+HEAD = ["load", "side (durability)", "median", "least", "unit", "beside", "vs peer", "target"]
 SHOWN = {
     "rate": "{:,.0f}/s",
+    "per_core": "{:,.0f}/s/core",
+    "least_ms": "least {:,.0f} ms",
     "rate_alone": "alone {:,.0f}/s",
     "p99_us": "p99 {:,.0f} µs",
     "rss_mb": "{:,.0f} MB",
@@ -32,13 +34,13 @@ def render(kept: Kept, goals: dict[str, Goal]) -> str:
     for name, goal in goals.items():
         by_side = kept.get(name, {})
         compared = {title: _compared(goal, figures) for title, figures in by_side.items()}
-        kafka = [value for title, value in compared.items() if "kafka" in title]
+        peer = [value for title, value in compared.items() if goal.peer in title]
         for title, figures in by_side.items():
             median = _median(figures)
             least = min(figure["value"] for figure in figures)
             own = compared[title]
-            related = kafka and kafka[0] and own and "kafka" not in title
-            ratio = f"{kafka[0] / own:.1f}x" if related else ""
+            related = peer and peer[0] and own and goal.peer not in title
+            ratio = f"{_ratio(goal, own, peer[0]):.1f}x" if related else ""
             rows.append(
                 [
                     goal.title,
@@ -72,12 +74,17 @@ def _median(figures: list[dict[str, Any]]) -> float:
 
 
 def _compared(goal: Goal, figures: list[dict[str, Any]]) -> float:
-    """What a side is held against Apache Kafka by; 0 where nothing is compared."""
+    """What a side is held against its peer by; 0 where nothing is compared."""
     if goal.compared is None:
         return 0.0
     if goal.compared == "value":
         return _median(figures)
     return statistics.median(float(figure["beside"][goal.compared]) for figure in figures)
+
+
+def _ratio(goal: Goal, own: float, peer: float) -> float:
+    """How many times better than its peer a side is."""
+    return own / peer if goal.at_least else peer / own
 
 
 def _beside(figures: list[dict[str, Any]]) -> str:
@@ -91,12 +98,13 @@ def _beside(figures: list[dict[str, Any]]) -> str:
 
 def _target(goal: Goal, title: str, median: float) -> str:
     # The targets are about a node; with fsync only the gain of group commit has one.
-    other = "kafka" in title or ("fsync" in title and not goal.at_least)
+    other = goal.peer in title or ("fsync" in title and not goal.at_least)
     if goal.target is None or other:
         return ""
     met = median >= goal.target if goal.at_least else median <= goal.target
     sign = "≥" if goal.at_least else "≤"
-    return f"{sign} {goal.target:g} {'met' if met else '**missed**'}"
+    shown = f"{goal.target:,.0f}" if goal.target >= 1_000 else f"{goal.target:g}"
+    return f"{sign} {shown} {'met' if met else '**missed**'}"
 
 
 def _number(value: float) -> str:

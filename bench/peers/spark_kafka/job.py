@@ -1,13 +1,14 @@
 """Spark with its own Kafka connector, told what to do line by line: servers, jars, tasks at once.
 
 Runs in the virtual environment that the client suite keeps for it, since the connector's jars have
-to be of Spark's own version. Each line of the input is a JSON list: a load, a topic and a number;
-each answer a JSON object.
+to be of Spark's own version. Each line of the input is a JSON list: a load and what it needs; each
+answer a JSON object.
 """
 
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
@@ -28,22 +29,22 @@ def main(servers: str, jars: str, tasks: str) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        load, topic, number = json.loads(line)
-        answer = LOADS[load](spark, servers, topic, number)
+        load, *given = json.loads(line)
+        answer = LOADS[load](spark, servers, *given)
         print(json.dumps(answer), flush=True)
     spark.stop()
 
 
-def read(spark: SparkSession, servers: str, topic: str, number: int) -> dict[str, object]:
+def read(spark: SparkSession, servers: str, topic: str) -> dict[str, object]:
     """All rows, to nowhere."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
     reader.option("subscribe", topic).load().write.format("noop").mode("overwrite").save()
     return {}
 
 
-def write(spark: SparkSession, servers: str, topic: str, number: int) -> dict[str, object]:
+def write(spark: SparkSession, servers: str, topic: str, rows: int) -> dict[str, object]:
     """So many rows of a hundred bytes."""
-    frame = spark.range(number, numPartitions=2).selectExpr(
+    frame = spark.range(rows, numPartitions=2).selectExpr(
         "cast(id AS string) AS key", "lpad(cast(id AS string), 100, 'x') AS value"
     )
     writer = frame.write.format("kafka").option("kafka.bootstrap.servers", servers)
@@ -51,9 +52,8 @@ def write(spark: SparkSession, servers: str, topic: str, number: int) -> dict[st
     return {}
 
 
-def floor(spark: SparkSession, servers: str, topic: str, number: int) -> dict[str, object]:
-    """Micro-batches of a hundred rows, from one topic to the other that is named behind a comma."""
-    source, target = topic.split(",")
+def floor(spark: SparkSession, servers: str, source: str, target: str) -> dict[str, object]:
+    """Micro-batches of a hundred rows, from one topic to another."""
     with tempfile.TemporaryDirectory() as folder:
         query = (
             spark.readStream.format("kafka")
@@ -71,7 +71,7 @@ def floor(spark: SparkSession, servers: str, topic: str, number: int) -> dict[st
         return {"ms": [p["durationMs"]["triggerExecution"] for p in query.recentProgress]}
 
 
-LOADS = {"read": read, "write": write, "floor": floor}
+LOADS: dict[str, Callable[..., dict[str, object]]] = {"read": read, "write": write, "floor": floor}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -22,6 +22,7 @@ from mainstem.pipelines.spark.source import MainstemSource
 
 EMBEDDED: Final = "local[*]"
 _LOCAL: Final = "local"
+_CORES_FEW: Final = 2
 # Renames are atomic on a local disk, and the default manager forks a process for each of them.
 _LOCAL_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -96,6 +97,9 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(max(2, cores)),
             "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
         }
+        if cores <= _CORES_FEW:
+            # The default collector wants cores of its own and keeps a third more memory.
+            options["spark.driver.extraJavaOptions"] = "-XX:+UseSerialGC"
     return options
 
 
