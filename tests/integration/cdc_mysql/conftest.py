@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.integration.cdc.follow import Following
-from tests.integration.cdc_mysql.mariadb import MariadbServer
+from tests.integration.cdc_mysql.mariadb import GIVEN_PORT, GivenServer, MariadbServer
 from tests.integration.pipelines.conftest import spark
 
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
@@ -17,7 +17,7 @@ __all__ = ["spark"]
 @pytest.fixture(scope="session")
 def server() -> Iterator[MariadbServer]:
     """A server that all tests share; each makes a database of its own."""
-    with MariadbServer() as running:
+    with GivenServer() if GIVEN_PORT else MariadbServer() as running:
         yield running
 
 

@@ -1,4 +1,8 @@
-"""A MariaDB server of the tests' own, on a free port of this machine, gone when they end."""
+"""A MariaDB server of the tests' own, on a free port of this machine, gone when they end.
+
+``MAINSTEM_MYSQL_PORT=3306 pytest tests/integration/cdc_mysql`` runs the tests with a MySQL server
+that is there already, where ``root`` needs no password; its logs are thrown away.
+"""
 
 import os
 import pwd
@@ -25,6 +29,15 @@ SETTINGS = (
     "--innodb-flush-log-at-trx-commit=0",  # a test's data need not survive the machine
     "--default-time-zone=-05:00",  # ours must not depend on the server's
 )
+
+
+GIVEN_PORT = int(os.environ.get("MAINSTEM_MYSQL_PORT", "0"))
+
+
+def numbers(last: int) -> str:
+    """A table of the numbers from 1 on, in its column ``seq``, for any server."""
+    counted = f"SELECT 1 AS seq UNION ALL SELECT seq + 1 FROM q WHERE seq < {last}"
+    return f"(WITH RECURSIVE q AS ({counted}) SELECT seq FROM q) AS numbers"
 
 
 class MariadbServer:
@@ -89,6 +102,12 @@ class MariadbServer:
             else:
                 return self
 
+    @property
+    def flavour(self) -> str:
+        """What its events call it."""
+        [(version,)] = self.run("SELECT version()")
+        return "mariadb" if "MariaDB" in version else "mysql"
+
     def __exit__(self, *problem: object) -> None:
         self._process.kill()
         self._process.wait()
@@ -117,10 +136,23 @@ class MariadbServer:
             session.close()
 
 
+class GivenServer(MariadbServer):
+    """A server that somebody else runs."""
+
+    def __init__(self) -> None:
+        self.port = GIVEN_PORT
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+
 def purge_logs(server: MariadbServer) -> None:
     """Begin a new file of the log, and throw all others away."""
     server.run("FLUSH BINARY LOGS")
-    [(newest, *_), *_] = server.run("SHOW MASTER STATUS")
+    newest = server.run("SHOW BINARY LOGS")[-1][0]
     deadline = time.monotonic() + PATIENCE_S
     while len(server.run("SHOW BINARY LOGS")) > 1:  # the engine lets go of a file in its own time
         assert time.monotonic() < deadline

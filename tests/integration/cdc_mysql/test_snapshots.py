@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration.cdc.follow import Copy, Following, Told, brief, event
+from tests.integration.cdc_mysql.mariadb import numbers
 
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.connector.progress import read_progress
@@ -36,7 +37,7 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_the_last_key(
     run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
     run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-    run("INSERT INTO t SELECT seq, 0 FROM seq_1_to_10")
+    run(f"INSERT INTO t SELECT seq, 0 FROM {numbers(10)}")
     config = msgspec.structs.replace(config, snapshot_rows_per_file=3)
     first, copy = Following(config, tmp_path), Copy()
     copy.take(first.step(rows_max=3) or [])
@@ -57,7 +58,7 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_the_last_key(
 def test_rows_that_went_while_a_snapshot_lay_broken_are_not_told_as_gone(
     run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
-    run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_20")
+    run("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t SELECT seq FROM {numbers(20)}")
     first = Following(msgspec.structs.replace(config, snapshot_rows_per_file=5), tmp_path)
     told = first.step(rows_max=5) or []
     run("DELETE FROM t WHERE id > 5")
@@ -110,7 +111,7 @@ def test_a_table_without_an_ordered_key_is_told_when_it_is_on_disk_as_a_whole(
     run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
     run("CREATE TABLE t (id VARCHAR(5) PRIMARY KEY, v INT)")
-    run("INSERT INTO t SELECT seq, 0 FROM seq_1_to_10")
+    run(f"INSERT INTO t SELECT seq, 0 FROM {numbers(10)}")
     config = msgspec.structs.replace(config, snapshot_rows_per_file=3)
     first = Following(config, tmp_path)
     taken = first.step(rows_max=3) or []
@@ -128,7 +129,7 @@ def test_a_table_that_was_emptied_while_its_snapshot_lay_broken_is_read_again(
     run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
     run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
-    run("INSERT INTO t SELECT seq, 0 FROM seq_1_to_10", "INSERT INTO u VALUES (1)")
+    run(f"INSERT INTO t SELECT seq, 0 FROM {numbers(10)}", "INSERT INTO u VALUES (1)")
     config = msgspec.structs.replace(config, snapshot_rows_per_file=3)
     first = Following(config, tmp_path)
     told = first.step(rows_max=3) or []
@@ -159,7 +160,7 @@ def test_readers_end_up_with_the_table_whatever_happens_in_between(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         "CREATE TABLE s (id INT, type TEXT, data TEXT)",
     )
-    run("INSERT INTO t SELECT seq * 3, 0 FROM seq_1_to_30")
+    run(f"INSERT INTO t SELECT seq * 3, 0 FROM {numbers(30)}")
     config = msgspec.structs.replace(
         config,
         snapshot_rows_per_file=4,
@@ -218,7 +219,7 @@ def test_rows_are_told_when_the_mode_says_so(
     first: list[str],
     second: list[str],
 ) -> None:
-    run("CREATE TABLE empty (id INT PRIMARY KEY)", "CREATE TABLE t (id INT PRIMARY KEY)")
+    run("CREATE TABLE blank (id INT PRIMARY KEY)", "CREATE TABLE t (id INT PRIMARY KEY)")
     run("CREATE TABLE zero (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     config = msgspec.structs.replace(config, snapshot_mode=mode)
     following = Following(config, tmp_path)
@@ -241,7 +242,7 @@ def test_a_signal_has_tables_read_again_beside_their_changes(
     run: Run, config: MysqlCdcConfig, tmp_path: Path
 ) -> None:
     run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE bare (id INT)")
-    run("INSERT INTO t SELECT seq, 0 FROM seq_1_to_10")
+    run(f"INSERT INTO t SELECT seq, 0 FROM {numbers(10)}")
     run("CREATE TABLE s (id VARCHAR(9) PRIMARY KEY, type VARCHAR(32), data TEXT)")
     config = msgspec.structs.replace(
         config,

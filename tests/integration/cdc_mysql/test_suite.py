@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.cdc_mysql.mariadb import MariadbServer
+from tests.integration.cdc_mysql.mariadb import MariadbServer, numbers
 
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.connector.shapes import Severity
@@ -22,7 +22,7 @@ class TestMysqlCdc(SourceSuite):
         self.port, self.database = server.port, database
         server.run(
             "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))",
-            "INSERT INTO t SELECT seq, concat('row ', seq) FROM seq_1_to_25",
+            f"INSERT INTO t SELECT seq, concat('row ', seq) FROM {numbers(25)}",
             # Other passwords are refused: the server asks for them, unlike a trusting one.
             "CREATE OR REPLACE USER cdc@localhost IDENTIFIED BY 'not-told-to-anybody'",
             "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO cdc@localhost",

@@ -199,7 +199,7 @@ class ChangeTeller:
     def _followed(self, data: bytes) -> _Followed | None:
         if not is_followed(log.table_name(data), self._config):
             return None
-        table = log.table_map(data)
+        table = log.table_map(data, shapes_have_charsets=self._origin.flavour == "mariadb")
         origin, full_name = self._origin, f"{table.database}.{table.name}"
         read = [
             reader(column, origin.charsets, origin.declared.get(f"{full_name}.{column.name}", ""))
@@ -294,7 +294,7 @@ class ChangeTeller:
         key = table.layout.key(old)
         yield from self._event(table, told, (table.layout.row(old), NULL), b"d", key, headers)
         if self._config.tombstones and key is not None:
-            yield Record(table.topic, key, None, told.at_us, headers)
+            yield Record(table.topic, key, None, told.at_us, headers, table.schemas)
 
     def _event(
         self,
@@ -314,7 +314,7 @@ class ChangeTeller:
             self._at_us = told.at_us
             order = tally.order(table.name, self._transaction)
         value = event(rows[0], rows[1], table.source(told), op, self._at_ms, order)
-        yield Record(table.topic, key, value, told.at_us, headers)
+        yield Record(table.topic, key, value, told.at_us, headers, table.schemas)
 
     def _is_held(self, table: TableWriter, told: Told, values: Values) -> bool:
         """Whether a snapshot that was taken up again has told of this change already."""

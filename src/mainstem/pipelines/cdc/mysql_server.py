@@ -14,7 +14,7 @@ from pymysql.cursors import SSCursor
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.pipelines.cdc.mysql_binlog import Checksums
-from mainstem.pipelines.cdc.mysql_changes import Origin
+from mainstem.pipelines.cdc.mysql_changes import Origin, databases
 from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_table import TableShape, key_literal
@@ -156,34 +156,7 @@ class Server:
             f"SELECT id, character_set_name FROM information_schema.{place} WHERE id IS NOT NULL"  # noqa: S608
         )
         charsets = {int(number): name for number, name in listed}
-        return Origin(self.flavour, charsets, self._declared(), self._uniques())
-
-    def _declared(self) -> dict[str, str]:
-        rows = self.ask(
-            "SELECT table_schema, table_name, column_name, data_type"
-            " FROM information_schema.columns WHERE data_type IN %s AND table_schema NOT IN %s",
-            DECLARED,
-            _SYSTEM,
-        )
-        return {".".join(row[:3]): row[3] for row in rows}
-
-    def _uniques(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each table's first unique index that can be a key."""
-        rows = self.ask(
-            "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"
-            " FROM information_schema.statistics"
-            " WHERE non_unique = 0 AND index_name <> 'PRIMARY' AND table_schema NOT IN %s",
-            _SYSTEM,
-        )
-        indexes: dict[tuple[str, str], list[tuple[str, bool]]] = {}
-        for database, name, index, column, nullable, part in rows:
-            is_fit = column is not None and nullable != "YES" and part is None
-            indexes.setdefault((f"{database}.{name}", index), []).append((column, is_fit))
-        found: dict[str, tuple[str, ...]] = {}
-        for (table, _), columns in indexes.items():
-            if all(is_fit for _, is_fit in columns):
-                found.setdefault(table, tuple(column for column, _ in columns))
-        return found
+        return Origin(self.flavour, charsets, _declared(self), _uniques(self))
 
     # The log.
 
@@ -257,7 +230,7 @@ class Server:
             " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s",
             _SYSTEM,
         )
-        uniques = self._uniques()
+        uniques = _uniques(self)
         return [
             self._shape(database, name, uniques.get(f"{database}.{name}", ()))
             for database, name in sorted(names)  # not as the server's collation would have it
@@ -411,10 +384,49 @@ def _told(value: object) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def _in_schemas(config: MysqlCdcConfig) -> tuple[str, object]:
+    """A condition and its value; the server looks for one database without opening all others."""
+    [first, *others] = dict.fromkeys(databases(config))
+    if others or any(letter in first for letter in "*?["):
+        return "table_schema NOT IN %s", _SYSTEM
+    return "table_schema = %s", first
+
+
+def _declared(server: Server) -> dict[str, str]:
+    condition, value = _in_schemas(server.config)
+    rows = server.ask(
+        "SELECT table_schema, table_name, column_name, data_type"
+        f" FROM information_schema.columns WHERE data_type IN %s AND {condition}",  # noqa: S608
+        DECLARED,
+        value,
+    )
+    return {".".join(row[:3]): row[3] for row in rows}
+
+
+def _uniques(server: Server) -> dict[str, tuple[str, ...]]:
+    """The columns of each table's first unique index that can be a key."""
+    condition, value = _in_schemas(server.config)
+    rows = server.ask(
+        "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"
+        " FROM information_schema.statistics"
+        f" WHERE non_unique = 0 AND index_name <> 'PRIMARY' AND {condition}",  # noqa: S608
+        value,
+    )
+    indexes: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for database, name, index, column, nullable, part in rows:
+        is_fit = column is not None and nullable != "YES" and part is None
+        indexes.setdefault((f"{database}.{name}", index), []).append((column, is_fit))
+    found: dict[str, tuple[str, ...]] = {}
+    for (table, _), columns in indexes.items():
+        if all(is_fit for _, is_fit in columns):
+            found.setdefault(table, tuple(column for column, _ in columns))
+    return found
+
+
 def _type(word: str, precision: int, scale: int, moment_digits: int) -> ColumnType:
     digits = {"decimal": scale, "bit": precision}.get(word, moment_digits)
     if word in _DIGITS:
-        return ColumnType(word, digits)
+        return ColumnType(word, digits, precision if word == "decimal" else 0)
     if word == "point":
         return ColumnType(word)
     for known, name in ((_INTEGERS, "int"), (_BINARIES, "bytes"), (_SHAPES, "geometry")):

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.pipelines.cdc import mysql_binlog as log
+from mainstem.pipelines.cdc.mysql_json import json_text
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 
 Convert = Callable[[bytes], bytes]
@@ -63,10 +64,14 @@ CODECS: Final = {
 
 
 class ColumnType(Struct, frozen=True):
-    """What a column's texts mean: a word, and the digits of fractions or the number of bits."""
+    """What a column's texts mean: a word, and the digits of fractions or the number of bits.
+
+    ``precision`` is how many digits a decimal has.
+    """
 
     word: str
     digits: int = 0
+    precision: int = 0
 
 
 # From the log into text.
@@ -97,7 +102,9 @@ def reader(
         word, plain = _SIMPLE[kind]
         return ColumnType(word), plain
     if kind == log.DECIMAL:
-        return ColumnType("decimal", second), partial(_decimal, precision=first, scale=second)
+        return ColumnType("decimal", second, first), partial(
+            _decimal, precision=first, scale=second
+        )
     if kind == log.BIT:
         return ColumnType("bit", second * 8 + first), partial(_raw, size=second + (first > 0))
     return _text_reader(column, charsets, declared)
@@ -117,6 +124,8 @@ def _text_reader(
         members = tuple(each if decode is None else decode(each) for each in column.members)
         choose = _member if kind == log.ENUM else _members
         return ColumnType("text"), partial(choose, size=second, members=members)
+    if kind == log.JSON:
+        return ColumnType("text"), partial(_string, size=first, decode=_document)
     if kind in {log.VARCHAR, log.VAR_STRING, log.STRING, log.BLOB}:
         size = first if kind == log.BLOB else 1 + (second > 255)
         if column.charset == log.BINARY_CHARSET:
@@ -163,6 +172,13 @@ def _double(data: bytes, at: int) -> tuple[bytes, int]:
 
 def _raw(data: bytes, at: int, *, size: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
+
+
+def _document(value: bytes) -> bytes:
+    def decimal(data: bytes, at: int, precision: int, scale: int) -> bytes:
+        return _decimal(data, at, precision=precision, scale=scale)[0]
+
+    return json_text(value, decimal)
 
 
 def _string(

@@ -122,7 +122,7 @@ def test_a_point_has_its_coordinates_beside_its_shape() -> None:
 
 
 def test_kinds_and_character_sets_that_are_not_read_are_refused_with_the_remedy() -> None:
-    for kind, charset in ((log.JSON, 63), (242, 63), (log.VARCHAR, 99), (log.VARCHAR, 1234)):
+    for kind, charset in ((242, 63), (log.VARCHAR, 99), (log.VARCHAR, 1234)):
         with pytest.raises(InvalidRequest) as refused:
             read(kind, b"", (0, 10), charset=charset)
         assert "exclude_tables" in refused.value.remedy
