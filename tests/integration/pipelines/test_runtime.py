@@ -259,3 +259,21 @@ tests:
     )
     assert len(more.differences) == 1
     assert "unexpected record" in more.differences[0]
+
+
+def test_a_stop_while_many_pipelines_are_opening_leaves_nothing_behind(
+    spark: SparkSession, shared_node: LocalNode, tmp_path: Path
+) -> None:
+    sources = "\n".join(
+        f"  many-{number}: {{connector: datagen, topic: rt.many}}" for number in range(8)
+    )
+    text = f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+{sources}
+"""
+    with running(text, spark, tmp_path) as run:
+        run.until(lambda: any(each.state is State.STARTING for each in run.status.pipelines))
+    assert {each.state for each in run.status.pipelines} == {State.STOPPED}
+    assert not [query for query in spark.streams.active if "many" in query.name]

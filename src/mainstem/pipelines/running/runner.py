@@ -92,7 +92,7 @@ class Runner:
         ]
         self._opening = threading.BoundedSemaphore(OPENED_AT_ONCE)
         self._started_at = time.time()
-        self._stopping = False
+        self._stopping = threading.Event()
         self.status = self._observe()
 
     def run(self, stop: threading.Event, each_round: Callable[[Status], None]) -> Summary:
@@ -171,10 +171,13 @@ class Runner:
     def _open(self, query: Query) -> StreamingQuery:
         """Start a query; returns when its source has answered once, or has failed to."""
         with self._opening:
+            if self._stopping.is_set():
+                raise StartFailed("it was asked to stop", retriable=True)
             started = query.start(once=self._once)
             deadline = time.monotonic() + OPENING_TIMEOUT_S
             while started.isActive and _asks_first(started) and time.monotonic() < deadline:
-                time.sleep(OPENING_POLL_S)
+                if self._stopping.wait(OPENING_POLL_S):
+                    break
             return started
 
     def _harvest(self, job: _Job) -> None:
@@ -235,7 +238,7 @@ class Runner:
             _log.info("%s", course.state, extra=facts)
 
     def _stop_all(self, starters: ThreadPoolExecutor) -> None:
-        self._stopping = True
+        self._stopping.set()
         self.status = self._observe()
         for job in self._jobs:
             if job.start is not None:
@@ -279,7 +282,7 @@ class Runner:
             started_at=self._started_at,
             updated_at=time.time(),
             pipelines=tuple(self._seen(job, now) for job in self._jobs),
-            stopping=self._stopping,
+            stopping=self._stopping.is_set(),
         )
 
     def _seen(self, job: _Job, now: float) -> PipelineStatus:
