@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import signal
 import stat
 import sys
@@ -62,11 +63,13 @@ class Stage(Struct, frozen=True):
         """The committed file, with this node's address and this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         text = TEMPLATE.read_text().replace(USUAL_ADDRESS, self.kafka)
-        self.file.write_text(text.replace(USUAL_FOLDER, str(self.folder)))
+        # Paths stand in single quotes there.
+        self.file.write_text(text.replace(USUAL_FOLDER, str(self.folder).replace("'", "''")))
 
     def hints(self) -> str:
         """What to look at, to be pasted."""
         bootstrap = "" if self.kafka == USUAL_ADDRESS else f" -b {self.kafka}"
+        file, files = (shlex.quote(str(path)) for path in (self.file, self.folder / "orders"))
         return "\n".join(
             [
                 "",
@@ -75,10 +78,10 @@ class Stage(Struct, frozen=True):
                 "",
                 f"  {self.command} consume orders --follow --max 5{bootstrap}",
                 f"  {self.command} consume {AGGREGATE} --follow{bootstrap}",
-                f"  {self.command} group describe pipeline-archive{bootstrap}",
-                f"  {self.command} pipeline status {self.file}",
-                f"  ls {self.folder / 'orders'}    # Parquet files",
-                f"  less {self.file}    # what runs",
+                f"  {self.command} group lag pipeline-archive{bootstrap}",
+                f"  {self.command} pipeline status {file}",
+                f"  ls {files}    # Parquet files",
+                f"  less {file}    # what runs",
                 "",
                 "Ctrl-C stops the pipelines, then the node. Orders of this minute:",
                 "",
@@ -179,11 +182,11 @@ async def _follow(stage: Stage, line: LiveLine) -> None:
             records = await consumer.poll(POLL_MS)
             for record in records:
                 counts.take(record)
-            if records and not is_greeted:
-                is_greeted = True
-                line.say(stage.hints())
             if records:
-                line.show(counts.line())
+                if not is_greeted:
+                    line.say(stage.hints())
+                line.show(counts.line(), at_once=not is_greeted)
+                is_greeted = True
             elif not is_greeted:
                 line.show(f"  {time.monotonic() - began:.0f} s")
 

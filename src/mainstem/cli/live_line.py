@@ -23,12 +23,12 @@ class LiveLine:
         self._write(f"{self._clear()}{text}\n")
         self._shown_at = time.monotonic()
 
-    def show(self, text: str) -> None:
-        """A line that the next one replaces."""
+    def show(self, text: str, *, at_once: bool = False) -> None:
+        """A line that the next one replaces; elsewhere than on a terminal it may have to wait."""
         if self._is_terminal:
             self._write(f"{self._clear()}{text}")
             self._is_shown = True
-        elif time.monotonic() - self._shown_at >= self._every_s:
+        elif at_once or time.monotonic() - self._shown_at >= self._every_s:
             self._write(f"{text}\n")
             self._shown_at = time.monotonic()
 

@@ -1,8 +1,11 @@
 """What the demonstration shows, installs and writes."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
+
+import yaml
 
 from mainstem.cli.demo import Counts, Stage
 from mainstem.cli.demo_extras import install_command
@@ -43,14 +46,17 @@ def test_old_minutes_are_forgotten() -> None:
 
 
 def test_the_file_has_the_address_of_the_node_and_its_folder(tmp_path: Path) -> None:
-    stage = Stage("127.0.0.1:1234", tmp_path / "demo", "mainstem")
+    stage = Stage("127.0.0.1:1234", tmp_path / "Ada's data: new" / "demo", "mainstem")
     stage.write_file()
     text = stage.file.read_text()
     assert "127.0.0.1:9092" not in text
     assert text.count("127.0.0.1:1234") == 2
-    assert f"path: {tmp_path}/demo/orders\n" in text
-    assert f"state_dir: {tmp_path}/demo/state\n" in text
-    assert f"mainstem pipeline status {stage.file}\n" in stage.hints()
+    read = yaml.safe_load(text)
+    assert read["sinks"]["archive"]["config"]["path"] == str(stage.folder / "orders")
+    assert read["settings"]["state_dir"] == str(stage.folder / "state")
+    assert shlex.split(stage.hints().split("pipeline status ")[1].splitlines()[0]) == [
+        str(stage.file)
+    ]
     assert "consume orders-per-minute --follow -b 127.0.0.1:1234\n" in stage.hints()
 
 

@@ -25,4 +25,6 @@ def test_a_file_gets_few_states_each_on_a_line() -> None:
     for number in range(100):
         line.show(str(number))
     line.say("done")
-    assert out.getvalue() == "0\ndone\n"
+    line.show("soon")
+    line.show("now", at_once=True)
+    assert out.getvalue() == "0\ndone\nnow\n"
