@@ -13,7 +13,10 @@ Promises:
   nothing answer; a replica in limbo, or on another disk than was assigned, never counts;
 * when all answered and too few lost nothing, the range ends at the largest end there is and is
   ``suspect``; with too few answers the stream waits, unless its topic allows an unclean election;
-* a seal is asked for once, when ``A`` replicas have everything on disk.
+* a seal is asked for once, when ``A`` replicas have everything on disk; when fewer are to be had
+  for ``lone_after_ms``, when all that answered have. What was acknowledged is on ``A`` disks either
+  way, some of them out of reach; only records that nobody was told to be safe have fewer copies
+  until the range is repaired.
 """
 
 from enum import Enum
@@ -39,12 +42,14 @@ class FailOverSettings(Struct, frozen=True):
     """How long to wait.
 
     ``linger_ms``: for further answers once there are enough; all answers give the tightest end.
-    ``restart_ms``: for copies, before everything begins anew. ``unclean_after_ms``: for enough
-    answers, before an unclean election; None forbids it.
+    ``lone_after_ms``: for ``A`` copies, before fewer are enough; None waits for ever.
+    ``restart_ms``: for copies that do not come, before everything begins anew.
+    ``unclean_after_ms``: for enough answers, before an unclean election; None forbids it.
     """
 
     linger_ms: int = 50
     resend_ms: int = 300
+    lone_after_ms: int | None = 3_000
     restart_ms: int = 5_000
     unclean_after_ms: int | None = None
 
@@ -87,6 +92,7 @@ class FailOver:
         "_begun_ms",
         "_enough_ms",
         "_held",
+        "_lost",
         "_settings",
         "_taken",
         "_tried_ms",
@@ -111,6 +117,7 @@ class FailOver:
         self.suspect = self.unclean = False
         self._answers: dict[NodeId, FenceAnswer] = {}
         self._held: dict[NodeId, Offset] = {}
+        self._lost: set[NodeId] = set()
         self._enough_ms: int | None = None
         self._begun_ms = self._tried_ms = now
         self._turn = 0
@@ -122,7 +129,11 @@ class FailOver:
     def on_answer(self, replica: NodeId, answer: FenceAnswer, now: int) -> FailOverEffects:
         """A replica has given its promise and told its end."""
         effects = FailOverEffects()
-        if self.phase is not Phase.FENCING or answer.epoch != self._taken.epoch:
+        if answer.epoch != self._taken.epoch:
+            return effects
+        if self.phase is Phase.COPYING:
+            self._join(replica, answer, effects)
+        if self.phase is not Phase.FENCING:
             return effects
         self._answers[replica] = answer
         if self._has_enough() and self._enough_ms is None:
@@ -146,18 +157,21 @@ class FailOver:
             self._seal(effects)
         return effects
 
+    def on_source_lost(self, source: NodeId) -> FailOverEffects:
+        """Records could not be read from a source: others take its place."""
+        effects = FailOverEffects()
+        if self.phase is Phase.COPYING and source in self._held:
+            self._lost.add(source)
+            self._copy(effects)
+        return effects
+
     def on_time(self, now: int) -> FailOverEffects:
         """Ask again, stop waiting for more answers, or begin anew when copies do not come."""
         effects = FailOverEffects()
         if self.phase is Phase.FENCING:
             self._fence_on_time(effects, now)
         elif self.phase is Phase.COPYING:
-            if now - self._begun_ms >= self._settings.restart_ms:
-                self._fence_again(now)
-                return self.begin()
-            if now - self._tried_ms >= self._settings.resend_ms:
-                self._tried_ms = now
-                self._copy(effects)
+            self._copy_on_time(effects, now)
         return effects
 
     def missing(self) -> int:
@@ -177,6 +191,28 @@ class FailOver:
             replicas = self._taken.opened.replicas
             effects.fences = [node for node in replicas if node not in self._answers]
 
+    def _copy_on_time(self, effects: FailOverEffects, now: int) -> None:
+        waited_ms = now - self._begun_ms
+        patience_ms = self._settings.lone_after_ms
+        if patience_ms is not None and waited_ms >= patience_ms:
+            self._seal(effects, copies_min=len(self._held))
+        if self.phase is Phase.COPYING and waited_ms >= self._settings.restart_ms:
+            self._fence_again(now)
+            effects.fences = list(self._taken.opened.replicas)
+        elif self.phase is Phase.COPYING and now - self._tried_ms >= self._settings.resend_ms:
+            self._tried_ms = now
+            self._copy(effects)
+            replicas = self._taken.opened.replicas
+            effects.fences = [node for node in replicas if node not in self._answers]
+
+    def _join(self, replica: NodeId, answer: FenceAnswer, effects: FailOverEffects) -> None:
+        """An answer that comes after the decision adds a replica to copy to."""
+        if replica not in self._answers and answer.directory == self._taken.directories[replica]:
+            self._answers[replica] = answer
+            self._held[replica] = answer.end
+            self._copy(effects)
+            self._seal(effects)
+
     def _fence_again(self, now: int) -> None:
         """As long as no seal was asked for, the end may be found anew."""
         self.phase = Phase.FENCING
@@ -184,6 +220,7 @@ class FailOver:
         self.suspect = self.unclean = False
         self._answers = {}
         self._held = {}
+        self._lost = set()
         self._enough_ms = None
         self._begun_ms = self._tried_ms = now
 
@@ -215,19 +252,21 @@ class FailOver:
 
     def _copy(self, effects: FailOverEffects) -> None:
         """Everybody who answered is completed, this node first; sources take turns."""
-        sources = sorted(node for node, held in self._held.items() if held >= self.end)
-        if not sources:
-            return
+        whole = sorted(node for node, held in self._held.items() if held >= self.end)
+        sources = [node for node in whole if node not in self._lost] or whole
         targets = [node for node, held in self._held.items() if held < self.end]
         for target in sorted(targets, key=lambda node: (node != self._taken.node, node)):
             source = sources[self._turn % len(sources)]
             self._turn += 1
             effects.copies.append(Copy(target, source, self._held[target], self.end))
 
-    def _seal(self, effects: FailOverEffects) -> None:
+    def _seal(self, effects: FailOverEffects, copies_min: int | None = None) -> None:
         done = tuple(node for node, held in self._held.items() if held >= self.end)
+        if copies_min is None:
+            is_loss_known = self.suspect or self.unclean
+            copies_min = len(self._held) if is_loss_known else self.policy.acks
         here = self._taken.node
-        if len(done) < min(self.policy.acks, len(self._held)):
+        if len(done) < min(copies_min, self.policy.acks):
             return
         if here in self._held and here not in done:
             return  # the new writer replays this range: it waits for its own copy

@@ -66,6 +66,7 @@ class Bounds(NamedTuple):
     written: bool = False  # acknowledged when written, not when synced
     active_seals: bool = True
     hand_overs: bool = False
+    recovered_count: bool = True  # records that nobody was told to be safe are, once sealed
     power_losses: int = 0
     lost_disks: int = 0
     drops: int = 0
@@ -91,6 +92,7 @@ class Rules(NamedTuple):
     promise_is_synced: bool = True
     acks_after_promise: bool = False  # to a writer that has been fenced meanwhile
     copies_before_seal: bool = True
+    one_copy_is_enough: bool = False
     freezes: bool = True
     unfreezes_on_timeout: bool = False
     catalogue_checks_epoch: bool = True
@@ -267,7 +269,8 @@ def _range_violation(state: State, bounds: Bounds, index: int) -> Oracle | None:
             return None  # told to everybody: records may be missing
         if sealed.records[: len(acked)] != acked:
             return Oracle.ACKED_LOST
-        safe = sealed.records
+        if bounds.recovered_count:
+            safe = sealed.records
         if _dropped_too_early(state, bounds, index):
             return Oracle.SYNCED_COPIES
     if _diverges(state, index):

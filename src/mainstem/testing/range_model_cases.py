@@ -32,6 +32,8 @@ _POWER = Bounds(records=1, power_losses=1)
 _WRITTEN = Bounds(records=1, power_losses=1, written=True)
 _DROPS = Bounds(records=1, writers=1, power_losses=1, drops=1, written=True)
 _HANDED_OVER = Bounds(replicas=2, acks=1, ranges=2, hand_overs=True, records=1)
+# Fewer copies than A are enough for what was acknowledged, not for what readers see afterwards.
+_LONE = Bounds(replicas=2, records=1, lost_disks=1, recovered_count=False)
 
 SOUND = (
     Case("2 of 3", Bounds()),
@@ -49,6 +51,7 @@ SOUND = (
     Case(
         "2 of 3, synced, late answers after a syncing fence", _POWER, Rules(acks_after_promise=True)
     ),
+    Case("2 of 2, a lone copy and a destroyed disk", _LONE, Rules(one_copy_is_enough=True)),
     Case("2 of 3, written, replicas are dropped after the seal", _DROPS),
     Case("2 of 2, a chain of two ranges", Bounds(replicas=2, ranges=2, records=1)),
     Case("1 of 2, a chain with hand-over", _HANDED_OVER),
@@ -91,6 +94,10 @@ BROKEN = (
     Case(
         "nothing is copied before the seal, a destroyed disk",
         Bounds(records=1, lost_disks=1), Rules(copies_before_seal=False), Oracle.DURABILITY,
+    ),
+    Case(
+        "one copy is enough, a destroyed disk",
+        _LONE._replace(recovered_count=True), Rules(one_copy_is_enough=True), Oracle.DURABILITY,
     ),
     Case(
         "a restarted writer takes its old epoch",

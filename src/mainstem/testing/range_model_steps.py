@@ -281,7 +281,8 @@ class Steps:
                 f"writer {number + 1} brings replica {at} to {end}",
                 with_replica(state, at, brought),
             )
-        enough = copied >= self._bounds.acks or not copies
+        needed = 1 if self._rules.one_copy_is_enough else self._bounds.acks
+        enough = copied >= needed or not copies
         if enough and not any(seal.writer == number for seal in state.seals):
             asked = self._asked(state, number, writer.log)
             asked = with_writer(asked, number, asked.writers[number], phase=SEALING)
