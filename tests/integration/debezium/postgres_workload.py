@@ -102,6 +102,7 @@ EXTREMES: dict[str, tuple[str, str]] = {
     "numeric hundred with zeros": ("numeric", "100.00"),
     "numeric zero": ("numeric", "0.00"),
     "numeric tiny": ("numeric", "-1e-40"),
+    "numeric(3,-2)": ("numeric(3,-2)", "12345"),
     "bit(20) with little in it": ("bit(20)", "B'00000000000000000001'"),
     "bit(20) zero": ("bit(20)", "B'00000000000000000000'"),
     "time 24:00": ("time", "'24:00:00'"),

@@ -26,7 +26,7 @@ from mainstem.pipelines.cdc.avro_kinds import (
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_values import ColumnType
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
-from mainstem.pipelines.cdc.postgres_values import TypeInfo, has_millis
+from mainstem.pipelines.cdc.postgres_values import TypeInfo, has_millis, numeric_digits
 
 _BASE64: Final = binary("base64")
 _VARIABLE: Final = record("mainstem.cdc.VariableDecimal", (("scale", INT), ("value", _BASE64)))
@@ -100,15 +100,13 @@ def _postgres_decimal(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
         return DOUBLE if config.decimal_mode == "double" else STRING
     if info.name == "money":
         return decimal(*_MONEY_DIGITS)
-    if info.modifier < 4:
-        return _VARIABLE
-    precision, scale = (info.modifier - 4) >> 16, (info.modifier - 4) & 0xFFFF
-    return _decimal(precision, scale)
+    precision, scale = numeric_digits(info)
+    return _VARIABLE if scale is None else _decimal(precision, scale)
 
 
 def _decimal(precision: int, scale: int) -> Kind:
     """Where Avro's decimal cannot be had, the bytes alone: the scale is the column's."""
-    fits = 0 < precision <= DECIMAL_DIGITS_MAX and scale <= precision
+    fits = 0 < precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision
     return decimal(precision, scale) if fits else _BASE64
 
 

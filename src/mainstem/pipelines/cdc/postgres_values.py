@@ -24,6 +24,7 @@ Convert = Callable[[bytes], bytes]
 NULL: Final = b"null"
 _encode = msgspec.json.encode
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - compared with times that have no zone
 _DAY_US: Final = 86_400_000_000
 _DAYS_PER_MONTH: Final = 365.25 / 12
 # What the JDBC driver, and so Debezium, makes of the ends of time.
@@ -88,7 +89,10 @@ def decimal_precise(value: bytes, scale: int | None) -> bytes:
         fraction = fraction.rstrip(b"0")
         own_scale = len(fraction)
     # As whole numbers: Decimal's arithmetic would round at 28 digits.
-    digits = int(whole + (fraction if scale is None else fraction.ljust(scale, b"0")[:scale]))
+    if scale is not None and scale < 0:
+        digits = int(whole[:scale] or b"0")
+    else:
+        digits = int(whole + (fraction if scale is None else fraction.ljust(scale, b"0")[:scale]))
     size = (digits.bit_length() if digits >= 0 else (digits + 1).bit_length()) // 8 + 1
     coded = base64.b64encode(digits.to_bytes(size, "big", signed=True))
     if scale is not None:
@@ -142,6 +146,9 @@ def time_us(value: bytes) -> int:
 
 def moment_us(value: bytes) -> int:
     """A timestamp in microseconds since 1970, whatever its century."""
+    if value[4:5] == b"-" and not value.endswith(b" BC"):
+        since = datetime.fromisoformat(value.decode()) - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     day, _, clock = value.removesuffix(b" BC").partition(b" ")
     era = b" BC" if value.endswith(b" BC") else b""
     try:
@@ -333,8 +340,16 @@ def _decimal(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
         return floating
     if config.decimal_mode == "string":
         return decimal_text
-    scale = None if info.modifier < 4 else (info.modifier - 4) & 0xFFFF
-    return partial(decimal_precise, scale=scale)
+    return partial(decimal_precise, scale=numeric_digits(info)[1])
+
+
+def numeric_digits(info: TypeInfo) -> tuple[int, int | None]:
+    """Precision and scale of a numeric column; no scale where it has none of its own."""
+    if info.modifier < 4:
+        return 0, None
+    packed = info.modifier - 4
+    # The scale has eleven bits and a sign since PostgreSQL 15: numeric(3, -2) rounds to hundreds.
+    return packed >> 16, ((packed & 0x7FF) ^ 0x400) - 0x400
 
 
 def _money(info: TypeInfo, config: PostgresCdcConfig) -> Convert:

@@ -73,6 +73,7 @@ def test_a_value_is_told_as_its_type_says(
         ("numeric", "1.5", {"decimal_mode": "double"}, 1.5),
         ("numeric", "1.50", {"decimal_mode": "precise"}, {"scale": 1, "value": "Dw=="}),
         ("numeric", "100.00", {"decimal_mode": "precise"}, {"scale": 0, "value": "ZA=="}),
+        ("numeric", "0", {"decimal_mode": "precise"}, {"scale": 0, "value": "AA=="}),
         ("numeric", "-Infinity", {"decimal_mode": "string"}, "NEGATIVE_INFINITY"),
         ("varbit", "00000000000000000001", {"binary_mode": "hex"}, "AQ=="),
         ("date", "infinity", {}, 2_147_483_647),
@@ -130,3 +131,12 @@ def test_timestamps_keep_their_moment(moment: datetime) -> None:
     assert told("timestamp", text) == (moment - EPOCH) // timedelta(microseconds=1)
     zoned = told("timestamptz", text + "+00")
     assert datetime.fromisoformat(str(zoned)) == moment.replace(tzinfo=UTC)
+
+
+def test_a_negative_scale_leaves_out_zeros_before_the_point() -> None:
+    modifier = 4 + (3 << 16) + (-2 & 0x7FF)
+    config = PostgresCdcConfig(database="d", decimal_mode="precise")
+    told = converter(TypeInfo("numeric", modifier), config)
+    assert told(b"12300") == b'"ew=="'
+    assert told(b"0") == b'"AA=="'
+    assert told(b"-100") == b'"/w=="'
