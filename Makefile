@@ -1,5 +1,6 @@
 # Two commands are enough to begin with: `make run` and `make test`.
 
+NATIVE := $(wildcard src/mainstem/model/native/*.[ch])
 PYTHON_IN_VENV := .venv/bin/python
 BIN := .venv/bin
 ARGS ?=
@@ -8,15 +9,15 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format pin clients chaos chaos-pipelines fuzz bench clean
+.PHONY: help run test check format pin clients chaos chaos-pipelines sim fuzz bench clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
 
-.venv/.ready-run: pyproject.toml constraints.txt src/mainstem/model/_native.c
+.venv/.ready-run: pyproject.toml constraints.txt $(NATIVE)
 	@scripts/setup run
 
-.venv/.ready-test: pyproject.toml constraints.txt src/mainstem/model/_native.c
+.venv/.ready-test: pyproject.toml constraints.txt $(NATIVE)
 	@scripts/setup test
 
 run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no-demo: the node).
@@ -52,6 +53,9 @@ chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, beside faults of every server.
 	@scripts/system-packages
 	scripts/chaos-pipelines $(ARGS)
+
+sim: .venv/.ready-test  ## Raft in a hostile world, seed after seed.
+	scripts/sim $(ARGS)
 
 fuzz: .venv/.ready-test  ## A million malformed inputs.
 	scripts/fuzz $(ARGS)

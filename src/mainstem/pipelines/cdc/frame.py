@@ -1,6 +1,6 @@
 """Records in the columns that Spark is given. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from mainstem.pipelines.cdc.envelope import Record
 
+Headers = tuple[tuple[str, bytes], ...]
 ROWS_PER_ARROW_BATCH: Final = 10_000
 SCHEMA: Final = (
     "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>,"
@@ -29,10 +30,16 @@ def arrow(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
     waiting = iter(records)
     while chunk := list(islice(waiting, ROWS_PER_ARROW_BATCH)):
         topics, keys, values, times, headers, _ = zip(*chunk, strict=True)
-        listed = [
-            None if each is None else [{"key": key, "value": value} for key, value in each]
-            for each in headers
-        ]
-        columns = (topics, keys, values, listed, times)
+        columns = (topics, keys, values, _listed(headers), times)
         arrays = [pa.array(each, field.type) for each, field in zip(columns, ARROW, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def _listed(headers: Sequence[Headers | None]) -> Sequence[object]:
+    """Headers as Arrow takes them; few records have any."""
+    if headers.count(None) == len(headers):
+        return headers
+    return [
+        None if each is None else [{"key": key, "value": value} for key, value in each]
+        for each in headers
+    ]

@@ -8,10 +8,11 @@ value that an update did not touch; bytes that are no such message are ``Corrupt
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
+from mainstem.model import columns
 from mainstem.model.errors import Corrupt
 from mainstem.pipelines.cdc.rows import UNCHANGED, Values
 
@@ -157,7 +158,7 @@ def _relation(data: bytes) -> Relation:
 
 def _insert(data: bytes) -> Change:
     (oid,) = _U32.unpack_from(data, 1)
-    new, _ = _values(data, 6)
+    new, _ = row_values(data, 6, UNCHANGED)
     return Change("c", oid, None, old_is_key=False, new=new)
 
 
@@ -167,15 +168,15 @@ def _update(data: bytes) -> Change:
     kind = data[5]
     at = 6
     if kind != _NEW:
-        old, at = _values(data, 6)
+        old, at = row_values(data, 6, UNCHANGED)
         at += 1
-    new, _ = _values(data, at)
+    new, _ = row_values(data, at, UNCHANGED)
     return Change("u", oid, old, kind == _KEY, new)
 
 
 def _delete(data: bytes) -> Change:
     (oid,) = _U32.unpack_from(data, 1)
-    old, _ = _values(data, 6)
+    old, _ = row_values(data, 6, UNCHANGED)
     return Change("d", oid, old, data[5] == _KEY, None)
 
 
@@ -215,11 +216,12 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
     return data[at:until].decode(), until + 1
 
 
-def _values(data: bytes, at: int) -> tuple[Values, int]:
+def plain_values(data: bytes, at: int, unchanged: object) -> tuple[list[Any], int]:
+    """The values of a row, and the place behind it: what ``_native.row_values`` does."""
     (count,) = _U16.unpack_from(data, at)
     at += 2
-    values: Values = []
-    add, size_at = values.append, _I32.unpack_from
+    values: list[Any] = []
+    add, size_at = values.append, _U32.unpack_from
     for _ in range(count):
         kind = data[at]
         if kind == _TEXT:
@@ -232,11 +234,14 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
             add(None)
             at += 1
         elif kind == _UNCHANGED:
-            add(UNCHANGED)
+            add(unchanged)
             at += 1
         else:
             raise ValueError(f"a value of kind {kind}")
     return values, at
+
+
+row_values = plain_values if columns.COMPILED is None else columns.COMPILED.row_values
 
 
 def lsn_text(lsn: int) -> str:

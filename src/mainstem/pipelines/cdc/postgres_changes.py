@@ -5,7 +5,7 @@ taken whole, by where they ended; a change that a snapshot holds already is left
 key is a deletion of the old one and the appearance of the new one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -149,55 +149,53 @@ class ChangeTeller:
                 f"a change of table {oid}, which was never described", subject="pgoutput"
             ) from None
 
-    def _change(self, lsn: int, change: pgoutput.Change) -> Iterator[Record]:
+    def _change(self, lsn: int, change: pgoutput.Change) -> Sequence[Record]:
         table = self._table(change.oid)
         if table is None:
-            return
+            return ()
         old, new, layout = change.old, change.new, table.layout
         if new is None:
             assert old is not None
-            yield from self._gone(lsn, table, old)
-            return
-        if change.op == "u" and old is not None:
+            return self._gone(lsn, table, old)
+        before = NULL
+        if old is not None:
             if not change.old_is_key:
                 _complete(new, old)
+                before = layout.row(old)
             old_key = layout.key(old) if table.old_tells_key else None
             new_key = layout.key(new)
             if old_key is not None and old_key != new_key:
                 assert new_key is not None
-                yield from self._gone(lsn, table, old, moved_to=new_key)
-                yield from self._there(lsn, table, new, b"c", moved_from=old_key)
-                return
-        before = NULL
-        if old is not None and not change.old_is_key:
-            before = layout.row(old)
-        yield from self._there(lsn, table, new, change.op.encode(), before=before)
+                moved = self._gone(lsn, table, old, moved_to=new_key)
+                return (*moved, *self._there(lsn, table, new, "c", moved_from=old_key))
+        return self._there(lsn, table, new, change.op, before=before)
 
     def _there(
         self,
         lsn: int,
         table: TableWriter,
         new: Values,
-        op: bytes,
+        op: str,
         *,
         before: bytes = NULL,
         moved_from: bytes | None = None,
-    ) -> Iterator[Record]:
-        if op.decode() in self._skipped or self._is_held(table, new):
-            return
+    ) -> Sequence[Record]:
+        if op in self._skipped or self._is_held(table, new):
+            return ()
         headers = (("__debezium.oldkey", moved_from),) if moved_from is not None else None
-        yield self._event(lsn, table, (before, table.layout.row(new)), op, new, headers)
+        rows = (before, table.layout.row(new))
+        return (self._event(lsn, table, rows, op.encode(), new, headers),)
 
     def _gone(
         self, lsn: int, table: TableWriter, old: Values, *, moved_to: bytes | None = None
-    ) -> Iterator[Record]:
+    ) -> Sequence[Record]:
         if "d" in self._skipped or self._is_held(table, old):
-            return
+            return ()
         headers = (("__debezium.newkey", moved_to),) if moved_to is not None else None
         told = self._event(lsn, table, (table.layout.row(old), NULL), b"d", old, headers)
-        yield told
-        if self._config.tombstones and told.key is not None:
-            yield Record(told.topic, told.key, None, told.at_us, headers, told.schemas)
+        if not self._config.tombstones or told.key is None:
+            return (told,)
+        return told, Record(told.topic, told.key, None, told.at_us, headers, told.schemas)
 
     def _event(
         self,
