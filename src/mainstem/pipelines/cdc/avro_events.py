@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstem.pipelines.cdc.avro_kinds import INT, LONG, STRING, Kind, array, optional, record
+from mainstem.pipelines.cdc.avro_kinds import INT, LONG, NAME, STRING, Kind, array, optional, record
 from mainstem.pipelines.cdc.avro_kinds import safe_name as _safe
 from mainstem.pipelines.cdc.avro_schema import Coded, TableSchemas
 from mainstem.pipelines.cdc.envelope import Field, Record
@@ -21,13 +21,14 @@ from mainstem.pipelines.cdc.settings import CdcConfig
 _NAMESPACE: Final = "mainstem.cdc"
 _MAYBE_LONG: Final = optional(LONG)
 _MAYBE_STRING: Final = optional(STRING)
+_MAYBE_NAME: Final = optional(NAME)
 _SOURCE_HEAD: Final = (
-    ("version", STRING),
-    ("connector", STRING),
-    ("name", STRING),
+    ("version", NAME),
+    ("connector", NAME),
+    ("name", NAME),
     ("ts_ms", LONG),
-    ("snapshot", _MAYBE_STRING),
-    ("db", STRING),
+    ("snapshot", _MAYBE_NAME),
+    ("db", NAME),
     ("sequence", _MAYBE_STRING),
     ("ts_us", LONG),
     ("ts_ns", LONG),
@@ -36,8 +37,8 @@ POSTGRES_SOURCE: Final = record(
     f"{_NAMESPACE}.PostgresSource",
     (
         *_SOURCE_HEAD,
-        ("schema", STRING),
-        ("table", STRING),
+        ("schema", NAME),
+        ("table", NAME),
         ("txId", _MAYBE_LONG),
         ("lsn", _MAYBE_LONG),
         ("xmin", _MAYBE_LONG),
@@ -49,10 +50,10 @@ MYSQL_SOURCE: Final = record(
     f"{_NAMESPACE}.MysqlSource",
     (
         *_SOURCE_HEAD,
-        ("table", _MAYBE_STRING),
+        ("table", _MAYBE_NAME),
         ("server_id", LONG),
-        ("gtid", _MAYBE_STRING),
-        ("file", STRING),
+        ("gtid", _MAYBE_NAME),
+        ("file", NAME),
         ("pos", LONG),
         ("row", INT),
         ("thread", _MAYBE_LONG),
@@ -79,7 +80,7 @@ def table_schemas(
             ("after", told),
             ("source", source),
             ("transaction", optional(_ORDER)),
-            ("op", STRING),
+            ("op", NAME),
             ("ts_ms", _MAYBE_LONG),
             ("ts_us", _MAYBE_LONG),
             ("ts_ns", _MAYBE_LONG),
@@ -115,7 +116,7 @@ def _beside(which: str, source: str) -> TableSchemas:
         "message": (
             (("prefix", STRING),),
             (
-                ("op", STRING),
+                ("op", NAME),
                 ("ts_ms", LONG),
                 ("source", of),
                 ("transaction", optional(_ORDER)),

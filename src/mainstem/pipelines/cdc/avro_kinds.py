@@ -10,6 +10,7 @@ import base64
 import re
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,8 @@ _FLOAT: Final = struct.Struct("<f")
 _LONG_SPAN: Final = 1 << 64
 _LONG_MAX: Final = (1 << 63) - 1
 _FLOAT_MAX: Final = 3.4028234663852886e38
+# Moments and places are the same for many events in a row, names for all of them.
+CACHED_MAX: Final = 4_096
 DECIMAL_DIGITS_MAX: Final = 76  # of a fixed number of bytes; 32 of them
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 
@@ -40,6 +43,7 @@ def safe_name(name: str) -> str:
     return f"_{safe}" if not safe or safe[0].isdigit() else safe
 
 
+@lru_cache(maxsize=CACHED_MAX)
 def long(value: int) -> bytes:
     """A whole number, the small ones in few bytes; beyond 63 bits it is told as negative."""
     if value > _LONG_MAX:
@@ -80,6 +84,7 @@ def _boolean(value: bool) -> bytes:  # noqa: FBT001
 
 
 STRING: Final = Kind("string", string)
+NAME: Final = Kind("string", lru_cache(maxsize=CACHED_MAX)(string))
 LONG: Final = Kind("long", long)
 INT: Final = Kind("int", long)
 DOUBLE: Final = Kind("double", _double)
