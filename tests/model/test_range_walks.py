@@ -19,20 +19,12 @@ from mainstem.streams.range_writer import (
     WriterEffects,
 )
 from mainstem.testing import range_sim_node
-from mainstem.testing.range_sim_messages import Settings
-from mainstem.testing.range_sim_walk import Walk
+from mainstem.testing.range_sim_walk import Walk, main, settings_of
 
-POLICIES = [(3, 2), (3, 3), (2, 2), (1, 1), (5, 3), (2, 1)]
 SEEDS_TO_KILL = 300
 STEPS = 800
 
 Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-def settings_of(seed: int) -> Settings:
-    replicas, acks = POLICIES[seed % len(POLICIES)]
-    nodes = max(replicas, 3 + seed // 6 % 2)
-    return Settings(nodes, replicas, acks, acks_unsynced=bool(seed // 12 % 2))
 
 
 def walked(seed: int, steps: int = STEPS) -> Walk:
@@ -56,6 +48,19 @@ def test_a_seed_names_a_course() -> None:
     first, second = walked(7), walked(7)
     assert first.sim.acked == second.sim.acked
     assert first.sim.catalogue.ranges == second.sim.catalogue.ranges
+
+
+def test_the_command_tells_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "5", "--count", "3", "--steps", "300"]) == 0
+    assert "3 courses without a violation" in capsys.readouterr().out
+
+
+def test_the_command_names_the_seed_of_a_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(RangeWriter, "_commit", commit_while_frozen)
+    assert main(["--count", "50"]) == 1
+    assert "ACKED_LOST" in capsys.readouterr().out
 
 
 def naive_end(self: AckPolicy, ends: Iterable[Offset]) -> Offset:

@@ -17,18 +17,11 @@ from mainstem.testing.range_sim_messages import (
     Settings,
 )
 from mainstem.testing.range_sim_node import SimNode
+from mainstem.testing.range_sim_oracles import Offended, check
 from mainstem.testing.range_sim_role import SimRole
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 TICK_MS = 500
-
-
-class Offended(AssertionError):
-    """An oracle was offended."""
-
-    def __init__(self, oracle: Oracle, what: str) -> None:
-        super().__init__(f"{oracle.name}: {what}")
-        self.oracle = oracle
 
 
 class RangeSim:
@@ -64,13 +57,13 @@ class RangeSim:
         fresh = tuple(range(self.values, self.values + count))
         self.values += count
         role.append(fresh)
-        self.check()
+        check(self)
 
     def deliver(self, place: int, *, again: bool = False) -> None:
         """A message arrives; ``again``: a copy of it stays under way."""
         sent = self.bag[place] if again else self.bag.pop(place)
         self._receive(sent)
-        self.check()
+        check(self)
 
     def drop(self, place: int) -> None:
         """A message is lost."""
@@ -79,14 +72,14 @@ class RangeSim:
     def store(self, node: NodeId) -> None:
         """A disk does the next thing it was asked to do."""
         self.post(self.nodes[node].store_next())
-        self.check()
+        check(self)
 
     def tick(self, by_ms: int = TICK_MS) -> None:
         """Time passes for everybody."""
         self.now += by_ms
         for role in self.live_roles():
             role.on_time()
-        self.check()
+        check(self)
 
     def stop(self, node: NodeId, *, loses_power: bool) -> None:
         """A process, or a whole machine, stops and starts again; its writers are gone."""
@@ -95,7 +88,7 @@ class RangeSim:
         for role in self.roles:
             if role.node == node:
                 role.is_alive = False
-        self.check()
+        check(self)
 
     def replace_disk(self, node: NodeId) -> None:
         """A disk is destroyed and a blank one takes its place."""
@@ -105,7 +98,7 @@ class RangeSim:
         for role in self.roles:
             if role.node == node:
                 role.is_alive = False
-        self.check()
+        check(self)
 
     def elect(self, node: NodeId) -> None:
         """The catalogue gives the stream to a node under the next epoch."""
@@ -113,19 +106,19 @@ class RangeSim:
         role = SimRole(self, node, stream.epoch)
         self.roles.append(role)
         role.take_over(stream)
-        self.check()
+        check(self)
 
     def seal(self, role: SimRole, *, new_writer: NodeId | None = None) -> None:
         """A writer seals its range of its own accord."""
         role.seal(new_writer=new_writer)
-        self.check()
+        check(self)
 
     def reconnect(self, role: SimRole, node: NodeId) -> None:
         """What is under way between a writer and a node is lost, and both know it."""
         self.bag = [m for m in self.bag if not (m.to_epoch == role.epoch and m.sender == node)]
         if role.is_alive:
             role.on_reconnected(node)
-        self.check()
+        check(self)
 
     def tell_sealed(self, node: NodeId) -> None:
         """A node hears which of its ranges are sealed, completes them and reports it."""
@@ -134,9 +127,9 @@ class RangeSim:
             mine = node in one.replicas and named == self.nodes[node].directory
             if one.end is None or not mine:
                 continue
-            if self.nodes[node].hear_sealed(one, self._sealed_values(one)):
+            if self.nodes[node].hear_sealed(one, _sealed_values(self, one)):
                 self.catalogue.done.add((one.index, node, self.nodes[node].directory))
-        self.check()
+        check(self)
 
     def settle(self, rounds: int = 400) -> None:
         """Everything heals: messages arrive, disks work, time passes."""
@@ -148,22 +141,12 @@ class RangeSim:
             for name in self.nodes:
                 while self.nodes[name].has_work:
                     self.post(self.nodes[name].store_next())
-            self.check()
+            check(self)
             if not self.bag:
                 self.tick()
-            if self._is_settled():
+            if _is_settled(self):
                 return
         raise AssertionError("everything works and yet nothing is committed any more")
-
-    def _is_settled(self) -> bool:
-        role = self.newest_role()
-        return (
-            not self.bag
-            and role is not None
-            and role.writer is not None
-            and role.writer.committed == role.writer.next_offset
-            and not role.writer.is_frozen
-        )
 
     def live_roles(self) -> list[SimRole]:
         """Nodes that take themselves for the writer, rightly or not."""
@@ -210,66 +193,22 @@ class RangeSim:
         role.open(stream.last)
         self.roles.append(role)
 
-    def _sealed_values(self, one: Range) -> list[int] | None:
-        """What a peer that is done can give."""
-        for index, node, directory in sorted(self.catalogue.done):
-            held = self.nodes[node]
-            if index == one.index and held.directory == directory:
-                return held.values(one.index)
-        return None
 
-    def check(self) -> None:
-        """Look at the disks and at what clients were told."""
-        for one in self.catalogue.ranges:
-            self._check_divergence(one)
-            acked = [o for o, (index, _) in self.acked.items() if index == one.index]
-            if one.suspect and one.end is not None:
-                self._forget_lost(one.index, one.end)
-                continue
-            safe_until = max(acked, default=one.start - 1) + 1
-            if one.end is not None and safe_until > one.end:
-                raise Offended(Oracle.ACKED_LOST, f"{safe_until} acked, sealed at {one.end}")
-            is_whole = one.end is not None and one.index not in self.lone
-            self._check_durability(one, one.end or 0 if is_whole else safe_until)
-        self._check_done()
+def _is_settled(sim: RangeSim) -> bool:
+    role = sim.newest_role()
+    return (
+        not sim.bag
+        and role is not None
+        and role.writer is not None
+        and role.writer.committed == role.writer.next_offset
+        and not role.writer.is_frozen
+    )
 
-    def _forget_lost(self, index: RangeIndex, end: Offset) -> None:
-        """A suspect range has told everybody that records may be missing beyond its end."""
-        lost = [o for o, (acked_in, _) in self.acked.items() if acked_in == index and o >= end]
-        for offset in lost:
-            del self.acked[offset]
 
-    def _check_divergence(self, one: Range) -> None:
-        held = [node.values(one.index) for node in self.nodes.values()]
-        longest = max(held, key=len)
-        for values in held:
-            if longest[: len(values)] != values:
-                raise Offended(Oracle.DIVERGENCE, f"{values} and {longest}")
-        for offset, (index, value) in self.acked.items():
-            at = offset - one.start
-            if index == one.index and at < len(longest) and longest[at] != value:
-                raise Offended(Oracle.DIVERGENCE, f"offset {offset} was {value}: {longest}")
-
-    def _check_durability(self, one: Range, safe_until: int) -> None:
-        """What is acknowledged or sealed is on A disks, less those that were lost."""
-        unsynced = self.settings.acks_unsynced
-        losses = self.lost_disks + (self.power_losses if unsynced else 0)
-        policy = self.policy(one.replicas)
-        if losses > policy.losses_tolerated:
-            return
-        count = safe_until - one.start
-        held = [self.nodes[name] for name in one.replicas]
-        copies = sum(
-            (len(node.values(one.index)) if unsynced else node.synced(one.index)) >= count
-            for node in held
-        )
-        if copies < policy.acks - losses:
-            raise Offended(Oracle.DURABILITY, f"{safe_until} of {one.index} is on {copies} disks")
-
-    def _check_done(self) -> None:
-        for index, name, directory in self.catalogue.done:
-            one = self.catalogue.range_of(index)
-            node = self.nodes[name]
-            assert one.end is not None
-            if node.directory == directory and node.synced(index) < one.end - one.start:
-                raise Offended(Oracle.SYNCED_COPIES, f"node {name} is not done with range {index}")
+def _sealed_values(sim: RangeSim, one: Range) -> list[int] | None:
+    """What a peer that is done can give."""
+    for index, node, directory in sorted(sim.catalogue.done):
+        held = sim.nodes[node]
+        if index == one.index and held.directory == directory:
+            return held.values(one.index)
+    return None

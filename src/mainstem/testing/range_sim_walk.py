@@ -1,6 +1,12 @@
-"""A course of ``range_sim`` that a seed names: acts drawn by weight, faults among them."""
+"""A course of ``range_sim`` that a seed names: acts drawn by weight, faults among them.
 
+``python -m mainstem.testing.range_sim_walk --count 1000`` walks many seeds and tells what was seen.
+"""
+
+import argparse
 import random
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mainstem.testing.range_sim import RangeSim
@@ -18,6 +24,7 @@ class Walk:
 
     def __init__(self, settings: Settings, seed: int, faults: float = 1.0) -> None:
         self.sim = RangeSim(settings)
+        self.seen: Counter[str] = Counter()
         self._random = random.Random(seed)  # noqa: S311 - chance that can be repeated
         self._acts: tuple[tuple[float, Callable[[], None]], ...] = (
             (30.0, self._deliver),
@@ -39,6 +46,9 @@ class Walk:
         for _, act in self._random.choices(self._acts, weights, k=steps):
             act()
         self.sim.settle()
+        self.seen["acknowledged records"] += len(self.sim.acked)
+        self.seen["sealed ranges"] += len(self.sim.catalogue.ranges) - 1
+        self.seen["suspect ranges"] += sum(one.suspect for one in self.sim.catalogue.ranges)
 
     def _deliver(self) -> None:
         sim = self.sim
@@ -68,9 +78,11 @@ class Walk:
 
     def _stop(self) -> None:
         node = self._random.choice(list(self.sim.nodes))
+        self.seen["stops"] += 1
         self.sim.stop(node, loses_power=self._random.random() < 0.5)
 
     def _elect(self) -> None:
+        self.seen["elections"] += 1
         self.sim.elect(self._random.choice(self.sim.catalogue.stream.last.replicas))
 
     def _seal(self) -> None:
@@ -88,4 +100,41 @@ class Walk:
         self.sim.tell_sealed(self._random.choice(list(self.sim.nodes)))
 
     def _replace_disk(self) -> None:
+        self.seen["blank disks"] += 1
         self.sim.replace_disk(self._random.choice(list(self.sim.nodes)))
+
+
+# R and A of the worlds that seeds stand for, in turn.
+_POLICIES = ((3, 2), (3, 3), (2, 2), (1, 1), (5, 3), (2, 1))
+
+
+def settings_of(seed: int) -> Settings:
+    """The world of a seed: policies, spare nodes and flush policies take turns."""
+    replicas, acks = _POLICIES[seed % len(_POLICIES)]
+    nodes = max(replicas, 3 + seed // 6 % 2)
+    return Settings(nodes, replicas, acks, acks_unsynced=bool(seed // 12 % 2))
+
+
+def main(arguments: list[str]) -> int:
+    """Walk the seeds [seed, seed + count); the first that offends an oracle ends it."""
+    parser = argparse.ArgumentParser(description="Replicated ranges on seeded hostile courses.")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1_000, help="how many seeds")
+    parser.add_argument("--steps", type=int, default=1_500, help="acts of each course")
+    chosen = parser.parse_args(arguments)
+    seen: Counter[str] = Counter()
+    for seed in range(chosen.seed, chosen.seed + chosen.count):
+        walk = Walk(settings_of(seed), seed)
+        try:
+            walk.run(chosen.steps)
+        except AssertionError as offended:
+            sys.stdout.write(f"seed {seed}, {chosen.steps} steps: {offended}\n")
+            return 1
+        seen += walk.seen
+    told = ", ".join(f"{count:,d} {what}" for what, count in sorted(seen.items()))
+    sys.stdout.write(f"{chosen.count:,d} courses without a violation: {told}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
