@@ -21,6 +21,7 @@ def test_the_promises_of_raft_hold_in_random_episodes(part: int) -> None:
     assert total.terms > EPISODES, "hardly anybody was ever elected"
     assert total.committed > 5 * EPISODES, "hardly anything was ever committed"
     assert total.reads > EPISODES, "hardly anything was ever read"
+    assert total.changes > EPISODES // 10, "the membership hardly ever changed"
 
 
 def test_a_seed_brings_an_episode_back() -> None:

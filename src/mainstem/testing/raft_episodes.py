@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.cluster.raft.messages import ConfChange, ConfChangeType, Message, MessageType
+from mainstem.cluster.raft.messages import (
+    ConfChange,
+    ConfChangeType,
+    EntryType,
+    Message,
+    MessageType,
+)
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.model.ids import NodeId
 from mainstem.testing.raft_world import Member, RaftWorld
@@ -34,6 +40,7 @@ class Outcome(NamedTuple):
     committed: int
     terms: int
     reads: int
+    changes: int
 
 
 def drawn(random: Random) -> Temper:
@@ -44,7 +51,7 @@ def drawn(random: Random) -> Temper:
         loss=random.choice([0.0, 0.05, 0.2]),
         duplicate=random.choice([0.0, 0.1]),
         compact=random.choice([0.0, 0.02]),
-        change=random.choice([0.0, 0.0, 0.02]),
+        change=random.choice([0.0, 0.0, 0.02, 0.08]),
         read=random.choice([0.0, 0.04]),
         isolate=random.choice([0.0, 0.002, 0.01]),
         check_quorum=random.choice([0.0, 0.5, 1.0]),
@@ -73,7 +80,8 @@ def episode(seed: int, steps: int) -> Outcome:
         story.step(number)
     story.world.check_logs()
     world = story.world
-    return Outcome(len(world.committed), len(world.leaders), world.reads_done)
+    changes = [e for e in world.committed.values() if e.type is EntryType.EntryConfChange]
+    return Outcome(len(world.committed), len(world.leaders), world.reads_done, len(changes))
 
 
 class _Episode:
@@ -130,7 +138,9 @@ class _Episode:
         elif act == "transfer":
             member.core.transfer_leadership(other, world.now_s)
         elif act == "change":
-            world.change(member, ConfChange(random.choice(CHANGES), other))
+            change = ConfChange(random.choice(CHANGES), other)
+            for leader in self._members:
+                world.change(leader, change)
         elif act == "isolate":
             self._isolated = None if self._isolated else other
         elif act == "compact":

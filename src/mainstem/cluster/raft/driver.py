@@ -15,7 +15,7 @@ reported by ``on_fatal``: the node must stop.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from mainstem.cluster.raft.answers_driver import Proposals, Reads
 from mainstem.cluster.raft.apply_driver import Applying
@@ -70,7 +70,7 @@ class RaftDriver:
         )
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = _Tasks(self._failed)
         self._closed = False
 
     @property
@@ -81,7 +81,7 @@ class RaftDriver:
     def start(self, state: bytes) -> None:
         """Begin; ``state`` is that of the snapshot which storage found."""
         self._applying.restore(self._core.state.log.snapshot, state)
-        self._aside(self._work())
+        self._tasks.start(self._work())
         if self._core.conf_state.voters == (self._core.state.id,):
             self._core.campaign(self._clock.monotonic())  # nobody else could be waited for
         self._moved()
@@ -98,7 +98,7 @@ class RaftDriver:
         if message.type is MessageType.MsgSnapChunkResp:
             self._snapshots.sending.answered(message)
         elif message.type is MessageType.MsgSnapChunk:
-            self._aside(self._snapshots.chunk(message))
+            self._tasks.start(self._snapshots.chunk(message))
         elif message.type is not MessageType.MsgSnap:  # that one is made here, from its pieces
             self._core.step(message, self._clock.monotonic())
             self._moved()
@@ -177,7 +177,7 @@ class RaftDriver:
     def abandon(self) -> list[asyncio.Task[None]]:
         """Do nothing more, at once, as a crash would; what is still coming to an end."""
         self._shut(Unavailable(ErrorCode.SHUTTING_DOWN, "the node stops"))
-        tasks = [*self._tasks, *self._snapshots.sending.tasks]
+        tasks = [*self._tasks.running, *self._snapshots.sending.tasks]
         for task in tasks:
             task.cancel()
         return tasks
@@ -193,7 +193,7 @@ class RaftDriver:
                 await self._carry_out(self._core.ready())
                 self._proposals.submit(self._core, self._clock.monotonic())
             if (snapshot := self._applying.snapshot(self._storage)) is not None:
-                self._aside(snapshot)
+                self._tasks.start(snapshot)
 
     async def _carry_out(self, ready: Ready) -> None:
         self._send(*ready.messages)
@@ -257,15 +257,7 @@ class RaftDriver:
             else:
                 self._transport.send(message.to, encode_message(message))
 
-    def _aside(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._worked)
-
-    def _worked(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
+    def _failed(self, error: BaseException) -> None:
         self._shut(Unavailable(ErrorCode.STORAGE_FAILED, "this node's Raft storage failed"))
         self._hooks.on_fatal(error)
 
@@ -277,3 +269,22 @@ class RaftDriver:
             self._timer.cancel()
         self._proposals.fail_all(error)
         self._reads.fail_all(error)
+
+
+class _Tasks:
+    """What runs beside the loop's callbacks; a failure of any of it is told."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self.running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Let it run."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.running.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)

@@ -1,0 +1,72 @@
+"""Episodes of Raft cores and storms over Raft groups, seed after seed, until the time is up.
+
+Episodes take any order of ticks, losses, writes and crashes; storms run real drivers and files
+under virtual time. A seed that fails is printed with what was broken, and brings it back.
+"""
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mainstem.testing.raft_episodes import episode
+from mainstem.testing.raft_storm import Tally, storm
+
+STEPS = 2_000
+STORM_S = 600.0
+EPISODES_PER_STORM = 100
+
+
+def main() -> int:
+    """Run until the time is up; 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0, help="processor time to spend")
+    parser.add_argument("--seed", type=int, default=10_000, help="the first seed")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    total, episodes, committed, terms = Tally(), 0, 0, 0
+    seed = options.seed
+    until = time.process_time() + options.seconds
+    while time.process_time() < until:
+        try:
+            for number in range(EPISODES_PER_STORM):
+                outcome = episode(seed * EPISODES_PER_STORM + number, STEPS)
+                episodes += 1
+                committed += outcome.committed
+                terms += outcome.terms
+            _add(total, _one_storm(seed))
+        except AssertionError as error:
+            print(f"seed {seed}: {error}", flush=True)
+            return 1
+        seed += 1
+    print(f"{episodes} episodes of {STEPS} steps: {committed} entries, {terms} terms with a leader")
+    print(
+        f"{total.simulated_s / 3600:.1f} hours of storms: {total.acknowledged} acknowledged, "
+        f"{total.reads} reads, {total.crashes} crashes ({total.power_losses} with the power), "
+        f"{total.partitions} partitions, {total.terms} terms, {total.messages} messages"
+    )
+    print(f"nothing was broken; go on with --seed {seed}")
+    return 0
+
+
+def _one_storm(seed: int) -> Tally:
+    memory = Path("/dev/shm")  # noqa: S108 - syncs cost nothing there
+    folder = Path(tempfile.mkdtemp(prefix="raft-sim-", dir=memory if memory.is_dir() else None))
+    try:
+        return storm(folder, seed, seconds=STORM_S, nodes=5 if seed % 3 == 0 else 3)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _add(total: Tally, more: Tally) -> None:
+    for name in ("acknowledged", "reads", "crashes", "power_losses", "partitions", "terms"):
+        setattr(total, name, getattr(total, name) + getattr(more, name))
+    total.messages += more.messages
+    total.simulated_s += more.simulated_s
+
+
+if __name__ == "__main__":
+    sys.exit(main())
