@@ -183,7 +183,7 @@ class FailOver:
             self._decide(effects, now)
             return
         patience_ms = self._settings.unclean_after_ms
-        if patience_ms is not None and self._answers and now - self._begun_ms >= patience_ms:
+        if patience_ms is not None and self._own() and now - self._begun_ms >= patience_ms:
             self._decide(effects, now)
             return
         if now - self._tried_ms >= self._settings.resend_ms:

@@ -155,7 +155,10 @@ class RangeWriter:
         return effects
 
     def on_ack(self, replica: NodeId, end: Offset, synced: Offset, now: int) -> WriterEffects:
-        """A replica holds everything below ``end``, and below ``synced`` on disk."""
+        """A replica holds everything below ``end``, and below ``synced`` on disk.
+
+        The driver hands on only what was told for this range and under this epoch.
+        """
         progress = self._progress[replica]
         if max(end, synced) > self.next_offset:
             raise Corrupt(

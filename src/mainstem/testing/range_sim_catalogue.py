@@ -66,7 +66,6 @@ class SimCatalogue:
         return answer
 
     def _place(self, writer: NodeId, exclude: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """The writer, then others, those to be left out last."""
-        others = sorted(node for node in self._current if node != writer)
-        others.sort(key=lambda node: node in exclude)
+        """The writer and others that are not to be left out: a smaller set if need be."""
+        others = sorted(node for node in self._current if node not in (writer, *exclude))
         return (writer, *others)[: self._settings.replicas]

@@ -151,6 +151,13 @@ def test_an_unclean_election_is_made_when_the_topic_allows_it() -> None:
     assert effects.seal == SealPoint(Offset(15), (A,), unclean=True)
 
 
+def test_a_blank_disk_is_no_reason_for_an_unclean_election() -> None:
+    over = fail_over(settings=FailOverSettings(unclean_after_ms=1_000))
+    answered(over, A, 10, directory="another")
+    assert over.on_time(60_000).seal is None
+    assert over.phase is Phase.FENCING
+
+
 def test_a_lone_survivor_of_three_goes_on_after_a_while() -> None:
     over = fail_over(acks=3)
     answered(over, A, 15)
