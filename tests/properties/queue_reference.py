@@ -119,7 +119,9 @@ class Reference:
         lease_ms = self.settings.lease_ms
         message.until_ms = None if lease_ms is None else now_ms + lease_ms
 
-    def give_back(self, message: Held, now_ms: int, *, is_failure: bool) -> None:
+    def give_back(
+        self, message: Held, now_ms: int, *, is_failure: bool, delay_ms: int = -1
+    ) -> None:
         settings = self.settings
         message.holder = None
         attempts, acquired = settings.max_attempts, settings.max_acquired
@@ -128,15 +130,18 @@ class Reference:
             self.kill(message, Reason.ATTEMPTS)
         elif 0 < message.expires_ms <= now_ms:
             self.kill(message, Reason.EXPIRED)
-        elif is_failure:
-            message.failures += 1
-            delay_ms = 0
-            if settings.retry_ms:
-                delay_ms = settings.retry_ms
-                for _ in range(message.failures - 1):
-                    delay_ms = int(min(delay_ms * settings.retry_factor, settings.retry_max_ms))
-                delay_ms = min(delay_ms, settings.retry_max_ms)
-            message.visible_ms = now_ms + delay_ms if delay_ms else 0
+        else:
+            message.failures += is_failure
+            if delay_ms < 0:
+                delay_ms = self.back_off_ms(message.failures) if is_failure else 0
+            if is_failure or delay_ms:
+                message.visible_ms = now_ms + delay_ms if delay_ms else 0
+
+    def back_off_ms(self, failures: int) -> int:
+        delay_ms = float(self.settings.retry_ms)
+        for _ in range(failures - 1):
+            delay_ms = min(delay_ms * self.settings.retry_factor, self.settings.retry_max_ms)
+        return int(min(delay_ms, self.settings.retry_max_ms))
 
     def kill(self, message: Held, reason: Reason) -> None:
         if self.settings.dead_letter_exchange is None:

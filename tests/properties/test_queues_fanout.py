@@ -35,8 +35,8 @@ STEPS = int(os.environ.get("MAINSTEM_QUEUE_STEPS", "5000"))
 
 SETTINGS = st.builds(
     QueueSettings,
-    mode=st.sampled_from([DeliveryMode.FANOUT, DeliveryMode.FANOUT_WITH_ACK]),
-    max_length=st.none() | st.integers(1, 8),
+    mode=st.sampled_from([DeliveryMode.FANOUT_WITH_ACK] * 3 + [DeliveryMode.FANOUT]),
+    max_length=st.just(None) | st.just(None) | st.integers(1, 8),
     dead_letter_exchange=st.none() | st.just("dlx"),
     max_attempts=st.none() | st.integers(1, 3),
     retry_ms=st.just(0) | st.integers(1, 50),
@@ -96,8 +96,8 @@ class FanoutMachine(RuleBasedStateMachine):
 
     steps = 0
 
-    @initialize(settings=SETTINGS)
-    def begin(self, settings: QueueSettings) -> None:
+    @initialize(settings=SETTINGS, readers=st.integers(0, 2))
+    def begin(self, settings: QueueSettings, readers: int) -> None:
         self.settings = settings
         self.now_ms = 1_000
         self.next_offset = 0
@@ -111,6 +111,8 @@ class FanoutMachine(RuleBasedStateMachine):
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
         self.number = declared.queue
         self.keep(effects.facts)
+        for name in "ab"[:readers]:
+            self.subscribe(name, 2, is_named=False)
 
     @property
     def queue(self) -> Queue:
@@ -201,6 +203,11 @@ class FanoutMachine(RuleBasedStateMachine):
                 line.copies[self.next_offset] = Copy()
         self.play(lambda queue: queue.on_offered(STREAM, tuple(pointers), self.now_ms))
 
+    @rule(count=st.integers(1, 4))
+    def publish_more(self, count: int) -> None:
+        """Rules are drawn alike: what should happen more often is there more often."""
+        self.publish(count)
+
     @rule(name=NAMES, is_named=st.booleans(), window=st.integers(0, 3))
     def subscribe(self, name: str, window: int, *, is_named: bool) -> None:
         line = self.lines.get(name)
@@ -218,7 +225,6 @@ class FanoutMachine(RuleBasedStateMachine):
         consumer = Consumer(name, Window(window))
         self.play(lambda queue: queue.on_consume(consumer, self.now_ms, subscriber=subscriber))
 
-    @rule(name=NAMES)
     def go(self, name: str) -> None:
         line = self.lines.get(name)
         if line is None or line.window is None:
@@ -226,7 +232,6 @@ class FanoutMachine(RuleBasedStateMachine):
         line.go(self.now_ms)
         self.play(lambda queue: queue.on_gone(name, self.now_ms))
 
-    @rule(name=NAMES)
     def unsubscribe(self, name: str) -> None:
         line = self.lines.get(name)
         if line is not None:
@@ -234,13 +239,19 @@ class FanoutMachine(RuleBasedStateMachine):
             line.is_leaving = True
         self.play(lambda queue: queue.on_unsubscribed(name, self.now_ms))
 
-    @rule(name=NAMES, how=st.sampled_from([ACKNOWLEDGE, RETURN, REJECT]), data=st.data())
-    def settle(self, name: str, how: Settlement, data: st.DataObject) -> None:
-        line = self.lines.get(name, Line(is_named=False))
+    @rule(how=st.sampled_from([ACKNOWLEDGE, RETURN, REJECT]), data=st.data())
+    def settle(self, how: Settlement, data: st.DataObject) -> None:
+        holders = [
+            name
+            for name, line in self.lines.items()
+            if line.void or any(copy.number for copy in line.copies.values())
+        ]
+        if not holders:
+            return
+        name = data.draw(st.sampled_from(sorted(holders)))
+        line = self.lines[name]
         held = {copy.number: offset for offset, copy in line.copies.items() if copy.number}
         numbers = sorted(held.keys() | line.void)
-        if not numbers:
-            return
         number = data.draw(st.sampled_from(numbers))
         if number in line.void:
             line.void.remove(number)
@@ -260,7 +271,17 @@ class FanoutMachine(RuleBasedStateMachine):
             copy.visible_ms = self.now_ms + delay_ms if delay_ms else 0
         self.play(lambda queue: queue.on_settled(name, [number], how, self.now_ms))
 
-    @rule(by_ms=st.integers(0, 150))
+    @rule(name=NAMES)
+    def acknowledge_all(self, name: str) -> None:
+        line = self.lines.get(name, Line(is_named=False))
+        held = {copy.number: offset for offset, copy in line.copies.items() if copy.number}
+        for offset in held.values():
+            self.settled(name, offset)
+        numbers = sorted(held.keys() | line.void)
+        line.void.clear()
+        self.play(lambda queue: queue.on_settled(name, numbers, ACKNOWLEDGE, self.now_ms))
+
+    @rule(by_ms=st.integers(0, 250))
     def time_passes(self, by_ms: int) -> None:
         until_ms = self.now_ms + by_ms
         while (next_ms := self.shard.next_ms()) is not None and next_ms <= until_ms:
@@ -299,7 +320,6 @@ class FanoutMachine(RuleBasedStateMachine):
         self.whole_dying = set()
         self.play(lambda queue: queue.on_dead_lettered(ALL_LANES, whole, self.now_ms))
 
-    @rule()
     def purge(self) -> None:
         for offset in list(self.messages):
             if offset not in self.whole_dying:
@@ -309,7 +329,6 @@ class FanoutMachine(RuleBasedStateMachine):
                 line.drop(offset)
         self.play(lambda queue: queue.on_purged(self.now_ms))
 
-    @rule()
     def crash(self) -> None:
         for line in self.lines.values():
             line.go(self.now_ms)
@@ -332,12 +351,21 @@ class FanoutMachine(RuleBasedStateMachine):
         assert letters >= self.whole_dying | dying
         self.compare(effects)
 
-    @rule()
     def snapshot(self) -> None:
         facts = list(self.shard.snapshot())
         self.stored = []
         self.shadow = QueueBook()
         self.keep(facts)
+
+    @rule(
+        what=st.sampled_from(["go", "go", "unsubscribe", "purge", "crash", "snapshot"]), name=NAMES
+    )
+    def disturb(self, what: str, name: str) -> None:
+        """All that ends something, in one rule, so that there is something to end."""
+        if what in ("go", "unsubscribe"):
+            (self.go if what == "go" else self.unsubscribe)(name)
+        else:
+            {"purge": self.purge, "crash": self.crash, "snapshot": self.snapshot}[what]()
 
     @invariant()
     def what_is_stored_is_what_is_known(self) -> None:

@@ -23,12 +23,12 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import Effects
 from mainstem.queues.fact_codec import QUEUE_CODEC
-from mainstem.queues.facts import ONLY_LANE, Pointer, QueueFact, Reason, Settled
+from mainstem.queues.facts import ONLY_LANE, Pointer, PointersAdded, QueueFact, Reason, Settled
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
 from mainstem.queues.queue_shard import QueueShard
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueName, QueueSettings
-from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN
+from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
 from mainstem.queues.watermarks import Watermarks
 from mainstem.queues.window import Window
 
@@ -37,20 +37,21 @@ NAME = QueueName("/", "q")
 STEPS_PER_EXAMPLE = 50
 STEPS = int(os.environ.get("MAINSTEM_QUEUE_STEPS", "5000"))
 
-maybe = st.none() | st.integers(1, 6)
+NEVER = st.just(None)
+LIMITS = NEVER | NEVER | st.integers(1, 6)
 SETTINGS = st.builds(
     QueueSettings,
     mode=st.sampled_from([DeliveryMode.ROUND_ROBIN, DeliveryMode.PRIORITY]),
-    message_ttl_ms=st.none() | st.integers(0, 400),
-    max_length=st.none() | st.integers(0, 6),
-    max_length_bytes=st.none() | st.integers(0, 60),
+    message_ttl_ms=NEVER | NEVER | NEVER | st.integers(0, 400),
+    max_length=NEVER | NEVER | NEVER | st.integers(0, 8),
+    max_length_bytes=NEVER | NEVER | NEVER | st.integers(0, 100),
     overflow=st.sampled_from([Overflow.DROP_HEAD, Overflow.REJECT_PUBLISH]),
     max_priority=st.integers(0, 2),
     dead_letter_exchange=st.none() | st.just("dlx"),
     single_active=st.booleans(),
-    lease_ms=st.none() | st.integers(1, 300),
-    max_attempts=maybe,
-    max_acquired=maybe,
+    lease_ms=NEVER | st.integers(1, 300),
+    max_attempts=LIMITS,
+    max_acquired=LIMITS,
     retry_ms=st.just(0) | st.integers(1, 100),
     retry_max_ms=st.integers(50, 200),
     retry_factor=st.just(2.0),
@@ -59,13 +60,17 @@ MESSAGES = st.lists(
     st.tuples(
         st.integers(0, 20),
         st.integers(0, 4),
-        st.just(0) | st.integers(1, 400),
-        st.just(0) | st.integers(1, 300),
+        st.just(0) | st.just(0) | st.just(0) | st.integers(1, 400),
+        st.just(0) | st.just(0) | st.just(0) | st.integers(1, 300),
     ),
     min_size=1,
-    max_size=4,
+    max_size=5,
 )
 READERS = st.sampled_from("abcd")
+LATER = Settlement(Outcome.RETURN, is_failure=True, delay_ms=30)
+WAIT = Settlement(Outcome.RETURN, delay_ms=70)
+DISTURBANCES = ["crash", "torn crash", "purge", "cancel", "go", "again", "snapshot"]
+HOW = [ACKNOWLEDGE, RETURN, RELEASE, REJECT, LATER, WAIT]
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -73,18 +78,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     steps = 0
 
-    @initialize(settings=SETTINGS)
-    def begin(self, settings: QueueSettings) -> None:
+    @initialize(settings=SETTINGS, readers=st.integers(0, 2))
+    def begin(self, settings: QueueSettings, readers: int) -> None:
         self.now_ms = 1_000
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.shadow = QueueBook()
-        self.next_offset = 0
+        self.next_offset = self.known = 0
         self.reference = Reference(settings)
         self.letters: dict[int, Reason] = {}
         self.shard = QueueShard(QueueBook(), Watermarks(10**9), self.now_ms)
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
         self.number = declared.queue
         self.keep(effects.facts)
+        for name in "ab"[:readers]:
+            self.consume(name, 3, 0, no_ack=False)
 
     @property
     def queue(self) -> Queue:
@@ -95,6 +102,8 @@ class QueueMachine(RuleBasedStateMachine):
         for fact in facts:
             record = QUEUE_CODEC.encode(fact)
             self.stored.append(record)
+            if isinstance(fact, PointersAdded):
+                self.known = fact.pointers[-1].offset
             again = QUEUE_CODEC.decode(*record)
             assert again is not None
             self.shadow.replay(again)
@@ -145,17 +154,25 @@ class QueueMachine(RuleBasedStateMachine):
             )
         self.play(lambda queue: queue.on_offered(STREAM, tuple(pointers), self.now_ms))
 
-    @rule(back=st.integers(0, 5))
+    @rule(messages=MESSAGES)
+    def publish_more(self, messages: list[tuple[int, int, int, int]]) -> None:
+        """Rules are drawn alike: what should happen more often is there more often."""
+        self.publish(messages)
+
     def publish_again(self, back: int) -> None:
         """A router that was not told offers what is known already."""
-        known = self.queue.body.ledger.sources.get(STREAM, 1) - 1
-        offsets = range(max(1, known - back), known + 1)
+        offsets = range(max(1, self.known - back), self.known + 1)
         pointers = tuple(Pointer(offset, 1) for offset in offsets)
         if pointers:
             effects = self.play(lambda queue: queue.on_offered(STREAM, pointers, self.now_ms))
             assert effects.count == 0
 
-    @rule(name=READERS, window=st.integers(0, 3), priority=st.integers(0, 1), no_ack=st.booleans())
+    @rule(
+        name=READERS,
+        window=st.integers(0, 4),
+        priority=st.integers(0, 1),
+        no_ack=st.sampled_from([False, False, False, False, True]),
+    )
     def consume(self, name: str, window: int, priority: int, *, no_ack: bool) -> None:
         if name in self.reference.readers or any(
             each.holder == name for each in self.reference.messages
@@ -167,12 +184,10 @@ class QueueMachine(RuleBasedStateMachine):
         consumer = Consumer(name, Window(window), priority=priority, no_ack=no_ack)
         self.play(lambda queue: queue.on_consume(consumer, self.now_ms))
 
-    @rule(name=READERS)
     def cancel(self, name: str) -> None:
         self.reference.readers.pop(name, None)
         self.play(lambda queue: queue.on_cancelled(name, self.now_ms))
 
-    @rule(name=READERS | st.just("g"))
     def go(self, name: str) -> None:
         self.reference.readers.pop(name, None)
         for message in list(self.reference.messages):
@@ -180,7 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.reference.give_back(message, self.now_ms, is_failure=False)
         self.play(lambda queue: queue.on_gone(name, self.now_ms))
 
-    @rule(no_ack=st.booleans())
+    @rule(no_ack=st.sampled_from([False, False, True]))
     def get(self, *, no_ack: bool) -> None:
         ready = self.reference.ready(self.now_ms)
         effects = self.shard.after(
@@ -195,16 +210,18 @@ class QueueMachine(RuleBasedStateMachine):
             effects.deliveries.remove(asked[0])
         self.compare(effects)
 
-    @rule(
-        name=READERS | st.just("g"),
-        how=st.sampled_from([ACKNOWLEDGE, RETURN, RELEASE, REJECT]),
-        multiple=st.booleans(),
-        data=st.data(),
-    )
-    def settle(self, name: str, how: object, data: st.DataObject, *, multiple: bool) -> None:
+    @rule(how=st.sampled_from(HOW), multiple=st.booleans(), data=st.data())
+    def settle(self, how: Settlement, data: st.DataObject, *, multiple: bool) -> None:
+        holders = sorted({each.holder for each in self.reference.messages if each.holder})
+        if holders:
+            self.settle_of(data.draw(st.sampled_from(holders)), how, data, multiple=multiple)
+
+    @rule(how=st.sampled_from(HOW), data=st.data())
+    def settle_more(self, how: Settlement, data: st.DataObject) -> None:
+        self.settle(how, data, multiple=False)
+
+    def settle_of(self, name: str, how: Settlement, data: st.DataObject, *, multiple: bool) -> None:
         held = [each for each in self.reference.messages if each.holder == name]
-        if not held:
-            return
         chosen = data.draw(st.sets(st.sampled_from([each.number for each in held]), min_size=1))
         if multiple:
             last = max(chosen)
@@ -212,16 +229,17 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             ending = [each for each in held if each.number in chosen]
         for message in ending:
-            if how is ACKNOWLEDGE:
+            if how == ACKNOWLEDGE:
                 self.reference.messages.remove(message)
-            elif how is REJECT:
+            elif how == REJECT:
                 self.reference.kill(message, Reason.REJECTED)
             else:
-                self.reference.give_back(message, self.now_ms, is_failure=how is RETURN)
-        settlement = {id(each): each for each in (ACKNOWLEDGE, RETURN, RELEASE, REJECT)}[id(how)]
+                self.reference.give_back(
+                    message, self.now_ms, is_failure=how.is_failure, delay_ms=how.delay_ms
+                )
         effects = self.play(
             lambda queue: queue.on_settled(
-                name, sorted(chosen), settlement, self.now_ms, multiple=multiple
+                name, sorted(chosen), how, self.now_ms, multiple=multiple
             )
         )
         assert effects.count == len(ending)
@@ -230,7 +248,6 @@ class QueueMachine(RuleBasedStateMachine):
         )
         assert set(again.unknown) == chosen, "what is settled cannot be settled again"
 
-    @rule()
     def purge(self) -> None:
         waiting = self.reference.waiting()
         for message in waiting:
@@ -269,7 +286,6 @@ class QueueMachine(RuleBasedStateMachine):
                 del self.letters[message.offset]
         self.play(lambda queue: queue.on_dead_lettered(ONLY_LANE, sequences, self.now_ms))
 
-    @rule()
     def crash(self) -> None:
         """Kill -9: what is left are the bytes of facts."""
         self.reference.crash()
@@ -284,10 +300,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.keep(effects.facts)
         self.compare(effects)
 
-    @rule(
-        act=st.sampled_from(["publish", "acknowledge", "return", "reject", "purge", "tick"]),
-        share=st.floats(0, 1),
-    )
     def torn_crash(self, act: str, share: float) -> None:
         """Kill -9 while the facts of a step are being written: only the first of them are there."""
         before = {each.sequence for each in self.reference.messages}
@@ -336,7 +348,29 @@ class QueueMachine(RuleBasedStateMachine):
         held = self.queue.body.leases.of(holder)
         return self.queue.on_settled(holder, held, how, self.now_ms)
 
-    @rule(cut=st.integers(0, 4), is_whole=st.booleans())
+    @rule(
+        what=st.sampled_from(DISTURBANCES),
+        name=READERS | st.just("g"),
+        act=st.sampled_from(["publish", "acknowledge", "return", "reject", "purge", "tick"]),
+        share=st.floats(0, 1),
+    )
+    def disturb(self, what: str, name: str, act: str, share: float) -> None:
+        """All that ends something, in one rule, so that there is something to end."""
+        if what == "crash":
+            self.crash()
+        elif what == "torn crash":
+            self.torn_crash(act, share)
+        elif what == "purge":
+            self.purge()
+        elif what == "cancel":
+            self.cancel(name)
+        elif what == "go":
+            self.go(name)
+        elif what == "again":
+            self.publish_again(round(5 * share))
+        else:
+            self.snapshot(round(4 * share), is_whole=act in ("publish", "tick"))
+
     def snapshot(self, cut: int, *, is_whole: bool) -> None:
         """A whole one makes what was stored before superfluous; one cut short changes nothing."""
         facts = list(self.shard.snapshot())

@@ -187,7 +187,7 @@ def play_binding(
     return topology.unbind(binding)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(changes=CHANGES, messages=st.lists(st.tuples(KEYS, HEADERS), min_size=1, max_size=5))
 def test_routes_are_those_of_brute_force_now_and_then(
     changes: list[tuple[str, Any]], messages: list[tuple[str, dict[str, Any]]]
@@ -218,7 +218,7 @@ def test_routes_are_those_of_brute_force_now_and_then(
                     assert set(found) == then.route(exchange, key, headers)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     patterns=st.lists(PATTERNS, max_size=8),
     gone=st.sets(st.integers(0, 7)),

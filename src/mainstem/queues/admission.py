@@ -29,7 +29,8 @@ class Lender:
 
     def __init__(self) -> None:
         self._lent: dict[str, Credit] = {}
-        self._is_wanted = False
+        # Somebody asked and got nothing.
+        self.is_wanted = False
 
     @property
     def lent(self) -> Credit:
@@ -55,7 +56,7 @@ class Lender:
             if wanted.size_bytes is not None:
                 size_bytes = min(size_bytes, wanted.size_bytes)
         if not messages or size_bytes == 0:
-            self._is_wanted = True
+            self.is_wanted = True
             return NOTHING
         before = self._lent.get(router, NOTHING)
         after_bytes = None if size_bytes is None else (before.size_bytes or 0) + size_bytes
@@ -78,9 +79,9 @@ class Lender:
         """Whether somebody who got nothing can be told to ask again."""
         lent = self.lent
         has_bytes = free.size_bytes is None or free.size_bytes > (lent.size_bytes or 0)
-        if not self._is_wanted or free.messages <= lent.messages or not has_bytes:
+        if not self.is_wanted or free.messages <= lent.messages or not has_bytes:
             return False
-        self._is_wanted = False
+        self.is_wanted = False
         return True
 
 

@@ -31,7 +31,7 @@ class ExchangeKind(StrEnum):
     HEADERS = "headers"
 
 
-class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Exchange(Struct, frozen=True, kw_only=True):
     """One declaration."""
 
     name: str

@@ -47,5 +47,5 @@ class Gate:
         elif not self.is_open and held <= _REOPEN_AT:
             self.is_open = True
             effects.notices.append(AdmissionChanged(self._body.id, is_open=True))
-        elif self._lender.take_wish(self._body.free):
+        elif self._lender.is_wanted and self._lender.take_wish(self._body.free):
             effects.notices.append(AdmissionChanged(self._body.id, is_open=True))

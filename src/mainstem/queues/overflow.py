@@ -1,9 +1,10 @@
-"""Messages that leave from the line: too many, too old, or purged.
+"""Messages that leave from the line: too many, too old, purged, or without a body.
 
 A queue that drops its head drops the oldest of its least urgent messages; so urgent ones are not
 lost to make room for others. In a fan-out the message goes for every subscriber at once.
 """
 
+from mainstem.model.ids import StreamId
 from mainstem.queues.effects import Effects
 from mainstem.queues.facts import ALL_LANES, ONLY_LANE, Condemned, Reason, Settled, spans_of
 from mainstem.queues.lane import Lane
@@ -108,6 +109,30 @@ def purge(body: QueueBody, now_ms: int, effects: Effects) -> None:
         lane.withdraw(item)
     effects.count = len(items)
     body.settle(lane, items, Reason.PURGED, effects)
+
+
+def trim(body: QueueBody, stream: StreamId, until: int, now_ms: int, effects: Effects) -> None:
+    """Messages whose bodies stand before an offset go; ``count`` tells how many.
+
+    What somebody has was sent, and goes when it comes back or is settled.
+    """
+
+    def is_lost(item: Item) -> bool:
+        return item.stream == stream and item.pointer.offset < until and item.reason is None
+
+    if body.ledger.is_fanout:
+        whole = [message for message in body.ledger.messages.values() if is_lost(message)]
+        effects.count = len(whole)
+        drop_messages(body, whole, Reason.TRIMMED, now_ms, effects)
+        return
+    lane = body.lanes[ONLY_LANE]
+    waiting = [
+        item
+        for item in lane.ledger.items.values()
+        if is_lost(item) and (item.sequence in lane.ready or item.sequence in lane.delayed)
+    ]
+    effects.count = len(waiting)
+    body.condemn(lane, waiting, Reason.TRIMMED, now_ms, effects)
 
 
 def _least(lane: Lane) -> Item | None:

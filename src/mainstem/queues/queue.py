@@ -34,7 +34,7 @@ from mainstem.queues.gate import Gate
 from mainstem.queues.ledger import Item, Ledger
 from mainstem.queues.queue_body import QueueBody
 from mainstem.queues.settings import DeliveryMode, QueueSettings
-from mainstem.queues.settling import RELEASE, Settlement
+from mainstem.queues.settling import Settlement
 
 
 class Queue:
@@ -132,7 +132,7 @@ class Queue:
         """A consumer, or a session, is lost; what it had returns to its place."""
         effects = Effects()
         self._remove(holder, now_ms)
-        self._release(holder, now_ms, effects)
+        settling.release(self.body, holder, now_ms, effects)
         return self._done(now_ms, effects)
 
     def on_unsubscribed(self, subscriber: str, now_ms: int) -> Effects:
@@ -143,7 +143,7 @@ class Queue:
         for lane in lanes if body.ledger.is_fanout else ():
             for consumer in list(lane.consumers):
                 self._remove(consumer.id, now_ms)
-                self._release(consumer.id, now_ms, effects)
+                settling.release(body, consumer.id, now_ms, effects)
                 effects.notices.append(ConsumerCancelled(body.id, consumer.id))
             lane.is_leaving = True
             lane.absent_since_ms = now_ms
@@ -225,6 +225,12 @@ class Queue:
         overflow.purge(self.body, now_ms, effects)
         return self._done(now_ms, effects)
 
+    def on_trimmed(self, stream: StreamId, until: int, now_ms: int) -> Effects:
+        """Bodies before an offset are about to go: their messages die while they can be read."""
+        effects = Effects()
+        overflow.trim(self.body, stream, until, now_ms, effects)
+        return self._done(now_ms, effects)
+
     def on_pressure(self, messages: int, now_ms: int) -> Effects:
         """Memory runs out: drop the oldest messages; queues that refuse lose nothing."""
         effects = Effects()
@@ -237,10 +243,6 @@ class Queue:
         effects = Effects()
         settling.take_back(self.body, now_ms, DELIVERIES_PER_TURN_MAX, effects)
         return self._done(now_ms, effects)
-
-    def _release(self, holder: str, now_ms: int, effects: Effects) -> None:
-        held = self.body.leases.of(holder)
-        settling.settle(self.body, holder, held, RELEASE, now_ms, effects)
 
     def _remove(self, consumer_id: str, now_ms: int) -> None:
         consumer = self.attendance.remove(consumer_id, now_ms)

@@ -57,8 +57,11 @@ class Overflow(StrEnum):
         return self is not Overflow.DROP_HEAD
 
 
-class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One declaration. None stands for "no limit" and "never"."""
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    """One declaration. None stands for "no limit" and "never".
+
+    It is stored in full: what is usual may change, what was declared does not.
+    """
 
     mode: DeliveryMode = DeliveryMode.ROUND_ROBIN
     durable: bool = True

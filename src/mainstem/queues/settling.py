@@ -70,6 +70,11 @@ def settle(
         body.give_back(live, now_ms, effects, is_failure=how.is_failure, delay_ms=how.delay_ms)
 
 
+def release(body: QueueBody, holder: str, now_ms: int, effects: Effects) -> None:
+    """All that somebody has returns to its place."""
+    settle(body, holder, body.leases.of(holder), RELEASE, now_ms, effects)
+
+
 def take_back(body: QueueBody, now_ms: int, limit: int, effects: Effects) -> None:
     """Leases that ran out: the attempt failed, the message goes to somebody else."""
     overdue = body.leases.overdue(now_ms, limit)

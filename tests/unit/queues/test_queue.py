@@ -5,7 +5,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import ActiveChanged, ConsumerCancelled, LeaseLost
-from mainstem.queues.facts import ONLY_LANE, Pointer, Reason, Settled
+from mainstem.queues.facts import ONLY_LANE, Pointer, Reason, Returned, Settled
 from mainstem.queues.queue import Queue
 from mainstem.queues.settings import DeliveryMode, Overflow
 from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
@@ -308,6 +308,40 @@ def test_a_lease_runs_out_and_somebody_else_gets_the_message() -> None:
     assert late.notices == [LeaseLost(0, "a", delivery.number)]
     assert given(late) == [("b", 1)]
     assert too_late.unknown == [delivery.number]
+
+
+def test_a_lease_that_ran_out_is_a_failure() -> None:
+    queue = queue_of(lease_ms=100, max_attempts=2, dead_letter_exchange="dlx")
+    queue.on_consume(reader("a", window=1), NOW)
+    offer(queue, 1)
+
+    [again] = queue.on_time(NOW + 100).deliveries
+    effects = queue.on_time(NOW + 200)
+
+    assert (again.attempt, again.failures) == (2, 1)
+    assert [letter.reason for letter in effects.dead_letters] == [Reason.ATTEMPTS]
+
+
+def test_a_failure_is_recorded_also_where_the_message_does_not_wait() -> None:
+    queue = queue_of()
+    queue.on_consume(reader("a"), NOW)
+    [delivery] = offer(queue, 1).deliveries
+
+    effects = queue.on_settled("a", [delivery.number], RETURN, NOW)
+
+    assert effects.facts[0] == Returned(0, ONLY_LANE, ((0, 1),), is_failure=True, visible_ms=0)
+    assert effects.deliveries[0].failures == 1
+
+
+def test_a_message_may_wait_without_having_failed() -> None:
+    queue = queue_of()
+    queue.on_consume(reader("a"), NOW)
+    [delivery] = offer(queue, 1).deliveries
+
+    queue.on_settled("a", [delivery.number], Settlement(Outcome.RETURN, delay_ms=70), NOW)
+    [again] = queue.on_time(NOW + 70).deliveries
+
+    assert (again.attempt, again.failures) == (2, 0)
 
 
 def test_a_lease_can_be_renewed() -> None:
@@ -617,3 +651,28 @@ def test_bodies_are_needed_from_the_oldest_message_on() -> None:
     queue.on_settled("a", [taken[0].number], ACKNOWLEDGE, NOW)
 
     assert queue.body.ledger.oldest_offsets() == {STREAM: 7}
+
+
+def test_messages_die_before_their_bodies_are_trimmed() -> None:
+    queue = queue_of(dead_letter_exchange="dlx")
+    queue.on_consume(reader("a", window=1), NOW)
+    offer(queue, 4, 7, 9)
+
+    effects = queue.on_trimmed(STREAM, 9, NOW)
+
+    assert [(each.pointer.offset, each.reason) for each in effects.dead_letters] == [
+        (7, Reason.TRIMMED)
+    ]
+    assert effects.count == 1
+    assert queue.body.ready_count == 1
+
+
+def test_messages_of_a_fan_out_die_before_their_bodies_are_trimmed() -> None:
+    queue = fan_out()
+    queue.on_consume(reader("a", window=1), NOW)
+    offer(queue, 4, 7, 9)
+
+    effects = queue.on_trimmed(STREAM, 9, NOW)
+
+    assert effects.count == 2
+    assert len(queue.body.ledger) == 1
