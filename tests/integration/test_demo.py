@@ -146,7 +146,7 @@ def test_a_node_serves_on_where_spark_can_neither_be_found_nor_installed(tmp_pat
         dev.said(r"(Installing Spark)")
         dev.said(r"(The demonstration has ended; the node goes on)")
         dev.said(r"(Spark could not be installed: .*none\.txt)")
-        dev.said(r"(with a network, run: .*pip install .*mainstem\[connect\]==)")
+        dev.said(r"(--no-demo leaves the demonstration out)")
         subprocess.run(
             [BIN / "mainstem", "produce", "greetings", "hello", "-b", kafka], timeout=60, check=True
         )

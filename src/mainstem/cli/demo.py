@@ -38,7 +38,7 @@ USUAL_ADDRESS, USUAL_FOLDER = "127.0.0.1:9092", "data/demo"
 POLL_MS: Final = 500
 COUNTRIES_SHOWN: Final = 8
 MINUTES_KEPT: Final = 2
-LAST_LINES: Final = 5
+LAST_LINES: Final = 3
 RUN: Final = "from mainstem.cli.main import main; import sys; main(sys.argv[1:])"
 
 
@@ -141,8 +141,9 @@ async def play(stage: Stage, line: LiveLine) -> None:
             shown.result()  # only an error ends it
         raise Unavailable(
             ErrorCode.SHUTTING_DOWN,
-            f"the pipelines ended with code {ended.result()}: {_last_lines(stage.log)}",
+            f"The pipelines ended with code {ended.result()}:\n{_last_lines(stage.log)}",
             subject=str(stage.log),
+            remedy=f"more of it in {stage.log}",
         )
     finally:
         shown.cancel()
@@ -193,7 +194,7 @@ async def _follow(stage: Stage, line: LiveLine) -> None:
 
 def _last_lines(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-    return " | ".join(line.strip() for line in lines)
+    return "\n".join(f"    {line}" for line in lines)
 
 
 async def _until_told(stage: Stage, line: LiveLine) -> int:
@@ -209,7 +210,9 @@ async def _until_told(stage: Stage, line: LiveLine) -> int:
     except asyncio.CancelledError:
         return 0
     except MainstemError as error:
-        line.say(f"\nThe demonstration has ended; the node goes on.\n  {error}")
+        line.say(f"\nThe demonstration has ended; the node goes on.\n  {error.cause}")
+        if error.remedy:
+            line.say(f"  {error.remedy}")
         return 1
     return 0
 

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import importlib
+import re
 import sys
-from importlib.metadata import version
+from collections.abc import Iterator
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,7 @@ from typing import Final
 from mainstem.cli.live_line import LiveLine
 from mainstem.model.errors import ErrorCode, Unavailable
 
+PACKAGE, EXTRA = "mainstem", "connect"
 MODULES: Final = ("pandas", "pyarrow", "pyspark.sql")
 TICK_S: Final = 1.0
 # Where the pinned versions stand when this is a checkout of the sources.
@@ -23,19 +26,35 @@ def missing_modules() -> list[str]:
     return [name for name in MODULES if not _is_found(name)]
 
 
+def requirements(extra: str) -> Iterator[str]:
+    """What an extra of the installed package asks for.
+
+    Each is named by itself: were the package named, pip might look for another one of that name.
+    """
+    for text in requires(PACKAGE) or ():
+        wanted, _, condition = text.partition(";")
+        belongs = rf"""(\s+and\s+)?extra == ['"]{extra}['"]"""
+        if re.search(belongs, condition) is None:
+            continue
+        if nested := re.match(rf"{PACKAGE}\[([\w-]+)\]", wanted):
+            yield from requirements(nested[1])
+            continue
+        rest = re.sub(belongs, "", condition).strip()
+        yield f"{wanted.strip()}; {rest}" if rest else wanted.strip()
+
+
 def install_command() -> list[str]:
-    """How pip brings it: the extra of the very version that runs, which pip leaves as it is."""
-    wanted = f"mainstem[connect]=={version('mainstem')}"
+    """How pip brings it."""
     pinned = ["--constraint", str(CONSTRAINTS)] if CONSTRAINTS.exists() else []
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    return [sys.executable, "-m", "pip", "install", *quiet, *pinned, wanted]
+    return [sys.executable, "-m", "pip", "install", *quiet, *pinned, *requirements(EXTRA)]
 
 
 async def install(line: LiveLine) -> None:
     """Install what is missing, telling how long it takes.
 
     Raises:
-        Unavailable: pip could not, for want of a network or otherwise; its last words are told.
+        Unavailable: pip could not, for want of a network or otherwise; the reason is told.
     """
     began = asyncio.get_running_loop().time()
     line.say("Installing Spark for the demonstration: some 600 MB, once, a few minutes ...")
@@ -60,9 +79,9 @@ async def install(line: LiveLine) -> None:
     if pip.returncode or missing_modules():
         raise Unavailable(
             ErrorCode.INVALID_CONFIG,
-            f"Spark could not be installed: {_last_words(said) or 'pip did not bring it'}",
-            subject="mainstem[connect]",
-            remedy=f"with a network, run: {' '.join(install_command())}",
+            f"Spark could not be installed: {_reason(said)}",
+            subject=f"{PACKAGE}[{EXTRA}]",
+            remedy="start again when that is mended; --no-demo leaves the demonstration out",
         )
     line.say(f"Installed in {asyncio.get_running_loop().time() - began:.0f} s.")
 
@@ -74,7 +93,9 @@ def _is_found(name: str) -> bool:
         return False
 
 
-def _last_words(said: bytes) -> str:
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or [""])[-1].removeprefix("ERROR:").strip()
+def _reason(said: bytes) -> str:
+    text = said.decode(errors="replace")
+    if "connection broken" in text:
+        return "the package index does not answer"
+    errors = [line.removeprefix("ERROR:") for line in text.splitlines() if line[:6] == "ERROR:"]
+    return (errors or text.splitlines() or ["pip did not bring it"])[0].strip()

