@@ -41,6 +41,7 @@ SETTINGS = st.builds(
     max_attempts=st.none() | st.integers(1, 3),
     retry_ms=st.just(0) | st.integers(1, 50),
     absence_ms=st.integers(1, 200),
+    message_ttl_ms=st.just(None) | st.just(None) | st.integers(0, 300),
 )
 NAMES = st.sampled_from("abc")
 
@@ -106,6 +107,7 @@ class FanoutMachine(RuleBasedStateMachine):
         self.lines: dict[str, Line] = {}
         # Offset -> whether somebody has settled it.
         self.messages: dict[int, bool] = {}
+        self.expires: dict[int, int] = {}
         self.whole_dying: set[int] = set()
         self.shard = QueueShard(QueueBook(), Watermarks(10**9), self.now_ms)
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
@@ -140,7 +142,7 @@ class FanoutMachine(RuleBasedStateMachine):
         for delivery in effects.deliveries:
             line = self.lines[delivery.consumer]
             assert line.has_room(), "more than the window holds"
-            offset = line.ready(self.now_ms)[0]
+            offset = self.ready(line)[0]
             assert delivery.pointer.offset == offset, "it was another one's turn"
             assert delivery.failures == line.copies[offset].failures
             if self.has_acks:
@@ -148,16 +150,43 @@ class FanoutMachine(RuleBasedStateMachine):
             else:
                 self.settled(delivery.consumer, offset)
         for line in self.lines.values():
-            assert not (line.has_room() and line.ready(self.now_ms)), "somebody waits"
+            assert not (line.has_room() and self.ready(line)), "somebody waits"
+        self.expire()
         limit = self.settings.max_length
         alive = [offset for offset in self.messages if offset not in self.whole_dying]
         for offset in alive[: max(0, len(alive) - limit)] if limit is not None else ():
-            for line in self.lines.values():
-                line.drop(offset)
-            if self.settings.dead_letter_exchange is None:
-                del self.messages[offset]
-            else:
-                self.whole_dying.add(offset)
+            self.drop(offset)
+
+    def ready(self, line: Line) -> list[int]:
+        return [
+            offset
+            for offset in line.ready(self.now_ms)
+            if self.expires.get(offset, self.now_ms) >= self.now_ms
+        ]
+
+    def expire(self) -> None:
+        """Copies that nobody has, and messages that nobody owes, go when their time is over."""
+        over = [offset for offset in self.messages if self.is_over(offset)]
+        for offset in over:
+            owing = [name for name, line in self.lines.items() if offset in line.copies]
+            for name in owing:
+                copy = self.lines[name].copies[offset]
+                if copy.number is None and not copy.is_dying:
+                    self.kill(name, offset)
+            if not owing and offset not in self.whole_dying:
+                self.drop(offset)
+
+    def is_over(self, offset: int) -> bool:
+        return self.expires.get(offset, self.now_ms + 1) <= self.now_ms
+
+    def drop(self, offset: int) -> None:
+        """A message goes as a whole."""
+        for line in self.lines.values():
+            line.drop(offset)
+        if self.settings.dead_letter_exchange is None:
+            del self.messages[offset]
+        else:
+            self.whole_dying.add(offset)
 
     def close_absent(self) -> None:
         for name, line in list(self.lines.items()):
@@ -199,6 +228,8 @@ class FanoutMachine(RuleBasedStateMachine):
             self.next_offset += 1
             pointers.append(Pointer(self.next_offset, 10))
             self.messages[self.next_offset] = False
+            if self.settings.message_ttl_ms is not None:
+                self.expires[self.next_offset] = self.now_ms + self.settings.message_ttl_ms
             for line in self.lines.values():
                 line.copies[self.next_offset] = Copy()
         self.play(lambda queue: queue.on_offered(STREAM, tuple(pointers), self.now_ms))
@@ -229,13 +260,22 @@ class FanoutMachine(RuleBasedStateMachine):
         line = self.lines.get(name)
         if line is None or line.window is None:
             return
-        line.go(self.now_ms)
+        self.leave(name)
         self.play(lambda queue: queue.on_gone(name, self.now_ms))
+
+    def leave(self, name: str) -> None:
+        """What a subscriber had comes back, unless its time is over."""
+        line = self.lines[name]
+        held = [offset for offset, copy in line.copies.items() if copy.number is not None]
+        line.go(self.now_ms)
+        for offset in held:
+            if self.is_over(offset):
+                self.kill(name, offset)
 
     def unsubscribe(self, name: str) -> None:
         line = self.lines.get(name)
         if line is not None:
-            line.go(self.now_ms)
+            self.leave(name)
             line.is_leaving = True
         self.play(lambda queue: queue.on_unsubscribed(name, self.now_ms))
 
@@ -261,9 +301,10 @@ class FanoutMachine(RuleBasedStateMachine):
         copy = line.copies[offset]
         copy.number = None
         most = self.settings.max_attempts
+        is_worn = most is not None and copy.failures + 1 >= most
         if how == ACKNOWLEDGE:
             self.settled(name, offset)
-        elif how == REJECT or (most is not None and copy.failures + 1 >= most):
+        elif how == REJECT or self.is_over(offset) or is_worn:
             self.kill(name, offset)
         else:
             copy.failures += 1

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainstem.model.ids import StreamId
 from mainstem.queues.settings import QueueName, QueueSettings
@@ -27,6 +28,8 @@ from mainstem.queues.settings import QueueName, QueueSettings
 # Sequences [start, until).
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
+
+_SPANS_MAX = 10_000
 
 # The one lane of a queue that is no fan-out, and all lanes of one that is.
 ONLY_LANE = 0
@@ -181,6 +184,15 @@ QueueFact = (
     | SnapshotPart
     | QueuesCounted
 )
+
+
+def pieces_of(fact: QueueFact) -> Iterable[QueueFact]:
+    """The fact, or several that say the same, so that none outgrows a batch."""
+    spans: Spans = getattr(fact, "spans", ())
+    if len(spans) <= _SPANS_MAX:
+        return (fact,)
+    starts = range(0, len(spans), _SPANS_MAX)
+    return [replace(fact, spans=spans[start : start + _SPANS_MAX]) for start in starts]
 
 
 def spans_of(sequences: Iterable[int]) -> Spans:

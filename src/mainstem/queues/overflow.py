@@ -5,6 +5,7 @@ lost to make room for others. In a fan-out the message goes for every subscriber
 """
 
 from mainstem.model.ids import StreamId
+from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.effects import Effects
 from mainstem.queues.facts import ALL_LANES, ONLY_LANE, Condemned, Reason, Settled, spans_of
 from mainstem.queues.lane import Lane
@@ -20,17 +21,22 @@ def enforce_limits(body: QueueBody, now_ms: int, effects: Effects) -> None:
     free = body.free
     if free.messages >= 0 and (free.size_bytes is None or free.size_bytes >= 0):
         return
-    drop_oldest(body, -free.messages, -(free.size_bytes or 0), now_ms, effects)
+    # A limit that was lowered may be far exceeded; one turn drops as much as one turn delivers.
+    too_many = min(-free.messages, DELIVERIES_PER_TURN_MAX)
+    drop_oldest(body, too_many, -(free.size_bytes or 0), now_ms, effects)
+    left = body.free
+    body.has_more |= left.messages < 0 or (left.size_bytes or 0) < 0
 
 
 def drop_oldest(
     body: QueueBody, messages: int, size_bytes: int, now_ms: int, effects: Effects
 ) -> None:
-    """Drop from the head until so many messages and so many bytes are gone."""
+    """Drop from the head until so many messages and so many bytes are gone, or a turn is over."""
     if body.ledger.is_fanout:
         whole: list[Message] = []
         for message in body.ledger.messages.values():
-            if len(whole) >= messages and size_bytes <= 0:
+            is_enough = len(whole) >= messages and size_bytes <= 0
+            if is_enough or len(whole) >= DELIVERIES_PER_TURN_MAX:
                 break
             if message.reason is None:
                 whole.append(message)
@@ -39,7 +45,7 @@ def drop_oldest(
         return
     lane = body.lanes[ONLY_LANE]
     victims: list[Item] = []
-    while len(victims) < messages or size_bytes > 0:
+    while len(victims) < DELIVERIES_PER_TURN_MAX and (len(victims) < messages or size_bytes > 0):
         item = _least(lane)
         if item is None:
             break

@@ -21,6 +21,7 @@ from mainstem.queues.facts import (
     Reason,
     Returned,
     Settled,
+    pieces_of,
     spans_of,
 )
 from mainstem.queues.lane import Lane, Place
@@ -86,9 +87,10 @@ class QueueBody:
 
     def record(self, fact: QueueFact, effects: Effects) -> None:
         """Something happened. Queues that do not outlive their node leave no trace."""
-        self.ledger.replay(fact)
-        if self.settings.is_kept:
-            effects.facts.append(fact)
+        for piece in pieces_of(fact):
+            self.ledger.replay(piece)
+            if self.settings.is_kept:
+                effects.facts.append(piece)
 
     def add_lane(self, lane_id: int, now_ms: int) -> Lane:
         """A lane that the ledger knows begins to deliver."""

@@ -8,7 +8,7 @@ Dead letters of a subscriber are seen off before its lane is closed.
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUE_SUBSCRIBERS_MAX
 from mainstem.queues.effects import Effects
-from mainstem.queues.facts import ONLY_LANE, LaneClosed, LaneOpened
+from mainstem.queues.facts import ALL_LANES, ONLY_LANE, LaneClosed, LaneOpened
 from mainstem.queues.lane import Lane
 from mainstem.queues.queue_body import QueueBody
 from mainstem.queues.settings import DeliveryMode
@@ -40,6 +40,10 @@ def close_lane(body: QueueBody, lane: Lane, now_ms: int, effects: Effects) -> No
         body.expiry.cancel((lane.id, sequence))
     known = {other.id: set(other.ledger.items) for other in body.lanes.values()}
     body.record(LaneClosed(body.id, lane.id), effects)
+    for sequence in lane.ledger.items:
+        message = body.ledger.messages.get(sequence)
+        if message is not None and not message.owed:
+            body.time(ALL_LANES, message)
     for other in body.lanes.values():
         for sequence in sorted(other.ledger.items.keys() - known[other.id]):
             item = other.ledger.items[sequence]
