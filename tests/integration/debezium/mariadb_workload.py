@@ -120,7 +120,7 @@ BEFORE: tuple[str, ...] = (
     "INSERT INTO pairs VALUES ('x', 1, 'one'), ('y', 1, NULL)",
     "INSERT INTO whole VALUES (1, 'a', 1.50), (2, NULL, NULL), (3, 'c', 3), (4, 'd', 4)",
     "INSERT INTO keyless VALUES (1, 'a'), (2, 'b')",
-    "INSERT INTO by_code VALUES (1, 'one', 'a'), (2, 'two', 'b')",
+    "INSERT INTO by_code VALUES (1, 'one', 'a note'), (2, 'two', 'b')",
     "INSERT INTO unique_null VALUES ('one', 'a'), (NULL, 'b')",
     "INSERT INTO unique_only VALUES ('one', 'a'), ('two', 'b')",
     "INSERT INTO `Odd Name` VALUES (1, 'a', 'b')",

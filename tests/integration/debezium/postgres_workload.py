@@ -184,7 +184,7 @@ BEFORE: tuple[str, ...] = (
     "INSERT INTO keyless_whole VALUES (1, 'a'), (2, 'b')",
     "INSERT INTO unique_only VALUES ('one', 'a'), ('two', 'b')",
     "INSERT INTO unique_null VALUES ('one', 'a'), (NULL, 'b')",
-    "INSERT INTO by_index VALUES (1, 'one', 'a'), (2, 'two', 'b')",
+    "INSERT INTO by_index VALUES (1, 'one', 'a note'), (2, 'two', 'b')",
     f"INSERT INTO large VALUES (1, {LARGE % (1, 1000)}, 'a'), (2, {LARGE % (1, 1000)}, 'b')",
     f"INSERT INTO large_whole VALUES (1, {LARGE % (1, 1000)}, 'a'), (2, 'small', 'b')",
     """INSERT INTO "Odd Name" VALUES (1, 'a', 'b')""",
@@ -247,4 +247,5 @@ AFTER: tuple[str, ...] = (
     "TRUNCATE empty, keyless",
     "INSERT INTO empty VALUES (9)",
     "SELECT pg_logical_emit_message(false, 'end', '')",
+    "COMMENT ON TABLE empty IS 'its commit brings the message before it to the disk'",
 )

@@ -16,6 +16,7 @@ from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 
 pytestmark = [pytest.mark.needs("mariadb", "java", "maven"), pytest.mark.timeout(300)]
 
+DATABASE = "shop"
 # Each way of writing values: Debezium's settings and ours.
 MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "exact": (
@@ -44,6 +45,10 @@ MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "bigint.unsigned.handling.mode": "long",
             "tombstones.on.delete": "false",
             "skipped.operations": "t",
+            "column.mask.hash.v2.SHA-256.with.salt.pepper": f"{DATABASE}.whole.note",
+            "column.mask.with.10.chars": f"{DATABASE}.pairs.note",
+            "column.truncate.to.1.chars": f"{DATABASE}.by_code.note",
+            "column.exclude.list": f"{DATABASE}.defaults.n",
         },
         {
             "decimal_mode": "double",
@@ -51,10 +56,16 @@ MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "binary_mode": "base64-url-safe",
             "tombstones": False,
             "skipped_operations": ("t",),
+            "mask_columns": {
+                f"{DATABASE}.whole.note": "hash",
+                f"{DATABASE}.pairs.note": "redact",
+                f"{DATABASE}.by_code.note": "truncate:1",
+            },
+            "mask_salt": "pepper",
+            "exclude_columns": (f"{DATABASE}.defaults.n",),
         },
     ),
 }
-DATABASE = "shop"
 
 
 def _engine(server: MariadbServer, number: int, given: Mapping[str, str]) -> dict[str, str]:

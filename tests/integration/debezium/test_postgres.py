@@ -51,12 +51,23 @@ MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "binary.handling.mode": "base64",
             "tombstones.on.delete": "false",
             "skipped.operations": "t",
+            "column.mask.hash.v2.SHA-256.with.salt.pepper": "public.whole.note",
+            "column.mask.with.10.chars": "public.pairs.note",
+            "column.truncate.to.1.chars": "public.by_index.note",
+            "column.exclude.list": "public.defaults.n",
         },
         {
             "decimal_mode": "precise",
             "time_mode": "adaptive_time_microseconds",
             "tombstones": False,
             "skipped_operations": ("t",),
+            "mask_columns": {
+                "public.whole.note": "hash",
+                "public.pairs.note": "redact",
+                "public.by_index.note": "truncate:1",
+            },
+            "mask_salt": "pepper",
+            "exclude_columns": ("public.defaults.n",),
         },
     ),
 }

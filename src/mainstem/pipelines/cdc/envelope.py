@@ -37,20 +37,21 @@ class Record(NamedTuple):
 class Field(Struct, frozen=True):
     """A column that is told: where it stands among the table's values and how it is written.
 
-    ``kind`` is its type in Avro, where it is told so.
+    ``kind`` is its type in Avro, where it is told so; ``null`` what stands for null.
     """
 
     name: str
     position: int
     convert: Convert
     kind: Kind | None = None
+    null: bytes = NULL
 
 
 class RowLayout:
     """Writes rows and keys of one table."""
 
     def __init__(self, fields: Sequence[Field], key: Sequence[Field], *, placeholder: str) -> None:
-        self._fields = tuple((field.position, field.convert) for field in fields)
+        self._fields = tuple((field.position, field.convert, field.null) for field in fields)
         self._row = _template(fields)
         self._key_fields = tuple((field.position, field.convert) for field in key)
         self._key = _template(key)
@@ -61,12 +62,12 @@ class RowLayout:
         placeholder = self._placeholder
         return self._row % tuple(
             [
-                NULL
+                null
                 if (value := values[at]) is None
                 else placeholder
                 if value is UNCHANGED
                 else convert(value)
-                for at, convert in self._fields
+                for at, convert, null in self._fields
             ]
         )
 

@@ -15,7 +15,7 @@ from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
 from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_values import ColumnType, converter
-from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
+from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches, null_for
 from mainstem.pipelines.connector.shapes import TableRoute
 
 NO_GTID: Final = ""
@@ -102,12 +102,14 @@ class TableWriter:
 
         def field(name: str) -> Field:
             _, type_ = shape.columns[by_name[name]]
-            mask = mask_for(f"{self.name}.{name}", config.mask_columns, config.mask_salt)
+            full_name = f"{self.name}.{name}"
+            mask = mask_for(full_name, config.mask_columns, config.mask_salt)
+            null = null_for(full_name, config.mask_columns)
             convert = mask or converter(type_, config)
-            if config.format == "json":
-                return Field(name, by_name[name], convert)
-            kind = mysql_column(type_, config) if mask is None else MASKED
-            return Field(name, by_name[name], convert, kind)
+            kind = None
+            if config.format == "avro":
+                kind = mysql_column(type_, config) if mask is None else MASKED
+            return Field(name, by_name[name], convert, kind, null)
 
         row = [field(name) for name in by_name if name in kept or name in key_names]
         key = [field(name) for name in key_names]

@@ -16,7 +16,7 @@ from mainstem.pipelines.cdc.avro_events import POSTGRES_SOURCE, table_schemas
 from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
-from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches
+from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches, null_for
 
 CONNECTOR: Final = "postgresql"
 MADE_HERE: Final = b'"origin":null,"origin_lsn":null'
@@ -68,12 +68,14 @@ class TableWriter:
 
         def field(name: str) -> Field:
             column = shape.columns[by_name[name]]
-            mask = mask_for(f"{self.name}.{name}", config.mask_columns, config.mask_salt)
+            full_name = f"{self.name}.{name}"
+            mask = mask_for(full_name, config.mask_columns, config.mask_salt)
+            null = null_for(full_name, config.mask_columns)
             convert = mask or converter(column.type, config)
-            if config.format == "json":
-                return Field(name, by_name[name], convert)
-            kind = postgres_column(column.type, config) if mask is None else MASKED
-            return Field(name, by_name[name], convert, kind)
+            kind = None
+            if config.format == "avro":
+                kind = postgres_column(column.type, config) if mask is None else MASKED
+            return Field(name, by_name[name], convert, kind, null)
 
         row = [field(name) for name in by_name if name in kept or name in key_names]
         key = [field(name) for name in key_names]

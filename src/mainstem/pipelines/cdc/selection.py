@@ -48,6 +48,14 @@ def mask_for(name: str, masks: dict[str, str], salt: str) -> Convert | None:
     return None
 
 
+def null_for(name: str, masks: dict[str, str]) -> bytes:
+    """What stands for null in a column: redacted ones do not even show that."""
+    for pattern, mode in masks.items():
+        if fnmatchcase(name, pattern):
+            return REDACTED if mode == "redact" else b"null"
+    return b"null"
+
+
 def mask(mode: str, salt: str) -> Convert:
     """The masking that a word of the settings means.
 

@@ -50,7 +50,7 @@ class CdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         dict[str, str],
         Meta(
             description="Patterns of text columns and what is shown instead of their values: "
-            "`hash` (SHA-256), `redact` (ten asterisks), or `truncate:N`."
+            "`hash` (SHA-256), `redact` (ten asterisks, for null too), or `truncate:N`."
         ),
     ] = {}
     mask_salt: Annotated[

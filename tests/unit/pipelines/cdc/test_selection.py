@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.pipelines.cdc.postgres_snapshot import split_row
-from mainstem.pipelines.cdc.selection import Routing, is_selected, kept_columns, mask, mask_for
+from mainstem.pipelines.cdc.selection import (
+    Routing,
+    is_selected,
+    kept_columns,
+    mask,
+    mask_for,
+    null_for,
+)
 from mainstem.pipelines.connector.shapes import TableRoute
 
 
@@ -53,3 +60,9 @@ def _escaped(value: bytes) -> bytes:
     for plain, escaped in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\v", b"\\v")):
         value = value.replace(plain, escaped)
     return value
+
+
+def test_a_redacted_column_does_not_show_that_it_is_null() -> None:
+    masks = {"*.mail": "redact", "*.card": "hash"}
+    assert null_for("public.t.mail", masks) == b'"**********"'
+    assert null_for("public.t.card", masks) == null_for("public.t.id", masks) == b"null"
