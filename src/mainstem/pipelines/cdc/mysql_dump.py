@@ -98,13 +98,14 @@ def gtid_at(server: Server, spot: Spot) -> str:
     """The name of a place in the log."""
     if server.flavour == "mariadb":
         return server.mariadb_gtid_at(spot)
-    state = GtidState()
+    # What a replica began with stands in none of its files.
+    state = GtidState(server.setting("gtid_purged"))
     reader = _another(server)
     try:
         for event in events(reader, Spot(spot.file, FIRST_POSITION)):
             head = log.header(event)
             if head.kind == log.PREVIOUS_GTIDS:
-                state = GtidState(unpacked(event[log.HEADER.size :]))
+                state.add_all(unpacked(event[log.HEADER.size :]))
             elif head.end > spot.position:
                 break
             elif head.kind == log.MYSQL_GTID:

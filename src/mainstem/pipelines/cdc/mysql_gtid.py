@@ -19,6 +19,10 @@ class GtidState:
     def __init__(self, text: str = "") -> None:
         self._last: dict[str, str] = {}
         self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self.add_all(text)
+
+    def add_all(self, text: str) -> None:
+        """All that servers write with commas."""
         for each in "".join(text.split()).split(","):
             if each:
                 self.add(each)

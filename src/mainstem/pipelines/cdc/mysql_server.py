@@ -6,6 +6,7 @@ PyMySQL is spoken to here and nowhere else.
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import pymysql
@@ -356,18 +357,14 @@ def quoted(name: str) -> str:
 
 
 def _connect(config: MysqlCdcConfig) -> Any:
-    secured: ssl.SSLContext | None = None
-    if config.ssl != "disable":
-        secured = ssl.create_default_context(cafile=config.ssl_root_cert)
-        if config.ssl == "require":
-            secured.check_hostname = False
-            secured.verify_mode = ssl.CERT_NONE
-    return pymysql.connect(
+    secured = _secured(config.ssl, config.ssl_root_cert)
+    session: Any = pymysql.connect(
         host=config.host,
         port=config.port,
         user=config.user,
         password=config.password or "",
         ssl=secured,
+        ssl_disabled=secured is None,
         charset="utf8mb4",
         use_unicode=False,
         # Values stay the text that the server sent; only what is sent to it is written by PyMySQL.
@@ -377,7 +374,22 @@ def _connect(config: MysqlCdcConfig) -> Any:
         read_timeout=READ_TIMEOUT_S,
         write_timeout=READ_TIMEOUT_S,
         program_name="mainstem-cdc",
+        defer_connect=True,
     )
+    session._ssl_required = config.ssl in {"require", "verify"}  # there is no public way
+    session.connect()
+    return session
+
+
+@lru_cache
+def _secured(mode: str, root_cert: str | None) -> ssl.SSLContext | None:
+    """What sessions are encrypted with; made once, for certificates take long to read."""
+    if mode == "verify":
+        return ssl.create_default_context(cafile=root_cert)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return None if mode == "disable" else context
 
 
 def _told(value: object) -> Any:
@@ -395,8 +407,8 @@ def _in_schemas(config: MysqlCdcConfig) -> tuple[str, object]:
 def _declared(server: Server) -> dict[str, str]:
     condition, value = _in_schemas(server.config)
     rows = server.ask(
-        "SELECT table_schema, table_name, column_name, data_type"
-        f" FROM information_schema.columns WHERE data_type IN %s AND {condition}",  # noqa: S608
+        "SELECT table_schema, table_name, column_name, data_type"  # noqa: S608
+        f" FROM information_schema.columns WHERE data_type IN %s AND {condition}",
         DECLARED,
         value,
     )
@@ -407,9 +419,9 @@ def _uniques(server: Server) -> dict[str, tuple[str, ...]]:
     """The columns of each table's first unique index that can be a key."""
     condition, value = _in_schemas(server.config)
     rows = server.ask(
-        "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"
+        "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"  # noqa: S608
         " FROM information_schema.statistics"
-        f" WHERE non_unique = 0 AND index_name <> 'PRIMARY' AND {condition}",  # noqa: S608
+        f" WHERE non_unique = 0 AND index_name <> 'PRIMARY' AND {condition}",
         value,
     )
     indexes: dict[tuple[str, str], list[tuple[str, bool]]] = {}

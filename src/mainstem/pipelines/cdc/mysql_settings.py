@@ -15,9 +15,9 @@ class MysqlCdcConfig(CdcConfig, frozen=True, kw_only=True, forbid_unknown_fields
         str, Meta(description="A user with SELECT, REPLICATION SLAVE and BINLOG MONITOR.")
     ] = "root"
     ssl: Annotated[
-        Literal["disable", "require", "verify"],
-        Meta(description="Whether the connection is encrypted, and the server's name checked."),
-    ] = "disable"
+        Literal["disable", "prefer", "require", "verify"],
+        Meta(description="Whether connections are encrypted, and the server's name checked."),
+    ] = "prefer"
     topic_routing: Annotated[
         str,
         Meta(description="Topic of a table; {database}, {schema}, {table} and {name} are filled."),
