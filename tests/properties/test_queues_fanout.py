@@ -263,6 +263,10 @@ class FanoutMachine(RuleBasedStateMachine):
         self.leave(name)
         self.play(lambda queue: queue.on_gone(name, self.now_ms))
 
+    @rule(name=NAMES)
+    def go_away(self, name: str) -> None:
+        self.go(name)
+
     def leave(self, name: str) -> None:
         """What a subscriber had comes back, unless its time is over."""
         line = self.lines[name]

@@ -19,6 +19,7 @@ from mainstem.queues.facts import (
     Returned,
     Settled,
     SnapshotPart,
+    pieces_of,
     spans_of,
 )
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueSettings
@@ -84,3 +85,14 @@ def test_a_hundred_pointers_take_little_room() -> None:
 )
 def test_sequences_become_spans(sequences: list[int], spans: tuple[tuple[int, int], ...]) -> None:
     assert spans_of(sequences) == spans
+
+
+def test_a_fact_about_very_many_places_becomes_several() -> None:
+    spans = tuple((start, start + 1) for start in range(0, 50_002, 2))
+    fact = Settled(1, 0, spans, Reason.PURGED)
+
+    pieces = list(pieces_of(fact))
+
+    assert len(pieces) == 3
+    assert [span for piece in pieces for span in getattr(piece, "spans", ())] == list(spans)
+    assert list(pieces_of(QueueDeleted(1))) == [QueueDeleted(1)]

@@ -7,7 +7,7 @@ from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import ActiveChanged, ConsumerCancelled, LeaseLost
 from mainstem.queues.facts import ONLY_LANE, Pointer, Reason, Returned, Settled
 from mainstem.queues.queue import Queue
-from mainstem.queues.settings import DeliveryMode, Overflow
+from mainstem.queues.settings import DeliveryMode, Overflow, QueueSettings
 from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
 from mainstem.queues.window import Window
 
@@ -676,3 +676,28 @@ def test_messages_of_a_fan_out_die_before_their_bodies_are_trimmed() -> None:
 
     assert effects.count == 2
     assert len(queue.body.ledger) == 1
+
+
+def test_a_limit_that_was_lowered_takes_turns() -> None:
+    queue = queue_of(dead_letter_exchange="dlx")
+    offer(queue, *range(1, DELIVERIES_PER_TURN_MAX + 11))
+
+    first = queue.on_changed(QueueSettings(max_length=5, dead_letter_exchange="dlx"), NOW)
+    due_ms = queue.next_ms()
+    second = queue.on_time(NOW)
+
+    assert (len(first.dead_letters), len(second.dead_letters)) == (DELIVERIES_PER_TURN_MAX, 5)
+    assert (due_ms, queue.next_ms()) == (0, None)
+
+
+def test_a_message_that_its_last_subscriber_left_still_expires() -> None:
+    queue = fan_out(message_ttl_ms=60_000)
+    queue.on_consume(reader("a", window=1), NOW)
+    offer(queue, 1, 2)
+    queue.on_gone("a", NOW)
+    queue.on_time(NOW + 30_000)
+
+    effects = queue.on_time(NOW + 60_000)
+
+    assert sum(each.messages for each in effects.dropped) == 2
+    assert len(queue.body.ledger) == 0
