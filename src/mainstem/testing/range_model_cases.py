@@ -53,6 +53,8 @@ SOUND = (
     ),
     Case("2 of 2, a lone copy and a destroyed disk", _LONE, Rules(one_copy_is_enough=True)),
     Case("2 of 3, written, replicas are dropped after the seal", _DROPS),
+    Case("2 of 3, two writers, replicas are dropped after the seal", Bounds(records=1, drops=1)),
+    Case("2 of 3, written, drops and a destroyed disk", _DROPS._replace(lost_disks=1)),
     Case("2 of 2, a chain of two ranges", Bounds(replicas=2, ranges=2, records=1)),
     Case("1 of 2, a chain with hand-over", _HANDED_OVER),
     Case("2 of 3, three writers", Bounds(writers=3, records=1), large=True),
@@ -63,6 +65,7 @@ SOUND = (
     Case("2 of 3, written, two power losses", _WRITTEN._replace(power_losses=2), large=True),
     Case("2 of 3, two records, a destroyed disk", Bounds(lost_disks=1), large=True),
     Case("2 of 3, two records, synced, a power loss", Bounds(power_losses=1), large=True),
+    Case("2 of 3, written, two writers, drops", _DROPS._replace(writers=2), large=True),
     Case("3 of 5", Bounds(replicas=5, acks=3, records=1), large=True),
 )
 
