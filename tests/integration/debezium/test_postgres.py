@@ -85,6 +85,7 @@ def _engine(server: PostgresServer, name: str, given: Mapping[str, str]) -> dict
         "slot.name": f"theirs_{name}",
         "publication.name": f"theirs_{name}",
         "publication.autocreate.mode": "filtered",
+        "publish.via.partition.root": "true",
         "schema.include.list": "public",
         "message.key.columns": "public.by_index:code",
         "skipped.operations": "none",
