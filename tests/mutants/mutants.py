@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "the vote is not kept",
         "core",
-        "keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))",
-        "keep = bool(entries or snapshot)",
+        "keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))",
+        "keep = bool(entries or snapshot or changes)",
         EPISODES,
     ),
     Mutant(
@@ -218,6 +218,13 @@ MUTANTS = (
         "        hard_state = state.hard_state if keep and",
         "        hard_state = HardState(state.term, state.vote, 1) if keep and",
         UNIT + "test_durability.py::test_how_much_is_committed_is_kept_along_with_the_next_entries",
+    ),
+    Mutant(
+        "a change of membership is forgotten",
+        "core",
+        "keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))",
+        "keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))",
+        UNIT + "test_membership.py::test_a_change_that_holds_is_never_forgotten",
     ),
     Mutant(
         "checksums of the log are not compared",

@@ -11,7 +11,7 @@ from tests.mutants.mutants import MUTANTS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_no_mutant_survives() -> None:
     done = subprocess.run(
         [sys.executable, "tests/mutants/run.py"],

@@ -8,6 +8,7 @@ import msgspec
 from mainstem.cluster.raft.messages import (
     ConfChange,
     ConfChangeType,
+    EntryId,
     EntryType,
     Message,
     MessageType,
@@ -17,6 +18,8 @@ from mainstem.model.ids import NodeId
 from mainstem.testing.raft_world import Member, RaftWorld
 
 CHANGES = tuple(ConfChangeType)
+CALM_ROUNDS = 400
+SETTLE_ROUNDS = 50
 
 
 class Temper(msgspec.Struct, frozen=True):
@@ -78,6 +81,7 @@ def episode(seed: int, steps: int) -> Outcome:
     story = _Episode(RaftWorld(nodes, voters, random, settings), random, temper)
     for number in range(steps):
         story.step(number)
+    story.calm()
     story.world.check_logs()
     world = story.world
     changes = [e for e in world.committed.values() if e.type is EntryType.EntryConfChange]
@@ -125,28 +129,72 @@ class _Episode:
         if number % 64 == 0:
             self.world.check_logs()
 
+    def calm(self) -> None:
+        """When nothing goes wrong any more, somebody leads and everybody catches up."""
+        world = self.world
+        world.forget_lost_snapshots()
+        wanted: EntryId | None = None
+        for _ in range(CALM_ROUNDS):
+            world.tick(min(self._members, key=lambda member: member.core.next_deadline_s))
+            self._settle()
+            leading = [member for member in self._members if member.core.state.is_leader]
+            if not leading:
+                continue
+            leader = max(leading, key=lambda member: member.core.state.term)
+            if wanted is None or wanted.term != leader.core.state.term:
+                taken = world.propose(leader, b"calm")
+                wanted = leader.core.state.log.last_id if taken else None
+            elif self._all_have(leader, wanted.index):
+                return
+        raise AssertionError("LIVENESS: no leader, or somebody does not catch up")
+
+    def _all_have(self, leader: Member, index: int) -> bool:
+        conf_state = leader.core.conf_state
+        belong = {*conf_state.voters, *conf_state.learners}
+        applied = [self.world.members[node].core.state.log.applied for node in belong]
+        return min(applied) >= index
+
+    def _settle(self) -> None:
+        world = self.world
+        for _ in range(SETTLE_ROUNDS):
+            busy = False
+            for member in self._members:
+                if world.take(member) is not None:
+                    world.finish(member)
+                    busy = True
+            pool, world.pool = world.pool, []
+            if not pool and not busy:
+                return
+            for message in pool:
+                world.deliver(message)
+                if message.type is MessageType.MsgSnap:
+                    world.snapshot_arrived(message)
+
     def _ask(self, act: str, member: Member, number: int) -> None:
         random, world = self._random, self.world
         other = random.choice(self._ids)
-        if act == "propose":
-            for leader in self._members:  # whoever believes to be one
-                world.propose(leader, b"%d" % number)
-        elif act == "read":
-            for reader in self._members:
-                if reader is member or reader.core.state.is_leader:
-                    world.read(reader)
-        elif act == "transfer":
+        if act == "transfer":
             member.core.transfer_leadership(other, world.now_s)
-        elif act == "change":
-            change = ConfChange(random.choice(CHANGES), other)
-            for leader in self._members:
-                world.change(leader, change)
         elif act == "isolate":
             self._isolated = None if self._isolated else other
         elif act == "compact":
             world.compact(member, keep=random.choice([0, 0, 3]))
-        else:
+        elif act == "unreachable":
             member.core.report_unreachable(other)
+        else:
+            # Whoever believes to lead is asked, and somebody who may not.
+            change = ConfChange(random.choice(CHANGES), other)
+            for one in self._members:
+                if one is member or one.core.state.is_leader:
+                    self._ask_leader(act, one, number, change)
+
+    def _ask_leader(self, act: str, member: Member, number: int, change: ConfChange) -> None:
+        if act == "propose":
+            self.world.propose(member, b"%d" % number)
+        elif act == "read":
+            self.world.read(member)
+        else:
+            self.world.change(member, change)
 
     def _ready(self, member: Member) -> None:
         self.world.take(member)

@@ -220,6 +220,14 @@ class RaftWorld:
         if sender.up:
             sender.core.report_snapshot(message.to, arrived=False)
 
+    def snapshot_arrived(self, message: Message) -> None:
+        """The transport notices that a snapshot did arrive."""
+        self.members[message.from_].core.report_snapshot(message.to, arrived=True)
+
+    def forget_lost_snapshots(self) -> None:
+        """The transport gives up on every snapshot that is not on its way any more."""
+        self._settle_lost_snapshots()
+
     def check(self, member: Member) -> None:
         """Election safety and leader completeness, whenever a node may have changed."""
         state = member.core.state

@@ -126,6 +126,8 @@ class Raft:
     def propose_change(self, change: ConfChange, now_s: float) -> EntryId:
         """Put a change of membership into the log.
 
+        A leader does not remove itself: it hands over first, and its successor can be asked.
+
         Raises:
             NotLeader: nothing was recorded.
             Unavailable: not now.
@@ -133,6 +135,8 @@ class Raft:
         """
         state = _leading(self.state, now_s)
         membership.check_proposal(state, change)
+        if membership.drops(change, state.id):
+            raise NotLeader(membership.hand_over(state), "leadership is handed over first")
         last = replication.append_entries(state, EntryType.EntryConfChange, [encode_change(change)])
         state.pending_conf_index = last.index
         replication.broadcast_append(state)
@@ -173,11 +177,13 @@ class Raft:
         state = self.state
         snapshot = state.log.pending_snapshot
         entries = state.log.next_unstable()
-        # How much is committed is kept only along with something else: it can be learnt again.
-        keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))
+        committed = state.log.next_committed(state.settings.append_bytes_max)
+        # How much is committed is kept only along with something else, as it can be learnt again.
+        # But not from somebody who was removed, so a change of membership is never forgotten.
+        changes = any(entry.type is EntryType.EntryConfChange for entry in committed)
+        keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))
         hard_state = state.hard_state if keep and state.hard_state != self._handed_state else None
         self._handed_state = hard_state or self._handed_state
-        committed = state.log.next_committed(state.settings.append_bytes_max)
         state.uncommitted_bytes -= min(
             state.uncommitted_bytes, sum(len(entry.data) for entry in committed)
         )

@@ -6,7 +6,7 @@ the same message that the last is committed, and keeps both in one write: so nob
 a membership older than the one before.
 """
 
-from mainstem.cluster.raft import replication
+from mainstem.cluster.raft import replication, transfer
 from mainstem.cluster.raft.messages import (
     NO_NODE,
     ConfChange,
@@ -80,10 +80,9 @@ def apply_change(state: RaftState, change: ConfChange) -> ConfState:
     if not state.is_leader:
         return conf_state
     if state.id not in conf_state.voters:
-        # Whoever is furthest need not wait until the silence is long enough.
-        heir = max(conf_state.voters, key=lambda node: state.tracker.progress[node].match)
-        replication.send_timeout_now(state, heir)
-        state.become_follower(state.term, NO_NODE)
+        # Left by an earlier leader. Until somebody else has everything and takes over, this node
+        # leads on without counting itself: of two, the other may not know yet that it is alone.
+        hand_over(state)
         return conf_state
     if replication.maybe_commit(state):
         replication.broadcast_append(state)
@@ -92,6 +91,19 @@ def apply_change(state: RaftState, change: ConfChange) -> ConfState:
     if state.lead_transferee not in conf_state.voters:
         state.lead_transferee = NO_NODE
     return conf_state
+
+
+def drops(change: ConfChange, node: NodeId) -> bool:
+    """Whether a node would not be a voter any more."""
+    return change.node_id == node and change.type is not ConfChangeType.ConfChangeAddNode
+
+
+def hand_over(state: RaftState) -> NodeId:
+    """Let the voter that is furthest lead; who that is."""
+    others = [node for node in state.tracker.voters if node != state.id]
+    heir = max(others, key=lambda node: state.tracker.progress[node].match)
+    transfer.transfer(state, heir)
+    return heir
 
 
 def _probe_members(state: RaftState) -> None:

@@ -1,6 +1,6 @@
 """What each message and each moment means to a node: the term first, then the role."""
 
-from mainstem.cluster.raft import election, reads, replication, transfer
+from mainstem.cluster.raft import election, membership, reads, replication, transfer
 from mainstem.cluster.raft.election import CAMPAIGN_TRANSFER, CampaignType
 from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType, ReadState
 from mainstem.cluster.raft.read_rounds import ReadRequest
@@ -33,6 +33,8 @@ def _tick_leader(state: RaftState) -> None:
             progress.recent_active = False
     if state.lead_transferee != NO_NODE and state.now_s >= state.transfer_due_s:
         state.lead_transferee = NO_NODE
+        if state.id not in state.tracker.voters:
+            membership.hand_over(state)
     if state.now_s >= state.heartbeat_due_s:
         state.heartbeat_due_s = state.now_s + state.settings.heartbeat_s
         reads.broadcast_heartbeat(state)

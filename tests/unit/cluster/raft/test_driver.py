@@ -293,14 +293,16 @@ def test_a_node_joins_as_a_learner_is_promoted_and_votes(disk: Path) -> None:
     play(disk, story)
 
 
-def test_a_leader_that_is_removed_steps_down_and_another_goes_on(disk: Path) -> None:
+def test_a_leader_that_is_to_be_removed_hands_over_and_another_goes_on(disk: Path) -> None:
     async def story(cluster: RaftCluster) -> None:
         leader = await cluster.wait_for_leader()
-        await running(leader).change_membership(
-            ConfChange(ConfChangeType.ConfChangeRemoveNode, leader.id)
-        )
-        await cluster.wait_until(lambda: cluster.leader() not in (None, leader))
-        new = await cluster.wait_for_leader()
+        removal = ConfChange(ConfChangeType.ConfChangeRemoveNode, leader.id)
+        with pytest.raises(NotLeader) as refused:
+            await running(leader).change_membership(removal)
+        new = cluster.nodes[refused.value.leader]
+        await cluster.wait_until(lambda: cluster.leader() is new)
+        await running(new).propose(b"first of its own")
+        await running(new).change_membership(removal)
         await running(new).propose(b"without it")
         assert leader.id not in new.members.voters
 

@@ -1,15 +1,20 @@
 """Changing who belongs, one node at a time."""
 
+import msgspec
 import pytest
 from tests.unit.cluster.raft.kit import FIVE, FOUR, ONE, THREE, TWO, Fixture, durable, kinds, node
 
+from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.membership import PROMOTION_LAG_ENTRIES_MAX, changed, members
 from mainstem.cluster.raft.messages import (
     ConfChange,
     ConfChangeType,
     ConfState,
+    Entry,
+    EntryType,
     MessageType,
     StateType,
+    encode_change,
 )
 from mainstem.model.errors import InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
@@ -155,24 +160,57 @@ def test_removing_a_voter_commits_what_only_waited_for_it() -> None:
     assert story.committed == 4
 
 
-def test_a_leader_that_is_removed_follows() -> None:
+@pytest.mark.parametrize("change", [remove(ONE), add_learner(ONE)])
+def test_a_leader_does_not_remove_itself_but_hands_over(change: ConfChange) -> None:
     story = leading()
-    story.core.propose_change(remove(ONE), story.now_s)
-    story.work()
+    with pytest.raises(NotLeader, match="handed over first") as refused:
+        story.core.propose_change(change, story.now_s)
+    assert refused.value.leader == TWO
+    assert kinds(story.work()) == [(M.MsgTimeoutNow, TWO)]
+
+
+def removed_by_an_earlier_leader(change: ConfChange) -> Fixture:
+    """The change stands in the log that a new leader inherits."""
+    entry = Entry(1, 2, EntryType.EntryConfChange, encode_change(change))
+    kept = msgspec.structs.replace(durable(), entries=(entry,))
+    story = node(kept)
+    story.lead()
+    return story
+
+
+@pytest.mark.parametrize("change", [remove(ONE), add_learner(ONE)])
+def test_a_leader_that_was_removed_leads_on_until_another_takes_over(change: ConfChange) -> None:
+    story = removed_by_an_earlier_leader(change)
     for follower in (TWO, THREE):
-        story.step(M.MsgAppResp, follower, story.term, index=3)
-    assert kinds(story.work())[-1] == (M.MsgTimeoutNow, TWO)
-    assert story.state is StateType.StateFollower
-    story.tick()
-    assert story.work() == []
-
-
-def test_a_leader_that_is_demoted_follows() -> None:
-    story = leading()
-    story.core.propose_change(add_learner(ONE), story.now_s)
+        story.step(M.MsgAppResp, follower, story.term, index=2)
+    story.step(M.MsgAppResp, TWO, story.term, index=3)
     story.work()
-    agree(story, TWO, THREE)
-    assert story.state is StateType.StateFollower
+    assert ONE not in story.core.conf_state.voters
+    assert story.state is StateType.StateLeader
+    with pytest.raises(NotLeader):
+        story.core.propose([b"x"], story.now_s)
+    story.tick(1.0)
+    story.step(M.MsgHeartbeatResp, TWO, story.term)
+    story.step(M.MsgHeartbeatResp, THREE, story.term)
+    story.tick(1.0)
+    assert (M.MsgTimeoutNow, TWO) in kinds(story.work())
+    story.step(M.MsgVote, TWO, story.term + 1, index=3, log_term=story.term, context=1)
+    assert story.state is not StateType.StateLeader
+
+
+def test_a_change_that_holds_is_never_forgotten() -> None:
+    """Of two nodes, the one that is left could not learn again that it is alone."""
+    story = leading()
+    story.core.propose_change(add(FOUR), story.now_s)
+    story.work()
+    story.step(M.MsgAppResp, TWO, story.term, index=3)
+    ready = story.core.ready()
+    while not ready.committed_entries:
+        story.finish(ready)
+        ready = story.core.ready()
+    assert ready.hard_state is not None
+    assert ready.hard_state.commit == 3
+    assert members(story.core.conf_state) == (ONE, TWO, THREE)
 
 
 def test_an_heir_that_is_removed_inherits_nothing() -> None:
