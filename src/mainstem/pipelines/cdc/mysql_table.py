@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import lru_cache
-from importlib.metadata import version
+from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.avro_columns import MASKED, mysql_column
-from mainstem.pipelines.cdc.avro_events import MYSQL_SOURCE, table_schemas
-from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
+from mainstem.pipelines.cdc.avro_columns import mysql_column
+from mainstem.pipelines.cdc.avro_events import MYSQL_SOURCE
+from mainstem.pipelines.cdc.envelope import literal
+from mainstem.pipelines.cdc.layouts import TableLayout, WrittenColumn, own_version
 from mainstem.pipelines.cdc.mysql_position import Spot
 from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql_values import ColumnType, converter
-from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches, null_for
+from mainstem.pipelines.cdc.selection import Routing
 from mainstem.pipelines.connector.shapes import TableRoute
 
 NO_GTID: Final = ""
@@ -94,35 +94,20 @@ class TableWriter:
             config.topic_routing, database=shape.database, name=config.source_name, routes=routes
         )
         self.topic = routing.topic(shape.database, shape.name)
-        by_name = {name: at for at, (name, _) in enumerate(shape.columns)}
-        key_names = [name for name in key_of(shape, config) if name in by_name]
-        kept = kept_columns(
-            self.name, list(by_name), config.include_columns, config.exclude_columns
+        columns = [
+            WrittenColumn(name, converter(of, config), partial(mysql_column, of, config))
+            for name, of in shape.columns
+        ]
+        layout = TableLayout(
+            (shape.database, shape.name), columns, shape.key or shape.unique, config
         )
-
-        def field(name: str) -> Field:
-            _, type_ = shape.columns[by_name[name]]
-            full_name = f"{self.name}.{name}"
-            mask = mask_for(full_name, config.mask_columns, config.mask_salt)
-            null = null_for(full_name, config.mask_columns)
-            convert = mask or converter(type_, config)
-            kind = None
-            if config.format == "avro":
-                kind = mysql_column(type_, config) if mask is None else MASKED
-            return Field(name, by_name[name], convert, kind, null)
-
-        row = [field(name) for name in by_name if name in kept or name in key_names]
-        key = [field(name) for name in key_names]
-        self.layout = RowLayout(row, key, placeholder=config.placeholder)
-        place = (config.source_name, shape.database, shape.name)
-        is_avro = config.format == "avro"
-        self.schemas = table_schemas(place, row, key, MYSQL_SOURCE) if is_avro else None
+        self.layout, self.schemas = layout.rows, layout.schemas(MYSQL_SOURCE)
         self._source = (
             b'{"version":%b,"connector":%b,"name":%b,"ts_ms":%%d,"snapshot":"%%b","db":%b,'
             b'"sequence":null,"ts_us":%%d,"ts_ns":%%d000,"table":%b,"server_id":%%d,"gtid":%%b,'
             b'"file":%%b,"pos":%%d,"row":%%d,"thread":%%b,"query":null}'
             % (
-                literal(_version()),
+                literal(own_version()),
                 literal(flavour),
                 literal(config.source_name),
                 literal(shape.database),
@@ -144,16 +129,3 @@ class TableWriter:
             told.row,
             msgspec.json.encode(told.thread),
         )
-
-
-def key_of(shape: TableShape, config: MysqlCdcConfig) -> Sequence[str]:
-    """The columns of a table's key: as the settings say, its primary key, or a unique index."""
-    for pattern, names in config.key_columns.items():
-        if matches(shape.full_name, [pattern]):
-            return names
-    return shape.key or shape.unique
-
-
-@lru_cache
-def _version() -> str:
-    return version("mainstem")

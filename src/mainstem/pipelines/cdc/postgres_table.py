@@ -4,19 +4,18 @@ Made from what the server says about the table at the time of the change, so tha
 came or went is told as it was then.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from importlib.metadata import version
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.avro_columns import MASKED, postgres_column
-from mainstem.pipelines.cdc.avro_events import POSTGRES_SOURCE, table_schemas
-from mainstem.pipelines.cdc.envelope import Field, RowLayout, literal
+from mainstem.pipelines.cdc.avro_columns import postgres_column
+from mainstem.pipelines.cdc.avro_events import POSTGRES_SOURCE
+from mainstem.pipelines.cdc.envelope import literal
+from mainstem.pipelines.cdc.layouts import TableLayout, WrittenColumn, own_version
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
-from mainstem.pipelines.cdc.selection import Routing, kept_columns, mask_for, matches, null_for
+from mainstem.pipelines.cdc.selection import Routing
 
 CONNECTOR: Final = "postgresql"
 MADE_HERE: Final = b'"origin":null,"origin_lsn":null'
@@ -60,29 +59,17 @@ class TableWriter:
     def __init__(self, shape: TableShape, config: PostgresCdcConfig, routing: Routing) -> None:
         self.name = shape.full_name
         self.topic = routing.topic(shape.schema, shape.name)
+        columns = [
+            WrittenColumn(
+                column.name,
+                converter(column.type, config),
+                partial(postgres_column, column.type, config),
+            )
+            for column in shape.columns
+        ]
+        layout = TableLayout((shape.schema, shape.name), columns, shape.key or shape.unique, config)
+        self.layout, self.schemas = layout.rows, layout.schemas(POSTGRES_SOURCE)
         by_name = {column.name: at for at, column in enumerate(shape.columns)}
-        key_names = [name for name in key_of(shape, config) if name in by_name]
-        kept = kept_columns(
-            self.name, list(by_name), config.include_columns, config.exclude_columns
-        )
-
-        def field(name: str) -> Field:
-            column = shape.columns[by_name[name]]
-            full_name = f"{self.name}.{name}"
-            mask = mask_for(full_name, config.mask_columns, config.mask_salt)
-            null = null_for(full_name, config.mask_columns)
-            convert = mask or converter(column.type, config)
-            kind = None
-            if config.format == "avro":
-                kind = postgres_column(column.type, config) if mask is None else MASKED
-            return Field(name, by_name[name], convert, kind, null)
-
-        row = [field(name) for name in by_name if name in kept or name in key_names]
-        key = [field(name) for name in key_names]
-        self.layout = RowLayout(row, key, placeholder=config.placeholder)
-        place = (config.source_name, shape.schema, shape.name)
-        is_avro = config.format == "avro"
-        self.schemas = table_schemas(place, row, key, POSTGRES_SOURCE) if is_avro else None
         # Whether an old row tells the key, so that a change of the key can be seen.
         self.old_tells_key = all(shape.columns[at].identifies for at in self.layout.key_positions)
         self.stamp_key = tuple(
@@ -96,14 +83,6 @@ class TableWriter:
 NUMBERS: Final = frozenset({"int2", "int4", "int8"})
 
 
-def key_of(shape: TableShape, config: PostgresCdcConfig) -> Sequence[str]:
-    """The columns of a table's key: as the settings say, its primary key, or a unique index."""
-    for pattern, names in config.key_columns.items():
-        if matches(shape.full_name, [pattern]):
-            return names
-    return shape.key or shape.unique
-
-
 def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:
     """The ``source`` of a table's events.
 
@@ -115,7 +94,7 @@ def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes
         b'"sequence":"%%b","ts_us":%%d,"ts_ns":%%d000,"schema":%b,"table":%b,'
         b'"txId":%%b,"lsn":%%d,"xmin":null,%%b}'
         % (
-            literal(_version()),
+            literal(own_version()),
             CONNECTOR.encode(),
             literal(config.source_name),
             literal(config.database),
@@ -123,8 +102,3 @@ def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes
             literal(table),
         )
     )
-
-
-@lru_cache
-def _version() -> str:
-    return version("mainstem")

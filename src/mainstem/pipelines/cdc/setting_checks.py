@@ -1,10 +1,23 @@
-"""What is wrong with settings of change data capture, whatever the server. Pure."""
+"""What is wrong with settings of change data capture and with servers, whatever they are."""
 
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from mainstem.model.errors import MainstemError
 from mainstem.pipelines.cdc.avro_events import schema_topic
 from mainstem.pipelines.cdc.selection import Routing, mask
 from mainstem.pipelines.cdc.settings import CdcConfig
 from mainstem.pipelines.connector.shapes import Finding, failed
 
+
+class Closable(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+Server = TypeVar("Server", bound=Closable)
 _UNFILLED = (KeyError, IndexError, ValueError)
 
 
@@ -35,3 +48,18 @@ def setting_problems(config: CdcConfig) -> list[Finding]:
             )
         )
     return found
+
+
+def checked(
+    open_server: Callable[[], Server], look: Callable[[Server], list[Finding]]
+) -> list[Finding]:
+    """What is found when one looks at a server; that it refuses is a finding, too."""
+    try:
+        server = open_server()
+        try:
+            return look(server)
+        finally:
+            server.close()
+    except MainstemError as error:
+        told = f"{error.cause} [{error.subject}]"
+        return [failed(told, error.remedy, retriable=error.retriable)]

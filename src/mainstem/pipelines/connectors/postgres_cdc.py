@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstem.model.errors import MainstemError
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
-from mainstem.pipelines.cdc.setting_checks import setting_problems
+from mainstem.pipelines.cdc.setting_checks import checked, setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
     Discovered,
@@ -60,18 +59,7 @@ class PostgresCdcSource:
             return problems
         from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
 
-        try:
-            server = Server(config)
-        except MainstemError as error:
-            return [
-                failed(f"{error.cause} [{error.subject}]", error.remedy, retriable=error.retriable)
-            ]
-        try:
-            return _server_findings(server, config)
-        except MainstemError as error:
-            return [failed(error.cause, error.remedy, retriable=error.retriable)]
-        finally:
-            server.close()
+        return checked(lambda: Server(config), lambda server: _server_findings(server, config))
 
     def discover(self, config: PostgresCdcConfig) -> list[Discovered]:
         """Every table of the database that could be followed."""
