@@ -156,6 +156,9 @@ on_append = RangeReplica.on_append
 commit = RangeWriter._commit
 
 FLAWS: dict[str, Patch] = {
+    "a replica shows readers all it has written": lambda patch: patch.setattr(
+        RangeReplica, "known_committed", property(lambda self: self.written_end, lambda *_: None)
+    ),
     "the end is the A-th largest of whoever answered": lambda patch: patch.setattr(
         AckPolicy, "recovered_end", naive_end
     ),

@@ -77,6 +77,15 @@ class SealPoint(Struct, frozen=True):
     unclean: bool = False
 
 
+class ReplicaProgress(Struct, frozen=True):
+    """What a replica is known to hold; ``is_in_sync`` reports what Kafka calls the ISR."""
+
+    replica: NodeId
+    end: Offset
+    synced: Offset
+    is_in_sync: bool
+
+
 class _Progress:
     """What is known of one replica."""
 
@@ -252,9 +261,19 @@ class RangeWriter:
             following._pump(node, progress, effects)
         return following, effects
 
-    def ends(self) -> dict[NodeId, Offset]:
-        """What each replica is known to hold."""
-        return {node: progress.acked for node, progress in self._progress.items()}
+    def described(self, now: int) -> list[ReplicaProgress]:
+        """How far each replica is, for those who ask; nothing is decided by it."""
+        lag_ms = self._limits.lag_ms
+        return [
+            ReplicaProgress(
+                node,
+                one.acked,
+                one.synced,
+                is_in_sync=not one.is_left_behind
+                and (one.acked >= self.committed or now - one.moved_ms < lag_ms),
+            )
+            for node, one in self._progress.items()
+        ]
 
     def _check_append(self, size_bytes: int) -> None:
         if self.deposed_by is not None:

@@ -57,6 +57,11 @@ class SimNode:
         held = self._held.get(index)
         return 0 if held is None else held.synced
 
+    def visible_until(self, index: RangeIndex) -> Offset | None:
+        """What this node would show to a reader of a range; None: it does not hold it."""
+        held = self._held.get(index)
+        return None if held is None else held.machine.known_committed
+
     def receive(self, message: Message, opened: Range, assigned: str) -> list[Message]:
         """A call from a writer for a range that was put on the disk ``assigned``."""
         content = message.content

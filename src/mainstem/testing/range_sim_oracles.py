@@ -27,6 +27,7 @@ def check(sim: "RangeSim") -> None:
             _forget_lost(sim, one.index, one.end)
             continue
         safe_until = max(acked, default=one.start - 1) + 1
+        _check_visible(sim, one, safe_until)
         if one.end is not None and safe_until > one.end:
             raise Offended(Oracle.ACKED_LOST, f"{safe_until} acked, sealed at {one.end}")
         is_whole = one.end is not None and one.index not in sim.lone
@@ -51,6 +52,14 @@ def _check_divergence(sim: "RangeSim", one: Range) -> None:
         at = offset - one.start
         if index == one.index and at < len(longest) and longest[at] != value:
             raise Offended(Oracle.DIVERGENCE, f"offset {offset} was {value}: {longest}")
+
+
+def _check_visible(sim: "RangeSim", one: Range, safe_until: int) -> None:
+    """No replica shows what no client was told to be safe, unless the range is sealed."""
+    for node in sim.nodes.values():
+        seen = node.visible_until(one.index)
+        limit = safe_until if one.end is None else max(safe_until, one.end)
+        assert seen is None or seen <= limit, f"node {node.name} shows {seen}, {limit} is safe"
 
 
 def _check_durability(sim: "RangeSim", one: Range, safe_until: int) -> None:

@@ -108,7 +108,7 @@ def test_a_replica_that_lost_records_no_longer_counts_for_them() -> None:
     ack(writer, B, 5)
     append(writer, 6)
     writer.on_gap(B, Offset(2), 0)
-    assert writer.ends()[B] == 2
+    assert writer.described(0)[1].end == 2
     assert ack(writer, A, 5).committed == 2
     assert ack(writer, B, 6).committed == 5
 
@@ -242,6 +242,19 @@ def test_a_promise_to_somebody_newer_deposes_the_writer() -> None:
     with pytest.raises(Fenced) as refused:
         append(writer, 6)
     assert refused.value.code is ErrorCode.FENCED_EPOCH
+
+
+def test_a_replica_is_in_sync_while_it_moves_or_has_what_is_committed() -> None:
+    writer = writer_of()
+    append(writer, 5)
+    ack(writer, A, 5)
+    ack(writer, B, 5)
+    assert [one.is_in_sync for one in writer.described(9_999)] == [True, True, True]
+    assert [one.is_in_sync for one in writer.described(10_000)] == [True, True, False]
+    ack(writer, C, 1, now=10_000)
+    assert [one.is_in_sync for one in writer.described(10_001)] == [True, True, True]
+    writer.on_unreachable(A)
+    assert [one.is_in_sync for one in writer.described(10_001)] == [False, True, True]
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_corrupt() -> None:
