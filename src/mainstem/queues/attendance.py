@@ -42,14 +42,14 @@ class Attendance:
         """Somebody declared the queue again, or asked it for a message."""
         self._unused_since_ms = now_ms
 
-    def add(self, consumer: Consumer, *, is_exclusive: bool) -> None:
-        """A consumer comes.
+    def check(self, consumer_id: str, *, is_exclusive: bool) -> None:
+        """Whether a consumer may come.
 
         Raises:
             InvalidRequest: the name is taken, somebody is alone there, or wants to be.
         """
-        if consumer.id in self._consumers:
-            raise _refused(f"consumer '{consumer.id}' is there already")
+        if consumer_id in self._consumers:
+            raise _refused(f"consumer '{consumer_id}' is there already")
         if self._exclusive is not None:
             raise _refused(f"consumer '{self._exclusive}' has the queue for itself")
         if is_exclusive and self._consumers:
@@ -58,6 +58,9 @@ class Attendance:
             raise InvalidRequest(
                 ErrorCode.LIMIT_REACHED, f"a queue has at most {QUEUE_CONSUMERS_MAX} consumers"
             )
+
+    def add(self, consumer: Consumer, *, is_exclusive: bool) -> None:
+        """A consumer that was checked comes."""
         self._consumers[consumer.id] = consumer
         self._exclusive = consumer.id if is_exclusive else None
         self._was_consumed = True

@@ -113,13 +113,14 @@ class Queue:
         """
         effects = Effects()
         body = self.body
-        self.attendance.add(consumer, is_exclusive=is_exclusive)
+        self.attendance.check(consumer.id, is_exclusive=is_exclusive)
         if body.settings.mode is DeliveryMode.FANOUT:
             consumer.no_ack = True
         name = consumer.id if subscriber is None else subscriber
         is_named = subscriber is not None
         lane = subscribers.lane_for(body, name, now_ms, effects, is_named=is_named)
         consumer.lane = lane.id
+        self.attendance.add(consumer, is_exclusive=is_exclusive)
         lane.consumers.add(consumer)
         return self._done(now_ms, effects)
 

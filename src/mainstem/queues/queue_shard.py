@@ -11,7 +11,6 @@ durable, are in the book as well but leave no facts: they go with the node.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mainstem.coordination.alarms import Alarms
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUES_PER_SHARD_MAX
 from mainstem.queues.declaration import OnDifference, settled_settings
@@ -20,6 +19,7 @@ from mainstem.queues.facts import QueueChanged, QueueDeclared, QueueDeleted, Que
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
 from mainstem.queues.settings import QueueName, QueueSettings, check_name, check_settings
+from mainstem.queues.timers import Timers
 from mainstem.queues.watermarks import Pressure, Watermarks
 
 # What a message costs its queue's owner in memory: pointer, item, places in tables. Measured.
@@ -50,7 +50,7 @@ class QueueShard:
         self._counts: dict[int, int] = {}
         self._messages = 0
         self._in_vain = 0
-        self._alarms = Alarms()
+        self._due: Timers[int] = Timers()
 
     def __iter__(self) -> Iterator[tuple[QueueName, Queue]]:
         return ((entry.name, self._queues[entry.queue]) for entry in self._book.entries.values())
@@ -160,11 +160,8 @@ class QueueShard:
     def on_time(self, now_ms: int) -> Effects:
         """Time has passed."""
         effects = Effects()
-        for key in self._alarms.due(now_ms):
-            number = int(key)
-            queue = self._queues.get(number)
-            if queue is None:
-                continue
+        for number in self._due.due(now_ms, len(self._due)):
+            queue = self._queues[number]
             expires_ms = queue.attendance.expires_at_ms()
             if expires_ms is not None and expires_ms <= now_ms:
                 self._delete(number, effects)
@@ -174,17 +171,21 @@ class QueueShard:
 
     def next_ms(self) -> int | None:
         """When ``on_time`` is to be called."""
-        return self._alarms.next_ms()
+        return self._due.next_ms()
 
     def after(self, number: int, effects: Effects, now_ms: int) -> Effects:
         """A verb of a queue was carried out: see when it is due again, and whether it stays."""
-        queue = self._queues[number]
+        queue = self._queues.get(number)
+        if queue is None:
+            return effects
         if queue.attendance.is_deserted:
             self._delete(number, effects)
             return effects
         at_ms = queue.next_ms()
-        if at_ms is not None:
-            self._alarms.set(str(number), at_ms)
+        if at_ms is None:
+            self._due.cancel(number)
+        else:
+            self._due.set(number, at_ms)
         count = len(queue.body.ledger)
         self._messages += count - self._counts.get(number, 0)
         self._counts[number] = count
@@ -222,6 +223,7 @@ class QueueShard:
 
     def _delete(self, number: int, effects: Effects) -> None:
         queue = self._queues.pop(number)
+        self._due.cancel(number)
         effects.count += queue.body.ready_count
         effects.notices += [ConsumerCancelled(number, each) for each in queue.attendance.ids()]
         connection = self._connections.pop(number, None)

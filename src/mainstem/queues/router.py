@@ -176,7 +176,11 @@ class Router:
         return self.advance()
 
     def on_credit(self, queue: str, overflow: Overflow, credit: Credit) -> None:
-        """The owner of a queue that refuses lent credit; a queue is known by its first loan."""
+        """The owner of a queue that refuses lent credit.
+
+        The first loan, be it of nothing, comes before a binding to such a queue counts: from then
+        on it is known to need credit.
+        """
         known = self._purses.get(queue)
         purse = Purse() if known is None else known[1]
         purse.put(credit)
