@@ -22,7 +22,7 @@ from mainstem.client.values import ConsumerRecord
 
 ROWS_BEFORE = 3_000
 KEYS = 4_000
-PAUSE_S = 0.03
+PAUSE_S = 0.05
 RECONNECT_S = 0.2
 LAST_ID = 0
 DATABASE = "shop"

@@ -26,6 +26,8 @@ from mainstem.cli.failure import ExitCode
 
 KINDS = ("moment", "points", "java", "points", "points")
 ROWS_PER_FEED = 120
+LAST_CHANGES_PER_BATCH = 5_000  # many have come together while nothing ran
+LAST_PATIENCE_S = 900.0
 PATIENCE_S = 300.0  # a life takes half a minute where nothing else runs
 
 
@@ -70,8 +72,9 @@ def run_kills(kills: int, seed: int, say: Callable[[str], None]) -> Outcome:
             stage.trouble(on=False)
             for load in stage.loads:
                 load.stop()
+        stage.write_file(changes_per_batch=LAST_CHANGES_PER_BATCH)
         connect = Connect(stage.file, stage.folder, once=True)
-        status = connect.wait(patience_s=PATIENCE_S)
+        status = connect.wait(patience_s=LAST_PATIENCE_S)
         if status:
             outcome.anomalies.append(f"the last life ended with {status}: {connect.log_tail()}")
         _judge(stage, outcome)

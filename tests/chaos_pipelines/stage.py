@@ -63,7 +63,7 @@ class Stage:
                 database.prepare()
             self.loads = [Load(each, self._other_draw()) for each in self.databases]
             asyncio.run(self._make_topics())
-            self.file.write_text(json.dumps(self._pipelines(), indent=1))  # JSON is YAML
+            self.write_file(changes_per_batch=SNAPSHOT_BURST)
             self._stack = self._stack.pop_all()
         return self
 
@@ -89,6 +89,10 @@ class Stage:
 
         asyncio.run(write())
         self.put += values
+
+    def write_file(self, *, changes_per_batch: int) -> None:
+        """What the process is to run. JSON is YAML."""
+        self.file.write_text(json.dumps(self._pipelines(changes_per_batch), indent=1))
 
     def trouble(self, *, on: bool) -> None:
         """Whether servers misbehave."""
@@ -139,7 +143,8 @@ class Stage:
             for name in (sinks.INPUT, sinks.COPY, *map(self.topic_of, self.databases)):
                 await admin.create_topic(name, partitions=PARTITIONS)
 
-    def _pipelines(self) -> dict[str, object]:
+    def _pipelines(self, changes_per_batch: int) -> dict[str, object]:
+        rate = {"events_per_second": 2 * changes_per_batch, "burst_size": changes_per_batch}
         temporary = self.folder / "tmp"
         flags = f"-Djava.io.tmpdir={temporary} {JAVA_FLAGS}"
         return {
@@ -150,7 +155,7 @@ class Stage:
                     "connector": each.connector,
                     "topic": f"other.{each.name}",
                     "tables": [{"table": "orders", "topic": self.topic_of(each)}],
-                    "rate_limit": {"events_per_second": 600, "burst_size": SNAPSHOT_BURST},
+                    "rate_limit": rate,
                     "config": each.config(),
                 }
                 for each in self.databases

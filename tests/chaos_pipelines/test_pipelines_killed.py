@@ -15,7 +15,7 @@ SEED = int(os.environ.get("MAINSTEM_SEED", "0"))
 
 @pytest.mark.slow
 @pytest.mark.needs("postgres", "mariadb")
-@pytest.mark.timeout(900 + 300 * KILLS)
+@pytest.mark.timeout(1_500 + 300 * KILLS)
 def test_sinks_topics_and_changes_are_exactly_once_however_often_everything_is_killed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
