@@ -149,6 +149,21 @@ def test_rows_that_went_while_a_snapshot_lay_broken_are_not_told_as_gone(
     assert [row[0] for row in brief(told)] == ["r"] * 5
 
 
+def test_a_table_that_was_emptied_before_its_turn_keeps_the_rows_that_the_snapshot_found(
+    config: PostgresCdcConfig, run: Run, tmp_path: Path
+) -> None:
+    run(TABLE, "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 10) n")
+    run("CREATE TABLE u (id int PRIMARY KEY)", "INSERT INTO u VALUES (1)")
+    following = Following(msgspec.structs.replace(config, snapshot_rows_per_file=5), tmp_path)
+    following.step(rows_max=5)
+    again = following.again()  # a snapshot that is under way keeps its tables from being emptied
+    run("TRUNCATE u", "INSERT INTO u VALUES (2)")
+    told = [each for each in again.all(rows_max=5) if each["topic"].endswith(".u")]
+    assert brief(told) == [("r", None, {"id": 2})]
+    run("TRUNCATE u")
+    assert [row[0] for row in brief(again.all())] == ["t"]
+
+
 def _is_told_without_doubling(told: list[dict[str, Any]], expected: dict[int, str]) -> None:
     table: dict[int, str] = {}
     for each in told:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.cdc_mysql.mariadb import MariadbServer, numbers
 
@@ -54,7 +55,10 @@ def test_a_check_names_the_settings_that_are_missing(server: MariadbServer, data
     finally:
         server.run("SET GLOBAL binlog_row_metadata = FULL")
 
+    deaf = mysql_cdc.SOURCE.check(msgspec.structs.replace(config, signal_table=f"{database}.s"))
+
     assert [each.severity for each in good] == [Severity.OK]
+    assert [each.severity for each in deaf] == [Severity.ERROR, Severity.OK]
     assert any("binlog_row_metadata" in each.message for each in bad)
     unreachable = mysql_cdc.SOURCE.check(MysqlCdcConfig(host="127.0.0.1", port=1, database="d"))
     assert unreachable[0].severity is Severity.ERROR

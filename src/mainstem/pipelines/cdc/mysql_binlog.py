@@ -26,6 +26,7 @@ _DELETES: Final = frozenset({25, 32})
 ROWS: Final = _INSERTS | _UPDATES | _DELETES
 _SECOND_VERSION: Final = 30
 _REFUSED: Final = {
+    26: "changes are missing in the log: remove the pipeline's state folder to begin anew",
     39: "set binlog_row_value_options to an empty value",
     40: "set binlog_transaction_compression = OFF",
     42: "leave gtid_next at AUTOMATIC: names with tags are not read",

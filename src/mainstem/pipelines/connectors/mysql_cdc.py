@@ -117,10 +117,14 @@ def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:
     tables = server.tables(config.chosen, config.exclude_tables)
     if not tables:
         found.append(failed("no table is chosen", "see tables and exclude_tables"))
+    if config.signal_table and not server.tables((config.signal_table,)):
+        found.append(
+            failed(f"{config.signal_table} is not there", "create it with id, type and data")
+        )
     found += [
         warned(f"{each.full_name} has no primary key: its records have no keys", "set key_columns")
         for each in tables
-        if not each.key
+        if not each.key and not each.unique
     ]
     return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
 

@@ -25,6 +25,13 @@ def test_numbers_of_transactions_may_wrap_around() -> None:
     assert not holds(stamps, 1, 5)
 
 
+def test_a_stamp_that_goes_by_places_holds_what_stands_before_its_own() -> None:
+    stamps = [Stamp("s.t", "", 100, ("n5",))]
+    assert holds(stamps, 6, 99)
+    assert not holds(stamps, 6, 100)
+    assert not holds(stamps, 5, 99)
+
+
 def test_other_tables_are_not_concerned() -> None:
     stamps = Stamps([Stamp("s.t", "5:5:", 1)])
     assert not stamps.concerns("s.other")
