@@ -88,7 +88,8 @@ class LogCourse:
             self._walk(walker, until, watch, rows_max=None, bytes_max=_NO_BOUND)
             return walker
 
-        if not self._increment.is_due:
+        # Changes that a snapshot told already would be in neither the chunk nor the log.
+        if not self._increment.is_due or _stamped_until(start) > start.spot.order:
             return None
         chunk = self._increment.chunk(self._asked(), start, rows_max, walk)
         if chunk is None or chunk.is_void:
@@ -165,9 +166,7 @@ class LogCourse:
         self._increment.heed(told, tables, end)
 
     def _moved(self, start: Position, spot: Spot, gtid: str, *, beats: int = 0) -> Position:
-        kept = start.stamps
-        if kept and stamping.Stamps(stamping.decode(kept)).until <= start.spot.order:
-            kept = ""
+        kept = start.stamps if _stamped_until(start) > start.spot.order else ""
         return msgspec.structs.replace(
             start, spot=spot, gtid=gtid, at_ms=_now_ms(), beat=start.beat + beats, stamps=kept
         )
@@ -211,6 +210,11 @@ def log_records(
         )
     finally:
         server.close()
+
+
+def _stamped_until(start: Position) -> int:
+    """The place up to which a snapshot may hold changes already."""
+    return stamping.Stamps(stamping.decode(start.stamps)).until if start.stamps else 0
 
 
 def _now_ms() -> int:
