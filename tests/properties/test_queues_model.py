@@ -33,6 +33,7 @@ from mainstem.queues.watermarks import Watermarks
 from mainstem.queues.window import Window
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
+ELSEWHERE = StreamId(TopicId(bytes(16)), PartitionIndex(1))
 NAME = QueueName("/", "q")
 STEPS_PER_EXAMPLE = 50
 STEPS = int(os.environ.get("MAINSTEM_QUEUE_STEPS", "5000"))
@@ -69,7 +70,7 @@ MESSAGES = st.lists(
 READERS = st.sampled_from("abcd")
 LATER = Settlement(Outcome.RETURN, is_failure=True, delay_ms=30)
 WAIT = Settlement(Outcome.RETURN, delay_ms=70)
-DISTURBANCES = ["crash", "torn crash", "purge", "cancel", "go", "again", "snapshot"]
+DISTURBANCES = ["crash", "torn crash", "purge", "cancel", "go", "again", "snapshot", "move"]
 HOW = [ACKNOWLEDGE, RETURN, RELEASE, REJECT, LATER, WAIT]
 
 
@@ -333,6 +334,14 @@ class QueueMachine(RuleBasedStateMachine):
         ]
         self.crash()
 
+    def move(self, share: float) -> None:
+        """Bodies are appended elsewhere; the reference knows messages by their offsets."""
+        count = round(share * len(self.reference.messages))
+        moved = {each.sequence: each.offset for each in self.reference.messages[:count]}
+        self.play(lambda queue: queue.on_moved(ELSEWHERE, moved, self.now_ms))
+        items = self.queue.body.ledger.lanes[ONLY_LANE].items
+        assert all(items[each].stream == ELSEWHERE for each in moved if each in items)
+
     def torn_step(self, act: str) -> Effects:
         if act == "publish":
             self.next_offset += 2
@@ -368,6 +377,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.go(name)
         elif what == "again":
             self.publish_again(round(5 * share))
+        elif what == "move":
+            self.move(share)
         else:
             self.snapshot(round(4 * share), is_whole=act in ("publish", "tick"))
 

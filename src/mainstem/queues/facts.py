@@ -6,6 +6,7 @@ in the queue. A *lane* is one line of delivery: a queue has one, a fan-out has o
     fact            says
     QueueDeclared   a queue is there, with these settings; QueueChanged, QueueDeleted
     PointersAdded   messages joined, in this order
+    PointersMoved   their bodies stand elsewhere now
     Acquired        they were handed to a consumer
     Returned        they came back; ``is_failure`` counts, ``visible_ms`` makes them wait
     Condemned       they will not be delivered again; a dead letter is on its way
@@ -102,6 +103,14 @@ class PointersAdded(Struct, frozen=True, array_like=True, tag="added"):
     pointers: tuple[Pointer, ...]
 
 
+class PointersMoved(Struct, frozen=True, array_like=True, tag="moved"):
+    """Bodies were appended to another stream: (sequence, offset) of each."""
+
+    queue: int
+    stream: StreamId
+    places: tuple[tuple[int, int], ...]
+
+
 class Acquired(Struct, frozen=True, array_like=True, tag="acquired"):
     """Messages were handed to a consumer."""
 
@@ -175,6 +184,7 @@ QueueFact = (
     | QueueChanged
     | QueueDeleted
     | PointersAdded
+    | PointersMoved
     | Acquired
     | Returned
     | Condemned

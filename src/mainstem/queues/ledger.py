@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import StreamId
@@ -25,6 +26,7 @@ from mainstem.queues.facts import (
     LaneOpened,
     Pointer,
     PointersAdded,
+    PointersMoved,
     QueueFact,
     Reason,
     Returned,
@@ -131,8 +133,9 @@ class Ledger:
         oldest: dict[StreamId, int] = {}
         items = self.messages if self.is_fanout else self.lanes[ONLY_LANE].items
         for item in items.values():
-            # Each stream is taken in order, so its first message is its oldest.
-            oldest.setdefault(item.stream, item.pointer.offset)
+            offset = item.pointer.offset
+            if oldest.setdefault(item.stream, offset) > offset:
+                oldest[item.stream] = offset
         return oldest
 
     def replay(self, fact: QueueFact) -> None:
@@ -140,13 +143,12 @@ class Ledger:
         match fact:
             case PointersAdded():
                 self._add(fact)
-            case Acquired(_, lane, spans):
-                for item in self._each(lane, spans):
-                    item.acquired += 1
-            case Returned(_, lane, spans, is_failure, visible_ms):
-                for item in self._each(lane, spans):
-                    item.failures += is_failure
-                    item.visible_ms = visible_ms
+            case PointersMoved(_, stream, places):
+                self._move(stream, places)
+            case Acquired():
+                self._acquire(fact)
+            case Returned():
+                self._give_back(fact)
             case Condemned(_, lane, spans, reason, at_ms):
                 self._condemn(lane, spans, reason, at_ms)
             case Settled(_, lane, spans, _):
@@ -219,6 +221,24 @@ class Ledger:
             sequence += 1
         self.next_sequence = sequence
         self.sources[stream] = fact.pointers[-1].offset + 1
+
+    def _move(self, stream: StreamId, places: tuple[tuple[int, int], ...]) -> None:
+        held: list[dict[int, Any]] = [self.messages, *(each.items for each in self.lanes.values())]
+        for sequence, offset in places:
+            for items in held:
+                item = items.get(sequence)
+                if item is not None:
+                    item.stream = stream
+                    item.pointer = replace(item.pointer, offset=offset)
+
+    def _acquire(self, fact: Acquired) -> None:
+        for item in self._each(fact.lane, fact.spans):
+            item.acquired += 1
+
+    def _give_back(self, fact: Returned) -> None:
+        for item in self._each(fact.lane, fact.spans):
+            item.failures += fact.is_failure
+            item.visible_ms = fact.visible_ms
 
     def _each(self, lane: int, spans: Spans) -> Iterator[Item]:
         items: dict[int, Any] = self.messages if lane == ALL_LANES else self.lanes[lane].items

@@ -10,7 +10,7 @@ an acknowledgement or for a reason. ``now_ms`` counts milliseconds since 1970 an
 while a node runs: its driver adds what has passed on the monotonic clock to the date it began with.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from mainstem.queues.facts import (
     Acquired,
     Pointer,
     PointersAdded,
+    PointersMoved,
     Reason,
     spans_of,
 )
@@ -126,13 +127,13 @@ class Queue:
 
     def on_cancelled(self, consumer_id: str, now_ms: int) -> Effects:
         """A consumer wants no more; what it has stays in its hands."""
-        self._remove(consumer_id, now_ms)
+        subscribers.leave(self.body, self.attendance, consumer_id, now_ms)
         return self._done(now_ms, Effects())
 
     def on_gone(self, holder: str, now_ms: int) -> Effects:
         """A consumer, or a session, is lost; what it had returns to its place."""
         effects = Effects()
-        self._remove(holder, now_ms)
+        subscribers.leave(self.body, self.attendance, holder, now_ms)
         settling.release(self.body, holder, now_ms, effects)
         return self._done(now_ms, effects)
 
@@ -143,7 +144,7 @@ class Queue:
         lanes = [each for each in body.lanes.values() if each.ledger.subscriber == subscriber]
         for lane in lanes if body.ledger.is_fanout else ():
             for consumer in list(lane.consumers):
-                self._remove(consumer.id, now_ms)
+                subscribers.leave(body, self.attendance, consumer.id, now_ms)
                 settling.release(body, consumer.id, now_ms, effects)
                 effects.notices.append(ConsumerCancelled(body.id, consumer.id))
             lane.is_leaving = True
@@ -232,6 +233,14 @@ class Queue:
         overflow.trim(self.body, stream, until, now_ms, effects)
         return self._done(now_ms, effects)
 
+    def on_moved(self, stream: StreamId, offsets: Mapping[int, int], now_ms: int) -> Effects:
+        """Bodies that only this queue still needs were appended elsewhere: sequence to offset."""
+        effects = Effects()
+        if offsets:
+            places = tuple(sorted(offsets.items()))
+            self.body.record(PointersMoved(self.body.id, stream, places), effects)
+        return self._done(now_ms, effects)
+
     def on_pressure(self, messages: int, now_ms: int) -> Effects:
         """Memory runs out: drop the oldest messages; queues that refuse lose nothing."""
         effects = Effects()
@@ -244,13 +253,6 @@ class Queue:
         effects = Effects()
         settling.take_back(self.body, now_ms, DELIVERIES_PER_TURN_MAX, effects)
         return self._done(now_ms, effects)
-
-    def _remove(self, consumer_id: str, now_ms: int) -> None:
-        consumer = self.attendance.remove(consumer_id, now_ms)
-        lane = None if consumer is None else self.body.lanes.get(consumer.lane)
-        if lane is not None:
-            lane.consumers.remove(consumer_id)
-            lane.absent_since_ms = now_ms
 
     def _done(self, now_ms: int, effects: Effects) -> Effects:
         """What follows from any change: deliver, expire, keep within limits, tell."""

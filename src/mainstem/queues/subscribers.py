@@ -7,6 +7,7 @@ Dead letters of a subscriber are seen off before its lane is closed.
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUE_SUBSCRIBERS_MAX
+from mainstem.queues.attendance import Attendance
 from mainstem.queues.effects import Effects
 from mainstem.queues.facts import ALL_LANES, ONLY_LANE, LaneClosed, LaneOpened
 from mainstem.queues.lane import Lane
@@ -49,6 +50,15 @@ def close_lane(body: QueueBody, lane: Lane, now_ms: int, effects: Effects) -> No
             item = other.ledger.items[sequence]
             other.put_back(item, now_ms)
             body.time(other.id, item)
+
+
+def leave(body: QueueBody, attendance: Attendance, consumer_id: str, now_ms: int) -> None:
+    """A consumer is there no longer, if it was; what it has is another matter."""
+    consumer = attendance.remove(consumer_id, now_ms)
+    lane = None if consumer is None else body.lanes.get(consumer.lane)
+    if lane is not None:
+        lane.consumers.remove(consumer_id)
+        lane.absent_since_ms = now_ms
 
 
 def absent_until_ms(body: QueueBody, lane: Lane) -> int | None:

@@ -2,6 +2,7 @@ import pytest
 from tests.unit.queues.building import NOW, STREAM, given, offer, pointers, queue_of, reader
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import PartitionIndex, StreamId
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import ActiveChanged, ConsumerCancelled, LeaseLost
@@ -701,3 +702,18 @@ def test_a_message_that_its_last_subscriber_left_still_expires() -> None:
 
     assert sum(each.messages for each in effects.dropped) == 2
     assert len(queue.body.ledger) == 0
+
+
+def test_bodies_that_only_one_queue_needs_can_be_moved() -> None:
+    queue = queue_of()
+    offer(queue, 4, 7)
+    elsewhere = StreamId(STREAM.topic, PartitionIndex(9))
+
+    queue.on_moved(elsewhere, {0: 100}, NOW)
+    again = offer(queue, 4, 7)
+    effects = queue.on_consume(reader("a"), NOW)
+
+    found = [(each.stream, each.pointer.offset) for each in effects.deliveries]
+    assert found == [(elsewhere, 100), (STREAM, 7)]
+    assert again.count == 0
+    assert queue.body.ledger.oldest_offsets() == {elsewhere: 100, STREAM: 7}
