@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "a vote for a log that is behind",
         "election",
-        "if may_vote and state.log.is_up_to_date(EntryId(message.index, message.log_term)):",
-        "if may_vote:",
+        "    if may_vote and _has_all(state, message):\n",
+        "    if may_vote:\n",
         EPISODES,
     ),
     Mutant(
@@ -225,6 +225,14 @@ MUTANTS = (
         "keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))",
         "keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))",
         UNIT + "test_membership.py::test_a_change_that_holds_is_never_forgotten",
+    ),
+    Mutant(
+        "the only voter is trusted although others may have been added",
+        "election",
+        "    return alone and not state.log.has_change_after(state.log.applied)\n",
+        "    return alone\n",
+        UNIT + "test_membership.py"
+        "::test_the_only_voter_is_not_trusted_when_another_may_have_been_added",
     ),
     Mutant(
         "checksums of the log are not compared",

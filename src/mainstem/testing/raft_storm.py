@@ -15,7 +15,13 @@ import msgspec
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.doors_driver import DriverSettings
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import SoftState, StateType, founding
+from mainstem.cluster.raft.messages import (
+    ConfChange,
+    ConfChangeType,
+    SoftState,
+    StateType,
+    founding,
+)
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.testing.raft_cluster import RaftCluster, SimulatedLoop
@@ -34,18 +40,19 @@ class Tally(msgspec.Struct):
     terms: int = 0
     messages: int = 0
     snapshots: int = 0
+    changes: int = 0
     simulated_s: float = 0.0
     digest: str = ""
 
 
-def storm(folder: Path, seed: int, *, seconds: float, nodes: int = 3) -> Tally:
-    """Let it rage; raises when a promise is broken."""
+def storm(folder: Path, seed: int, *, seconds: float, nodes: int = 3, spare: int = 0) -> Tally:
+    """Let it rage; raises when a promise is broken. Spare nodes come and go as members."""
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(_Storm(folder, seed, nodes).run(seconds))
+        return runner.run(_Storm(folder, seed, nodes, spare).run(seconds))
 
 
 class _Storm:
-    def __init__(self, folder: Path, seed: int, nodes: int) -> None:
+    def __init__(self, folder: Path, seed: int, nodes: int, spare: int) -> None:
         self._random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
         settings = DriverSettings(
             snapshot_entries=60, keep_entries=10, proposal_timeout_s=5.0, chunk_timeout_s=0.3
@@ -53,6 +60,7 @@ class _Storm:
         self._cluster = RaftCluster(folder, self._random, loss=0.02, settings=settings)
         self._cluster.on_role = self._on_role
         self._founders = tuple(NodeId(number) for number in range(1, nodes + 1))
+        self._spare = tuple(NodeId(nodes + number) for number in range(1, spare + 1))
         self._tally = Tally()
         self._answered: dict[bytes, int] = {}
         self._highest = 0  # the largest index that any client was told
@@ -67,6 +75,9 @@ class _Storm:
         loop.job_delay_s = lambda: self._random.choice([0.0005, 0.002, 0.01, 0.2])
         for founder in self._founders:
             self._cluster.start(self._cluster.add(founder, founding(self._founders)))
+        for node in self._spare:
+            self._cluster.start(self._cluster.add(node))
+        gardeners = [asyncio.ensure_future(self._gardener())] if self._spare else []
         clients = [asyncio.ensure_future(self._client()) for _ in range(4)]
         readers = [asyncio.ensure_future(self._reader()) for _ in range(2)]
         until_s = loop.time() + seconds
@@ -74,7 +85,7 @@ class _Storm:
             await asyncio.sleep(self._random.uniform(0.2, 3.0))
             await self._trouble()
         self._over = True
-        await asyncio.gather(*clients, *readers)
+        await asyncio.gather(*clients, *readers, *gardeners)
         await self._calm()
         return await self._close()
 
@@ -134,6 +145,24 @@ class _Storm:
             self._tally.reads += 1
             assert index >= before, f"STALE READ on {node.id}: {index} < {before}"
 
+    async def _gardener(self) -> None:
+        """Adds learners, promotes and removes them, and the founders too."""
+        while not self._over:
+            await asyncio.sleep(self._random.uniform(0.5, 6.0))
+            leader = self._cluster.leader()
+            if leader is None or leader.driver is None:
+                continue
+            node = self._random.choice([*self._founders, *self._spare])
+            kind = self._random.choice(list(ConfChangeType))
+            few = len(leader.members.voters) <= 2
+            if few and kind is not ConfChangeType.ConfChangeAddNode:
+                continue
+            try:
+                await leader.driver.change_membership(ConfChange(kind, node))
+            except MainstemError:
+                continue
+            self._tally.changes += 1
+
     def _someone(self) -> RaftDriver | None:
         node = self._cluster.leader()
         if node is None or self._random.random() < 0.1:
@@ -150,14 +179,15 @@ class _Storm:
         leader = await self._cluster.wait_for_leader(CALM_S)
         assert leader.driver is not None, "it leads"
         last = await leader.driver.propose(b"calm")
-        machines = [node.machine for node in self._cluster.nodes.values()]
+        belong = {*leader.members.voters, *leader.members.learners}
+        machines = [self._cluster.nodes[node].machine for node in belong]
         await self._cluster.wait_until(
             lambda: all(machine.entries[-1:] == [(last, b"calm")] for machine in machines), CALM_S
         )
 
     async def _close(self) -> Tally:
         self._cluster.check_agreement()
-        entries = next(iter(self._cluster.nodes.values())).machine.entries
+        entries = max((node.machine.entries for node in self._cluster.nodes.values()), key=len)
         kept = {data: index for index, data in entries}
         assert len(kept) == len(entries), "something was applied twice"
         lost = {data for data, index in self._answered.items() if kept.get(data) != index}

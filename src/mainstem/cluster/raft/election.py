@@ -105,7 +105,7 @@ def handle_vote_request(state: RaftState, message: Message) -> None:
     )
     # Learners vote too when they are asked: a candidate that asks has seen them promoted, though
     # they may not have.
-    if may_vote and state.log.is_up_to_date(EntryId(message.index, message.log_term)):
+    if may_vote and _has_all(state, message):
         # In the term of the request: a candidate drops answers from terms that it has left.
         state.send(Message(response, message.from_, state.id, message.term))
         if not pre:
@@ -113,6 +113,17 @@ def handle_vote_request(state: RaftState, message: Message) -> None:
             state.reset_election_timer()
     else:
         state.send(Message(response, message.from_, state.id, state.term, reject=True))
+
+
+def _has_all(state: RaftState, message: Message) -> bool:
+    """Whether a candidate's log holds everything that may be committed, as far as we can tell."""
+    if state.log.is_up_to_date(EntryId(message.index, message.log_term)):
+        return True
+    # The only voter there is belongs to every majority since it was one of two, so it holds all
+    # that is committed, although we, who were removed, may have written more than that. Without
+    # our vote it would wait for ever, if it does not know yet that it is alone.
+    alone = state.tracker.voters == (message.from_,)
+    return alone and not state.log.has_change_after(state.log.applied)
 
 
 def handle_vote_response(state: RaftState, message: Message) -> None:

@@ -232,3 +232,28 @@ def test_a_stranger_is_not_listened_to_by_a_leader() -> None:
 def test_no_node_has_a_negative_id() -> None:
     with pytest.raises(InvalidRequest):
         leading().core.propose_change(add(NodeId(-1)), 0.0)
+
+
+def test_who_was_removed_votes_for_the_only_voter_that_is_left() -> None:
+    """Of two nodes the removed one may have written more than was ever committed."""
+    story = node(durable(2, 2, 2, voters=(TWO,), term=2))
+    story.step(M.MsgVote, TWO, 3, index=1, log_term=1)
+    [answer] = story.work()
+    assert (answer.type, answer.reject) == (M.MsgVoteResp, False)
+
+
+def test_who_was_removed_votes_for_nobody_else_with_less() -> None:
+    story = node(durable(2, 2, 2, voters=(TWO,), term=2))
+    story.step(M.MsgVote, THREE, 3, index=1, log_term=1)
+    [answer] = story.work()
+    assert answer.reject
+
+
+def test_the_only_voter_is_not_trusted_when_another_may_have_been_added() -> None:
+    """Then something may be committed without it."""
+    entry = Entry(2, 2, EntryType.EntryConfChange, encode_change(add(ONE)))
+    kept = msgspec.structs.replace(durable(voters=(TWO,), term=2), entries=(entry,))
+    story = node(kept)
+    story.step(M.MsgVote, TWO, 3, index=1, log_term=1)
+    [answer] = story.work()
+    assert answer.reject
