@@ -125,10 +125,13 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             yield equals(found, self.field_value.value)
 
 
-def equals(found: Column, wanted: Any) -> Column:
-    """Whether a value equals one of a pipeline file: ``1`` equals ``1.0`` but not ``"1"``."""
+def equals(found: Column, wanted: Any, *, plain: Column | None = None) -> Column:
+    """Whether a value equals one of a pipeline file: ``1`` equals ``1.0`` but not ``"1"``.
+
+    ``plain`` is the value as text, where that is known.
+    """
     if isinstance(wanted, str):
-        same = text(found) == wanted
+        same = (text(found) if plain is None else plain) == wanted
         return same & is_string(found) if _reads_as_json(wanted) else same
     if isinstance(wanted, bool) or not isinstance(wanted, int | float):
         return F.to_json(found) == F.to_json(constant(wanted))

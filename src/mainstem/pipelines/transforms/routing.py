@@ -1,8 +1,9 @@
 """Steps that decide whether a record goes on, and to which topic."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 from pyspark.sql import Column
@@ -23,6 +24,7 @@ from mainstem.pipelines.transforms.step import Step
 
 ROUTES_MAX: Final = 1000
 _TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}\z"
+_ASKED: Final = "__asked_"
 _HOLE: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -44,6 +46,13 @@ class Filter(Step, frozen=True, kw_only=True):
         met = parse_condition(self.condition).column(row_fields())
         unwanted = met if self.drop else ~met
         return rows.drop(turn, unwanted & row_fields().isNotNull())
+
+
+class Asked(NamedTuple):
+    """A field that several routes ask for, looked up once per record."""
+
+    value: Column
+    plain: Column
 
 
 class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,15 +79,16 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.when is not None:
             yield from _condition_problems("when", self.when)
 
-    def column(self, fields: Column) -> Column:
-        """Whether a record takes this route."""
+    def column(self, fields: Column, asked: Mapping[str, Asked]) -> Column:
+        """Whether a record takes this route; some fields were looked up already."""
         if self.when is not None:
             return parse_condition(self.when).column(fields)
         assert self.field is not None, "checked by problems"
         found = value_at(fields, self.field)
+        value, plain = asked.get(self.field) or Asked(found, text(found))
         if self.pattern is not None:
-            return text(found).rlike(whole(self.pattern))
-        return equals(found, self.value)
+            return plain.rlike(whole(self.pattern))
+        return equals(value, self.value, plain=plain)
 
 
 class ContentRouter(Step, frozen=True, kw_only=True):
@@ -103,15 +113,31 @@ class ContentRouter(Step, frozen=True, kw_only=True):
         last = F.col("topic")
         if self.default_topic is not None:
             last = topic_of(self.default_topic, fields)
+        columns, asked = self._asked(fields)
+        if columns:
+            rows = rows.beside(columns)
         chosen: Column | None = None
         for route in self.routes:
             topic = topic_of(route.topic, fields)
-            chosen = (F if chosen is None else chosen).when(route.column(fields), topic)
+            chosen = (F if chosen is None else chosen).when(route.column(fields, asked), topic)
         topic = last if chosen is None else chosen.otherwise(last)
         # A tombstone tells nothing about itself: it goes where its topic says.
         topic = F.when(fields.isNull(), F.col("topic")).otherwise(topic)
         templates = [route.topic for route in self.routes] + [self.default_topic or ""]
-        return route_to(rows, topic, turn, checked=any("{" in one for one in templates))
+        rows = route_to(rows, topic, turn, checked=any("{" in one for one in templates))
+        return rows.without(*columns)
+
+    def _asked(self, fields: Column) -> tuple[dict[str, Column], dict[str, Asked]]:
+        """Columns of the fields that more than one route asks for, and where to find them."""
+        counted = Counter(route.field for route in self.routes if route.field is not None)
+        columns: dict[str, Column] = {}
+        asked: dict[str, Asked] = {}
+        for name in (name for name, count in counted.items() if count > 1):
+            value, plain = f"{_ASKED}{len(columns)}", f"{_ASKED}{len(columns) + 1}"
+            found = value_at(fields, name)
+            columns |= {value: found, plain: text(found)}
+            asked[name] = Asked(F.col(value), F.col(plain))
+        return columns, asked
 
 
 class RegexRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

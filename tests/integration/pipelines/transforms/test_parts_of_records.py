@@ -45,6 +45,29 @@ def test_the_first_route_that_fits_the_content_chooses_the_topic(spark: SparkSes
     assert ["legal topic" in (out.error or "") for out in found] == [False] * 5 + [True] * 2
 
 
+def test_several_routes_may_ask_for_the_same_field(spark: SparkSession) -> None:
+    router = step(
+        "content_router",
+        routes=[
+            {"field": "a.b", "value": "us", "topic": "text"},
+            {"field": "a.b", "value": 1, "topic": "number"},
+            {"field": "a.b", "value": "1", "topic": "digit"},
+            {"field": "a.b", "pattern": "x+", "topic": "pattern"},
+            {"field": "c", "value": True, "topic": "flag"},
+            {"field": "c", "value": None, "topic": "nothing"},
+        ],
+    )
+    values = [
+        '{"a":{"b":"us"}}', '{"a":{"b":1.0}}', '{"a":{"b":"1"}}', '{"a":{"b":"xx"}}',
+        '{"c":true}', '{"c":null}', '{"c":"true"}', '{"a":1}', None,
+    ]  # fmt: skip
+    found = outs(outcomes(spark, [router], [Record(value) for value in values]))
+    assert [out.topic for out in found] == [
+        "text", "number", "digit", "pattern", "flag", "nothing", "t", "t", "t",
+    ]  # fmt: skip
+    assert [out.text for out in found] == values
+
+
 def test_topics_are_renamed_by_patterns_whatever_the_value_is(spark: SparkSession) -> None:
     routes = [
         {"pattern": r"cdc\.(\w+)\.(\w+)", "topic": "$2.of.$1"},
