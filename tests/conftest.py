@@ -3,6 +3,7 @@
 ``@pytest.mark.needs("java", "maven")`` skips a test, with the reason, where a tool is missing or
 its registry cannot be reached. ``MAINSTEM_REQUIRE=java,npm`` (or ``all``) turns such a skip into a
 failure, so that a machine which should be able to run a suite cannot quietly stop doing so.
+What was skipped for want of a tool is listed at the end, suite by suite.
 """
 
 import functools
@@ -14,6 +15,7 @@ import tempfile
 import urllib.request
 import xml.etree.ElementTree as ET
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,3 +174,19 @@ def pytest_configure(config: pytest.Config) -> None:
             f"MAINSTEM_REQUIRE names {', '.join(sorted(unknown))}; "
             f"known names are {', '.join(sorted(PROBES))}, all"
         )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the suites that did not run, by the tool that they wanted."""
+    wanting: dict[str, Counter[str]] = {}
+    for report in terminalreporter.getreports("skipped"):
+        found = re.search(r"\bneeds (\w+: .*)", str(report.longrepr))
+        if found is not None:
+            suites = wanting.setdefault(found[1].rstrip("')"), Counter())
+            suites[report.nodeid.partition("::")[0]] += 1
+    if wanting:
+        terminalreporter.section("not run for want of a tool")
+    for reason, suites in sorted(wanting.items()):
+        terminalreporter.write_line(reason)
+        for suite, count in sorted(suites.items()):
+            terminalreporter.write_line(f"    {suite} ({count})")

@@ -44,6 +44,7 @@ def test_a_missing_tool_skips_with_its_name(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "needs kcat: kcat not installed" in done.stdout
     assert "1 skipped" in done.stdout
+    assert "kcat: kcat not installed\n    test_story.py (1)\n" in done.stdout
 
 
 @pytest.mark.parametrize("require", ["kcat", "java, kcat", "all"])
