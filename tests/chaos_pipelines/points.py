@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 
 FOLDER_VARIABLE: Final = "MAINSTEM_TEST_POINTS"  # read by the job under test only
 
+# The last point of each is the one between the sink's write and Spark's commit.
 TOPIC: Final = ("prepared", "unrecorded", "recorded", "committed")
 FILES: Final = ("given", "staged", "decided", "moving", "moved", "written")
 TABLE: Final = ("given", "applied", "noted", "written")

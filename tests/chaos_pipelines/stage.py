@@ -11,7 +11,9 @@ import json
 import random
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -63,6 +65,7 @@ class Stage:
                 database.prepare()
             self.loads = [Load(each, self._other_draw()) for each in self.databases]
             asyncio.run(self._make_topics())
+            self._places = self._orders()
             self.write_file(changes_per_batch=SNAPSHOT_BURST)
             self._stack = self._stack.pop_all()
         return self
@@ -101,10 +104,8 @@ class Stage:
         self.receiver.trouble = WEBHOOK_TROUBLE if on else 0.0
 
     def draw_points(self) -> dict[str, str]:
-        """A point for every pipeline."""
-        wanted = {f"sinks.{name}": sink.points for name, sink in self.sinks.items()}
-        wanted |= {f"sources.{each.name}": TOPIC for each in self.databases}
-        return {name: self._draw.choice(places) for name, places in wanted.items()}
+        """A point for every pipeline; another one every time until all have been."""
+        return {name: next(places) for name, places in self._places.items()}
 
     def batches(self, pipeline: str) -> int:
         """How many batches of a pipeline Spark has seen to their end, over all lives."""
@@ -118,6 +119,15 @@ class Stage:
     def _other_draw(self) -> random.Random:
         """Threads draw for themselves, so that a seed says what each does."""
         return random.Random(self._draw.random())
+
+    def _orders(self) -> dict[str, Iterator[str]]:
+        """The points of each pipeline: that between its write and Spark's commit comes first."""
+        points = {f"sinks.{name}": sink.points for name, sink in self.sinks.items()}
+        points |= {f"sources.{each.name}": TOPIC for each in self.databases}
+        return {
+            name: cycle([last, *self._draw.sample(others, len(others))])
+            for name, (*others, last) in points.items()
+        }
 
     def _sinks(self) -> dict[str, sinks.SinkUnderTest]:
         found = {
