@@ -164,6 +164,25 @@ def test_a_table_that_was_emptied_before_its_turn_keeps_the_rows_that_the_snapsh
     assert [row[0] for row in brief(again.all())] == ["t"]
 
 
+def test_a_table_that_was_emptied_in_the_middle_of_its_snapshot_is_read_again(
+    config: PostgresCdcConfig, run: Run, tmp_path: Path
+) -> None:
+    run(TABLE, "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 10) n")
+    following = Following(msgspec.structs.replace(config, snapshot_rows_per_file=5), tmp_path)
+    told = following.step(rows_max=5)
+    assert told is not None
+    again = following.again()
+    run("TRUNCATE t", "INSERT INTO t VALUES (1, 'new')", "INSERT INTO t VALUES (9, 'new')")
+    told += again.all(rows_max=1)
+    table: dict[bytes, Any] = {}
+    for each in told:
+        if event(each)["op"] == "t":
+            table = {}
+        else:
+            table[each["key"]] = event(each)["after"]
+    assert sorted(row["id"] for row in table.values()) == [1, 9]
+
+
 def _is_told_without_doubling(told: list[dict[str, Any]], expected: dict[int, str]) -> None:
     table: dict[int, str] = {}
     for each in told:

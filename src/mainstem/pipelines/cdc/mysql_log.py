@@ -88,8 +88,11 @@ class LogCourse:
             self._walk(walker, until, watch, rows_max=None, bytes_max=_NO_BOUND)
             return walker
 
+        if not self._increment.is_due:
+            return None
         # Changes that a snapshot told already would be in neither the chunk nor the log.
-        if not self._increment.is_due or _stamped_until(start) > start.spot.order:
+        passed = self._quiet.spot if self._quiet.start == start.spot else start.spot
+        if _stamped_until(start) > passed.order:
             return None
         chunk = self._increment.chunk(self._asked(), start, rows_max, walk)
         if chunk is None or chunk.is_void:

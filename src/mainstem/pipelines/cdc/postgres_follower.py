@@ -214,6 +214,10 @@ class Follower:
             if self._slot_session is not None:  # it keeps the server from cleaning up old rows
                 self._slot_session.close()
                 self._slot_session = None
+        if state.is_complete and state.emptied and self._log is not None:
+            self._log.read_again(state.emptied)
+            state.emptied = ()
+            save_state(self._folder, state)
         return until
 
     def _more(self, state: SnapshotState) -> None:

@@ -54,11 +54,20 @@ class LogCourse:
     def next(self, start: Position, rows_max: int | None, cap: int | None) -> Position:
         """The end of the batch after ``start``; ``start`` itself when there is nothing new."""
         self._watch.look(self._server)
-        if self._increment.is_due:
-            end = self._chunk(start, rows_max)
-            if end is not None:
-                return end
-        return self._streamed(start, rows_max or ROWS_PER_BATCH, cap)
+        until = _stamped_until(start)
+        end = None if until >= start.lsn else self._chunk(start, rows_max)
+        if end is None:
+            end = self._streamed(start, rows_max or ROWS_PER_BATCH, cap)
+        # Perhaps a signal was all that was new. While the log may hold changes that a snapshot has
+        # told, chunks wait: such changes would be in neither of them.
+        if end == start and self._increment.is_due and self._server.flushed_lsn() >= until:
+            end = self._chunk(start, rows_max) or end
+        return end
+
+    def read_again(self, names: tuple[str, ...]) -> None:
+        """Read tables beside the stream."""
+        tables = told_tables(self._server.tables(), self._config)
+        self._increment.enqueue([each.shape for each in tables], names)
 
     def _streamed(self, start: Position, rows_max: int, cap: int | None) -> Position:
         server = self._server
@@ -83,6 +92,8 @@ class LogCourse:
 
     def _chunk(self, start: Position, rows_max: int | None) -> Position | None:
         """A chunk of a table that is read again, and the log up to where the chunk saw it."""
+        if not self._increment.is_due:
+            return None
         told = self._increment.chunk(self._server.tables(), start.file, rows_max)
         if told is None:
             return None
@@ -108,9 +119,7 @@ class LogCourse:
             self._increment.heed(told, [each.shape for each in tables], end)
 
     def _moved(self, start: Position, lsn: int, *, beats: int = 0) -> Position:
-        kept = start.stamps
-        if kept and stamping.Stamps(stamping.decode(kept)).until < start.lsn:
-            kept = ""
+        kept = "" if _stamped_until(start) < start.lsn else start.stamps
         return msgspec.structs.replace(
             start, lsn=lsn, at_ms=int(self._now() * 1000), beat=start.beat + beats, stamps=kept
         )
@@ -138,6 +147,11 @@ def told_tables(tables: list[PublishedTable], config: PostgresCdcConfig) -> list
         for each in tables
         if is_selected(each.shape.schema, each.shape.name, config.tables, config.exclude_tables)
     ]
+
+
+def _stamped_until(start: Position) -> int:
+    """The place up to which a snapshot may hold changes already."""
+    return stamping.Stamps(stamping.decode(start.stamps)).until if start.stamps else -1
 
 
 def _cut(

@@ -48,13 +48,17 @@ class SlotState(Struct, frozen=True):
 
 
 class PublishedTable(Struct, frozen=True):
-    """A table that is followed; ``is_ordered`` when its keys sort the same here and there."""
+    """A table that is followed; ``is_ordered`` when its keys sort the same here and there.
+
+    ``file`` is the number of its file, which changes when it is truncated.
+    """
 
     oid: int
     shape: TableShape
     rows_estimate: int
     is_ordered: bool
     identity: str = "d"
+    file: int = 0
 
 
 @contextmanager
@@ -308,7 +312,7 @@ class Server:
         return [self._table(*row) for row in chosen]
 
     def _table(
-        self, oid: int, schema: str, name: str, estimate: int, identity: str
+        self, oid: int, schema: str, name: str, estimate: int, identity: str, file: int
     ) -> PublishedTable:
         columns = self.ask(_COLUMNS, oid)
         key = self.key_of(oid)
@@ -324,7 +328,7 @@ class Server:
         )
         sortable = {column: is_sortable for column, _, _, is_sortable in columns}
         is_ordered = bool(key) and all(sortable.get(column, False) for column in key)
-        return PublishedTable(oid, shape, max(0, estimate), is_ordered, identity)
+        return PublishedTable(oid, shape, max(0, estimate), is_ordered, identity, file)
 
     def key_of(self, oid: int) -> tuple[str, ...]:
         """The primary key of a table, in the key's order."""
@@ -357,7 +361,8 @@ class Server:
 # A partitioned table is told as one table, the one that people write to.
 _AS_ROOT: Final = sql.SQL("WITH (publish_via_partition_root = true)")
 _TABLES: Final = """
-SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.reltuples::bigint, c.relreplident::text
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.reltuples::bigint,
+  c.relreplident::text, c.relfilenode::bigint
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%%'

@@ -56,9 +56,15 @@ class SpoolFile(Struct, frozen=True):
 
 
 class SnapshotState(SpoolState, kw_only=True):
-    """How far the snapshot has come; the stream begins at ``slot_lsn``."""
+    """How far the snapshot has come; the stream begins at ``slot_lsn``.
+
+    ``table_file`` is the file of the table that is being read; ``emptied`` are tables that were
+    truncated when a part of them had been told.
+    """
 
     slot_lsn: int
+    table_file: int = 0
+    emptied: tuple[str, ...] = ()
 
 
 class Snapshot:
@@ -121,6 +127,9 @@ class Snapshot:
         left = [each for each in wanted if each.shape.full_name not in state.done]
         for table in left:
             name = table.shape.full_name
+            if state.after is not None and table.file != state.table_file:
+                state.emptied += (name,)
+            state.table_file = table.file
             if self._snapshot:
                 after = tuple(state.after) if state.after is not None else None
                 state.stamps.append(Stamp(name, self._snapshot, self._until, after))
