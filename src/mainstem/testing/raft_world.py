@@ -212,7 +212,7 @@ class RaftWorld:
         self.pool += messages
         if len(self.pool) > POOL_MAX:
             del self.pool[: POOL_MAX // 2]
-            self._settle_lost_snapshots()
+            self.forget_lost_snapshots()
 
     def lose_snapshot(self, message: Message) -> None:
         """The transport notices that a snapshot did not arrive."""
@@ -223,10 +223,6 @@ class RaftWorld:
     def snapshot_arrived(self, message: Message) -> None:
         """The transport notices that a snapshot did arrive."""
         self.members[message.from_].core.report_snapshot(message.to, arrived=True)
-
-    def forget_lost_snapshots(self) -> None:
-        """The transport gives up on every snapshot that is not on its way any more."""
-        self._settle_lost_snapshots()
 
     def check(self, member: Member) -> None:
         """Election safety and leader completeness, whenever a node may have changed."""
@@ -275,7 +271,8 @@ class RaftWorld:
         self.reads_done += 1
         assert index >= floor, f"STALE READ on {member.id}: {index}, though {floor} was applied"
 
-    def _settle_lost_snapshots(self) -> None:
+    def forget_lost_snapshots(self) -> None:
+        """The transport gives up on every snapshot that is not on its way any more."""
         under_way = {
             (message.from_, message.to)
             for message in self.pool

@@ -172,12 +172,12 @@ class RaftLog:
 
     def has_unapplied_change(self) -> bool:
         """Whether a change of membership is committed but not applied."""
-        return self._has_change(self.applied + 1, self.committed + 1)
+        return _has_change(self.slice(self.applied + 1, self.committed + 1))
 
     def has_change_after(self, index: int) -> bool:
         """Whether there is a change of membership behind an entry, committed or not."""
-        return self._has_change(index + 1, self.last_index + 1)
+        return _has_change(self.slice(index + 1, self.last_index + 1))
 
-    def _has_change(self, start: int, until: int) -> bool:
-        entries = self.slice(max(start, self.first_index), until)
-        return any(entry.type is EntryType.EntryConfChange for entry in entries)
+
+def _has_change(entries: Sequence[Entry]) -> bool:
+    return any(entry.type is EntryType.EntryConfChange for entry in entries)
