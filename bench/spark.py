@@ -49,7 +49,7 @@ class SparkVolume:
 
 
 FULL = SparkVolume(
-    rows=2_000_000, documents=1_000_000, table_rows=600_000, changes=300_000, warm_ups=2
+    rows=2_000_000, documents=1_000_000, table_rows=600_000, changes=300_000, warm_ups=3
 )
 QUICK = SparkVolume(rows=400_000, documents=200_000, table_rows=100_000, changes=50_000, warm_ups=1)
 Load = Callable[[SparkSide], Figures]

@@ -17,6 +17,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 
 VERSION_MIN: Final = 17
 PROBE_TIMEOUT_S: Final = 30
+_VFORK_VERSION_MAX: Final = 21
 
 _MODULE_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 _SHIM: Final = """#!/bin/sh
@@ -71,6 +72,21 @@ def java_version(java: Path) -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
     return int(found[1]) if found and asked.returncode == 0 else None
+
+
+def quick_fork_flags(home: Path) -> list[str]:
+    """How Java starts a program in one step instead of through a program of its own.
+
+    Spark lets ``chmod`` run twice for every file of a checkpoint, four times per micro-batch. Newer
+    versions have given the way up, so it is asked for only where it is known to be there.
+    """
+    try:
+        release = (home / "release").read_text()
+    except OSError:
+        return []
+    found = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
+    known = found is not None and int(found[1]) <= _VFORK_VERSION_MAX
+    return ["-Djdk.lang.Process.launchMechanism=VFORK"] if known else []
 
 
 def _homes(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -12,12 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from pyspark.sql import SparkSession
 
-from mainstem.pipelines.spark.java import find_java_home
+from mainstem.pipelines.spark.java import find_java_home, quick_fork_flags
 from mainstem.pipelines.spark.source import MainstemSource
 
 EMBEDDED: Final = "local[*]"
@@ -52,11 +53,12 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
     """
     wanted = settings or SparkSettings()
     # Spark starts Java from the environment of this process and offers no other way.
-    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    home = find_java_home(os.environ)
+    os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(wanted.application).master(wanted.master)
-    for name, value in (spark_options(wanted) | dict(wanted.extra)).items():
+    for name, value in (spark_options(wanted, home) | dict(wanted.extra)).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(wanted.log_level)
@@ -69,8 +71,9 @@ def register(session: SparkSession) -> None:
     session.dataSource.register(MainstemSource)
 
 
-def spark_options(settings: SparkSettings) -> dict[str, str]:
+def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
     """The Spark settings that ours stand for; the reasons are measured in ``docs/spark.md``."""
+    flags = quick_fork_flags(java_home)
     options = {
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": str(settings.web_interface).lower(),
@@ -99,7 +102,9 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         }
         if cores <= _CORES_FEW:
             # The default collector wants cores of its own and keeps a third more memory.
-            options["spark.driver.extraJavaOptions"] = "-XX:+UseSerialGC"
+            flags.append("-XX:+UseSerialGC")
+    if flags:
+        options["spark.driver.extraJavaOptions"] = " ".join(flags)
     return options
 
 
