@@ -6,6 +6,7 @@ it began. The tally's ``digest`` is the same whenever the seed is.
 """
 
 import asyncio
+import itertools
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -24,7 +25,7 @@ from mainstem.cluster.raft.messages import (
 )
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
-from mainstem.testing.raft_cluster import RaftCluster, SimulatedLoop
+from mainstem.testing.raft_cluster import Node, RaftCluster, SimulatedLoop
 
 CALM_S = 30.0
 
@@ -176,14 +177,25 @@ class _Storm:
         for node in self._cluster.nodes.values():
             if node.driver is None:
                 self._cluster.start(node)
-        leader = await self._cluster.wait_for_leader(CALM_S)
-        assert leader.driver is not None, "it leads"
-        last = await leader.driver.propose(b"calm")
+        async with asyncio.timeout(CALM_S):
+            leader, last = await self._last_word()
         belong = {*leader.members.voters, *leader.members.learners}
         machines = [self._cluster.nodes[node].machine for node in belong]
         await self._cluster.wait_until(
-            lambda: all(machine.entries[-1:] == [(last, b"calm")] for machine in machines), CALM_S
+            lambda: all(machine.entries[-1:] == [last] for machine in machines), CALM_S
         )
+
+    async def _last_word(self) -> tuple[Node, tuple[int, bytes]]:
+        """Something that everybody must have in the end; a leader may just be handing over."""
+        for attempt in itertools.count():
+            leader = await self._cluster.wait_for_leader(CALM_S)
+            assert leader.driver is not None, "it leads"
+            data = b"calm %d" % attempt
+            try:
+                return leader, (await leader.driver.propose(data), data)
+            except MainstemError:
+                await asyncio.sleep(0.2)
+        raise AssertionError("counting does not end")
 
     async def _close(self) -> Tally:
         self._cluster.check_agreement()
