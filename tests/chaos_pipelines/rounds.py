@@ -34,7 +34,6 @@ PATIENCE_S = 300.0  # a life takes half a minute where nothing else runs
 class Outcome(Struct):
     """What happened and what is wrong."""
 
-    seed: int
     kills: int = 0
     node_kills: int = 0
     restarts: int = 0
@@ -47,8 +46,8 @@ class Outcome(Struct):
 
     def __str__(self) -> str:
         return (
-            f"seed {self.seed}: {self.kills} kills of everything ({len(self.points)} pipelines at"
-            f" points), {self.node_kills} of the node, {self.restarts} restarts of PostgreSQL,"
+            f"{self.kills} kills of everything ({len(self.points)} pipelines at points),"
+            f" {self.node_kills} of the node, {self.restarts} restarts of PostgreSQL,"
             f" {self.faults} faults of servers, {self.repeats} webhooks repeated;"
             f" {self.records} records into each sink, {self.events} changes of databases:"
             f" {len(self.anomalies)} anomalies"
@@ -57,7 +56,7 @@ class Outcome(Struct):
 
 def run_kills(kills: int, seed: int, say: Callable[[str], None]) -> Outcome:
     """So many lives, one more, and the verdict; ``say`` is told when a life has ended."""
-    outcome = Outcome(seed)
+    outcome = Outcome()
     draw = random.Random(seed)
     begun = time.monotonic()
     with Stage(draw) as stage:

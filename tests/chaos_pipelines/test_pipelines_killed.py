@@ -21,5 +21,5 @@ def test_sinks_topics_and_changes_are_exactly_once_however_often_everything_is_k
 ) -> None:
     outcome = run_kills(KILLS, SEED, say)
     with capsys.disabled():
-        say(f"\n{outcome}")
+        say(f"\nseed {SEED}: {outcome}")
     assert not outcome.anomalies
