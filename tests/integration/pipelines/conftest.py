@@ -21,7 +21,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         extra={
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={_short_folder(scratch)}",
+            # The second compiler does not earn back its cost in a few minutes of small queries.
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={_short_folder(scratch)} "
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     session = open_session(settings)
