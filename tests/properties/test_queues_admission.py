@@ -16,8 +16,9 @@ from mainstem.queues.settings import Overflow, QueueName, QueueSettings
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 STEPS = st.lists(
     st.tuples(st.just("lend"), st.integers(0, 2), st.integers(1, 5), st.integers(1, 80))
-    | st.tuples(st.just("publish"), st.integers(0, 2), st.just(1), st.integers(0, 40))
+    | st.tuples(st.just("publish"), st.integers(0, 2), st.just(1), st.integers(0, 10))
     | st.tuples(st.just("take"), st.just(0), st.just(1), st.just(1)),
+    min_size=20,
     max_size=60,
 )
 
@@ -25,8 +26,8 @@ STEPS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(
     steps=STEPS,
-    max_length=st.none() | st.integers(0, 6),
-    max_length_bytes=st.none() | st.integers(0, 100),
+    max_length=st.integers(1, 6) | st.none(),
+    max_length_bytes=st.none() | st.none() | st.integers(0, 100),
 )
 def test_publishing_with_credit_never_overfills_a_queue_that_refuses(
     steps: list[tuple[str, int, int, int]], max_length: int | None, max_length_bytes: int | None

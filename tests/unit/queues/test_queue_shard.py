@@ -233,3 +233,22 @@ def test_memory_that_runs_out_slows_refuses_and_drops_from_the_largest() -> None
     assert [(each.queue, each.reason) for each in effects.dropped] == [(1, Reason.OVERFLOW)]
     assert shard.pressure < Pressure.OVERFLOW
     assert shard.need(named("small"))[1].body.ready_count == 10
+
+
+def test_a_snapshot_that_was_cut_short_does_not_count_and_spoils_none() -> None:
+    shard = shard_of()
+    _, made = shard.on_declare(named("q"), QueueSettings(), NOW)
+    _, queue = shard.need(named("q"))
+    early = list(shard.snapshot())
+    added = offer(queue, 1, 2)
+    whole = list(shard.snapshot())
+
+    kept = rebuilt([*made.facts, *added.facts, *whole[:-1]])
+    again = rebuilt([*early[:-1], *whole])
+    holed = rebuilt([whole[0], whole[1], *whole[3:]])
+
+    assert len(whole) > 4
+    assert kept.need(named("q"))[1].body.ready_count == 2
+    assert again.need(named("q"))[1].body.ready_count == 2
+    assert again.need(named("q"))[1].body.ledger.next_sequence == 2
+    assert len(holed) == 0

@@ -121,6 +121,14 @@ def test_what_an_exchange_cannot_route_goes_to_its_alternate() -> None:
     assert route(made, "y", "b") == []
 
 
+def test_what_went_on_to_an_exchange_does_not_go_to_the_alternate() -> None:
+    made = declared("lost y", "fanout")
+    done(made, made.declare(Exchange(name="x", kind=ExchangeKind.FANOUT, alternate="lost")))
+    bound(made, to_exchange("x", "y"), to_queue("lost", "r"))
+
+    assert route(made, "x", "k") == []
+
+
 def test_several_keys_reach_each_queue_once() -> None:
     made = declared("x")
     bound(made, to_queue("x", "q", "a"), to_queue("x", "q", "b"), to_queue("x", "r", "b"))
