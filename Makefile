@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format pin clients chaos chaos-pipelines sim sim fuzz bench clean
+.PHONY: help run test check format pin clients chaos chaos-pipelines sim fuzz bench clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
@@ -53,9 +53,6 @@ chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, beside faults of every server.
 	@scripts/system-packages
 	scripts/chaos-pipelines $(ARGS)
-
-sim: .venv/.ready-test  ## Raft in a hostile world, seed after seed.
-	scripts/sim $(ARGS)
 
 sim: .venv/.ready-test  ## Raft in a hostile world, seed after seed.
 	scripts/sim $(ARGS)
