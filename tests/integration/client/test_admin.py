@@ -109,6 +109,11 @@ def test_settings_are_changed_and_taken_back(broker: str) -> None:
         async def own() -> dict[str, str | None]:
             return {c.name: c.value for c in await admin.topic_configs(name) if c.source == "topic"}
 
+        async def is_known() -> bool:
+            # Apache Kafka may answer that it does not know a topic which it has just created.
+            return name in await admin.list_topics()
+
+        await eventually(is_known)
         assert await own() == {"retention.ms": "86400000"}
         await admin.alter_topic_configs(
             name, changed={"max.message.bytes": "5000"}, removed=["retention.ms"]
