@@ -12,7 +12,7 @@ them.
 
 from typing import NamedTuple
 
-RAFT = "mainstem.cluster.raft."
+CLUSTER = "mainstem.cluster."
 UNIT = "tests/unit/cluster/raft/"
 EPISODES = "tests/properties/test_raft_episodes.py"
 STORM = "tests/properties/test_raft_storm.py"
@@ -31,84 +31,84 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "nothing is synced",
-        "wal_storage",
+        "raft.wal_storage",
         "        self._sync(self._fd)\n        # Not synced by itself",
         "        # Not synced by itself",
         UNIT + "test_wal_storage.py::test_every_frame_is_on_the_disk_when_append_returns",
     ),
     Mutant(
         "an acknowledgement leaves before the write is durable",
-        "state",
+        "raft.state",
         "        MessageType.MsgAppResp,\n        MessageType.MsgVote,\n",
         "        MessageType.MsgVote,\n",
         EPISODES,
     ),
     Mutant(
         "the vote is not kept",
-        "core",
+        "raft.core",
         "keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))",
         "keep = bool(entries or snapshot or changes)",
         EPISODES,
     ),
     Mutant(
         "two votes in one term",
-        "election",
+        "raft.election",
         "        state.vote == message.from_\n",
         "        True\n",
         EPISODES,
     ),
     Mutant(
         "a vote for a log that is behind",
-        "election",
+        "raft.election",
         "    if may_vote and _has_all(state, message):\n",
         "    if may_vote:\n",
         EPISODES,
     ),
     Mutant(
         "a majority of one too few",
-        "quorum",
+        "raft.quorum",
         "return len(voters) // 2 + 1",
         "return max(1, len(voters) // 2)",
         EPISODES,
     ),
     Mutant(
         "the entry before is not checked",
-        "raft_log",
+        "raft.raft_log",
         "        if not self.matches(previous):\n",
         "        if self.term(previous.index) is None:\n",
         EPISODES,
     ),
     Mutant(
         "entries that agree are cut off",
-        "raft_log",
+        "raft.raft_log",
         "            if self.term(entry.index) != entry.term:\n",
         "            if entry.index > self.committed:\n",
         EPISODES,
     ),
     Mutant(
         "a read before anything is committed in the term",
-        "reads",
+        "raft.reads",
         "    elif not state.committed_in_term:\n",
         "    elif not state.term:\n",
         UNIT + "test_reads.py::test_a_new_leader_serves_no_read_before_it_has_committed",
     ),
     Mutant(
         "a read without a majority",
-        "reads",
+        "raft.reads",
         "    elif state.tracker.voters == (state.id,):\n",
         "    elif state.id in state.tracker.voters:\n",
         EPISODES,
     ),
     Mutant(
         "an entry of an old term is committed by counting",
-        "replication",
+        "raft.replication",
         "    if index <= state.log.committed or state.log.term(index) != state.term:\n",
         "    if index <= state.log.committed:\n",
         UNIT + "test_paper.py::test_an_entry_of_an_earlier_term_is_not_committed_by_counting",
     ),
     Mutant(
         "a leader counts its own entry before it is durable",
-        "replication",
+        "raft.replication",
         "    state.log.append(entries)\n    return",
         "    state.log.append(entries)\n"
         "    state.tracker.progress[state.id].maybe_update(state.log.last_index)\n    return",
@@ -118,7 +118,7 @@ MUTANTS = (
     # Others than the classic ones.
     Mutant(
         "a write that is done counts for the next one too",
-        "state",
+        "raft.state",
         "progress.maybe_update(self.log.stable)",
         "progress.maybe_update(self.log.last_index)",
         UNIT + "test_durability.py"
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "a request for votes leaves before the log it speaks of is durable",
-        "state",
+        "raft.state",
         "        MessageType.MsgVote,\n        MessageType.MsgVoteResp,\n",
         "        MessageType.MsgVoteResp,\n",
         UNIT + "test_durability.py"
@@ -134,21 +134,21 @@ MUTANTS = (
     ),
     Mutant(
         "a vote leaves before it is durable",
-        "state",
+        "raft.state",
         "        MessageType.MsgVoteResp,\n        MessageType.MsgPreVote,\n",
         "        MessageType.MsgPreVote,\n",
         UNIT + "test_durability.py::test_a_vote_leaves_after_it_is_durable",
     ),
     Mutant(
         "a new term keeps the old vote",
-        "state",
+        "raft.state",
         "            self.term, self.vote = term, NO_NODE\n",
         "            self.term = term\n",
         UNIT + "test_paper.py::test_a_node_that_sees_a_later_term_follows_it",
     ),
     Mutant(
         "what was replaced while it was written counts as written",
-        "raft_log",
+        "raft.raft_log",
         "        if entry.index > self.stable and self.matches(entry):\n",
         "        if entry.index > self.stable:\n",
         UNIT + "test_durability.py"
@@ -156,35 +156,35 @@ MUTANTS = (
     ),
     Mutant(
         "a heartbeat commits what the follower may not hold",
-        "reads",
+        "raft.reads",
         "commit = min(state.tracker.progress[to].match, state.log.committed)",
         "commit = state.log.committed",
         EPISODES,
     ),
     Mutant(
         "an append commits what stands behind it",
-        "raft_log",
+        "raft.raft_log",
         "        self.commit_to(min(commit, last))\n",
         "        self.commit_to(min(commit, self.last_index))\n",
         UNIT + "test_replication.py::test_a_follower_commits_no_further_than_what_it_was_sent",
     ),
     Mutant(
         "candidates are listened to although a leader is heard",
-        "stepping",
+        "raft.stepping",
         "        if state.in_lease and not forced:\n",
         "        if state.in_lease and forced:\n",
         UNIT + "test_election.py::test_a_follower_that_hears_its_leader_ignores_candidates",
     ),
     Mutant(
         "a leader without a majority goes on",
-        "stepping",
+        "raft.stepping",
         "if state.settings.check_quorum and not state.tracker.quorum_active(state.id):",
         "if not state.settings.check_quorum and not state.tracker.quorum_active(state.id):",
         UNIT + "test_election.py::test_a_leader_that_hears_no_majority_steps_down",
     ),
     Mutant(
         "a campaign under a membership that is over",
-        "election",
+        "raft.election",
         "    if state.is_promotable and not state.log.has_unapplied_change():\n",
         "    if state.is_promotable:\n",
         UNIT + "test_election.py"
@@ -192,21 +192,21 @@ MUTANTS = (
     ),
     Mutant(
         "two changes of membership at once",
-        "membership",
+        "raft.membership",
         "    if state.pending_conf_index > state.log.applied:\n",
         "    if state.pending_conf_index > state.log.last_index:\n",
         UNIT + "test_membership.py::test_a_second_change_waits_for_the_first",
     ),
     Mutant(
         "learners commit",
-        "tracker",
+        "raft.tracker",
         "        return committed_index(self.voters, match)\n",
         "        return committed_index(tuple(match), match)\n",
         UNIT + "test_membership.py::test_a_learner_counts_for_nothing",
     ),
     Mutant(
         "a snapshot of the past is restored",
-        "replication",
+        "raft.replication",
         "    if snapshot.index <= state.log.committed:\n        return False\n",
         "",
         UNIT + "test_replication.py"
@@ -214,21 +214,21 @@ MUTANTS = (
     ),
     Mutant(
         "how much is committed is never kept",
-        "core",
+        "raft.core",
         "        hard_state = state.hard_state if keep and",
         "        hard_state = HardState(state.term, state.vote, 1) if keep and",
         UNIT + "test_durability.py::test_how_much_is_committed_is_kept_along_with_the_next_entries",
     ),
     Mutant(
         "a change of membership is forgotten",
-        "core",
+        "raft.core",
         "keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))",
         "keep = bool(entries or snapshot or _vote_differs(state, self._handed_state))",
         UNIT + "test_membership.py::test_a_change_that_holds_is_never_forgotten",
     ),
     Mutant(
         "the only voter is trusted although others may have been added",
-        "election",
+        "raft.election",
         "    return alone and not state.log.has_change_after(state.log.applied)\n",
         "    return alone\n",
         UNIT + "test_membership.py"
@@ -236,56 +236,56 @@ MUTANTS = (
     ),
     Mutant(
         "checksums of the log are not compared",
-        "wal_storage",
-        "    return payload if crc32c(payload, crc32c(U64.pack(number))) == checksum else None\n",
+        "frame_storage",
+        "    return payload if _checksum(number, payload) == checksum else None\n",
         "    return payload if checksum is not None else None\n",
         UNIT + "test_wal_storage.py::test_a_flipped_bit_in_what_was_durable_stops_the_node",
     ),
     Mutant(
         "a torn end is not cut off",
-        "wal_storage",
+        "raft.wal_storage",
         "            if self.cut_bytes:\n                os.ftruncate(self._fd, self._end)\n",
         "            self._end += self.cut_bytes\n",
         UNIT + "test_wal_storage.py::test_a_torn_last_frame_is_cut_off",
     ),
     Mutant(
         "a failed sync is tried again",
-        "wal_storage",
+        "raft.wal_storage",
         '        """Refuse everything from now on."""\n        self._failed = True\n',
         '        """Refuse everything from now on."""\n',
         UNIT + "test_wal_storage.py::test_a_failed_sync_is_final",
     ),
     Mutant(
         "a new file of the log forgets the vote",
-        "wal_storage",
-        "        first = _encode(Frame(hard_state=self._hard_state))\n",
-        "        first = _encode(Frame())\n",
+        "raft.wal_storage",
+        "        first = framed(self._next_number, _encode(Frame(hard_state=self._hard_state)))\n",
+        "        first = framed(self._next_number, _encode(Frame()))\n",
         UNIT + "test_wal_storage.py::test_a_vote_is_still_known_when_the_file_that_held_it_is_gone",
     ),
     Mutant(
         "an arrived snapshot is not checked",
-        "snapshot_storage",
+        "raft.snapshot_storage",
         "        if sound and crc32c(data[HEADER.size :]) == checksum:\n",
         "        if sound:\n",
         UNIT + "test_storage.py::test_a_snapshot_that_was_damaged_on_its_way_is_refused",
     ),
     Mutant(
         "an arrived snapshot is not synced",
-        "snapshot_storage",
+        "raft.snapshot_storage",
         "        sync(self._fd)\n        meta, _",
         "        meta, _",
         STORM,
     ),
     Mutant(
         "messages leave before they are stored",
-        "driver",
+        "raft.driver",
         "        self._send(*ready.messages)\n",
         "        self._send(*ready.messages, *ready.messages_after_append)\n",
         UNIT + "test_driver.py::test_an_acknowledgement_leaves_when_the_disk_has_answered",
     ),
     Mutant(
         "a lost place in the log is taken for success",
-        "answers_driver",
+        "raft.answers_driver",
         "        if term == entry.term:\n",
         "        if term:\n",
         UNIT + "test_driver.py"
@@ -293,7 +293,7 @@ MUTANTS = (
     ),
     Mutant(
         "a read does not wait until it is applied",
-        "driver",
+        "raft.driver",
         "                if self._core.state.log.applied < index:\n",
         "                if self._core.state.log.applied < 0:\n",
         UNIT + "test_driver.py"

@@ -7,7 +7,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.placement.storage import MARK, JournalStorage, Stored
+from mainstem.cluster.frame_storage import MARK
+from mainstem.placement.storage import JournalStorage, Stored
 
 STEPS = st.lists(
     st.one_of(

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 from crc32c import crc32c
 
+from mainstem.cluster.frame_storage import sync_folder
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
 
@@ -70,7 +71,7 @@ def open_identity(
         data.mkdir(parents=True, exist_ok=True)
         made = NodeIdentity(VERSION, cluster_id or new_uuid(), node_id, now_ms)
         write_atomically(path, _encode(made))
-        _sync_folder(data.parent)  # the folder itself may be new
+        sync_folder(data.parent)  # the folder itself may be new
         return made
     found = _decode(path)
     if found.node_id != node_id:
@@ -88,7 +89,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _encode(identity: NodeIdentity) -> bytes:
@@ -125,11 +126,3 @@ def _mismatch(path: Path, what: str, found: object, wanted: object) -> InvalidRe
         subject=str(path),
         remedy=f"start the node as {what} {found}, or give it another data folder",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

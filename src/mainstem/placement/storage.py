@@ -15,7 +15,6 @@ the command refused.
 """
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,21 +24,29 @@ from struct import Struct
 from crc32c import crc32c
 from msgspec import Struct as Value
 
+from mainstem.cluster.frame_storage import (
+    DISK_FULL,
+    FRAME,
+    FRAME_BYTES_MAX,
+    FRAMES_START,
+    HEADER,
+    frame,
+    frame_at,
+    is_followed,
+    mark,
+    read_start,
+    replace,
+    start_of_file,
+    sync_folder,
+    write_all,
+)
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import MIB
 
 JOURNAL_MAGIC = b"MSJOURN1"
 SNAPSHOT_MAGIC = b"MSSNAPS1"
-HEADER = Struct(">8sQI12x")  # magic, index of the first frame, checksum of both
-MARK = Struct(">QI20x")  # durable until this position, checksum
-FRAME = Struct(">IIQ")  # payload bytes, checksum of index and payload, index
 SNAPSHOT = Struct(">8sQQI4x")  # magic, index, payload bytes, checksum of the three and payload
-U64 = Struct(">Q")
-FRAMES_START = HEADER.size + MARK.size
-
-FRAME_BYTES_MAX = 1024 * MIB
 SNAPSHOT_AFTER_BYTES = 4 * MIB
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 REMEDY = (
     "restore the folder from a backup, or start once with --rebuild-catalogue to rebuild the "
@@ -114,7 +121,7 @@ class JournalStorage:
                 raise Corrupt("the snapshot is there, the journal is not",
                               subject=str(self._journal), remedy=REMEDY)  # fmt: skip
             self._new_journal(first_index=1)
-            _sync_folder(self._folder.parent)
+            sync_folder(self._folder.parent)
         self._fd = os.open(self._journal, os.O_RDWR | os.O_CLOEXEC)
         data = self._journal.read_bytes()
         frames = self._read_journal(data, index)
@@ -155,16 +162,14 @@ class JournalStorage:
         self._refuse_if_failed()
         if len(payload) > FRAME_BYTES_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{len(payload)} bytes in one journal frame")
-        index = U64.pack(self._next_index)
-        checksum = crc32c(payload, crc32c(index))
-        frame = FRAME.pack(len(payload), checksum, self._next_index) + payload
+        added = frame(self._next_index, payload)
         try:
-            _write_all(self._fd, frame, self._end)
+            write_all(self._fd, added, self._end)
         except OSError as error:
             self._take_back(error)
         try:
             self._sync(self._fd)
-            self._end += len(frame)
+            self._end += len(added)
             self._next_index += 1
             self._write_mark()
         except OSError as error:
@@ -178,7 +183,7 @@ class JournalStorage:
         checksum = crc32c(state, crc32c(head))
         try:
             packed = SNAPSHOT.pack(SNAPSHOT_MAGIC, last, len(state), checksum)
-            self._replace(self._snapshot, packed + state)
+            replace(self._snapshot, packed + state, self._sync)
             self._new_journal(first_index=self._next_index)
         except OSError as error:
             if error.errno in DISK_FULL:
@@ -216,25 +221,10 @@ class JournalStorage:
 
     def _write_mark(self) -> None:
         # Not synced by itself: an older mark only means that less is known to be durable.
-        position = U64.pack(self._end)
-        _write_all(self._fd, MARK.pack(self._end, crc32c(position)), HEADER.size)
+        write_all(self._fd, mark(self._end), HEADER.size)
 
     def _new_journal(self, *, first_index: int) -> None:
-        head = JOURNAL_MAGIC + U64.pack(first_index)
-        header = HEADER.pack(JOURNAL_MAGIC, first_index, crc32c(head))
-        mark = MARK.pack(FRAMES_START, crc32c(U64.pack(FRAMES_START)))
-        self._replace(self._journal, header + mark)
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        fresh = path.with_suffix(".new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            _write_all(fd, data, 0)
-            self._sync(fd)
-        finally:
-            os.close(fd)
-        fresh.replace(path)
-        _sync_folder(self._folder)
+        replace(self._journal, start_of_file(JOURNAL_MAGIC, first_index), self._sync)
 
     def _read_snapshot(self) -> tuple[int, bytes | None]:
         if not self._snapshot.exists():
@@ -258,14 +248,14 @@ class JournalStorage:
             )
         frames = []
         index, position = first, FRAMES_START
-        while (payload := _frame_at(data, position, index)) is not None:
+        while (payload := frame_at(data, position, index)) is not None:
             if index > snapshot_index:
                 frames.append(payload)
             index += 1
             position += FRAME.size + len(payload)
         if position < durable:
             raise self._corrupt(f"frame {index} at byte {position} is damaged or missing")
-        if _later_frame(data, position, index):
+        if is_followed(data, position, index):
             raise self._corrupt(f"frame {index} at byte {position} is damaged, later ones are not")
         if index <= snapshot_index:
             raise self._corrupt(
@@ -277,17 +267,10 @@ class JournalStorage:
     def _read_header(self, data: bytes) -> tuple[int, int]:
         if len(data) < FRAMES_START:
             raise self._corrupt("it is too short")
-        magic, first, checksum = HEADER.unpack_from(data)
-        durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
-        if (
-            magic != JOURNAL_MAGIC
-            or checksum != crc32c(data[:16])
-            or mark_checksum != crc32c(U64.pack(durable))
-            or any(data[20:32])
-            or any(data[44:64])
-        ):
+        found = read_start(data, JOURNAL_MAGIC)
+        if found is None:
             raise self._corrupt("its header is damaged")
-        return first, durable
+        return found
 
     def _corrupt(self, cause: str) -> Corrupt:
         return Corrupt(
@@ -303,45 +286,6 @@ def set_aside(folder: Path) -> Path | None:
         aside = folder.with_name(f"{folder.name}.damaged-{number}")
         if not aside.exists():
             folder.rename(aside)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
             return aside
     raise Corrupt("10,000 damaged catalogues stand aside already", subject=str(folder))
-
-
-def _frame_at(data: bytes, position: int, index: int) -> bytes | None:
-    """The payload of frame ``index`` if it stands at ``position`` and is sound."""
-    if position + FRAME.size > len(data):
-        return None
-    length, checksum, found = FRAME.unpack_from(data, position)
-    start = position + FRAME.size
-    if found != index or length > len(data) - start:
-        return None
-    payload = data[start : start + length]
-    return payload if crc32c(payload, crc32c(U64.pack(index))) == checksum else None
-
-
-def _later_frame(data: bytes, position: int, index: int) -> bool:
-    """Whether a sound frame ``index + 1`` follows the damaged one at ``position``."""
-    pattern = U64.pack(index + 1)
-    at = data.find(pattern, position + FRAME.size)
-    while at >= 0:
-        if _frame_at(data, at - 8, index + 1) is not None:
-            return True
-        at = data.find(pattern, at + 1)
-    return False
-
-
-def _write_all(fd: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, position)
-        view = view[written:]
-        position += written
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -7,16 +7,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from mainstem.cluster.frame_storage import FRAME, FRAMES_START, MARK
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
-from mainstem.placement.storage import (
-    FRAME,
-    FRAMES_START,
-    MARK,
-    JournalFailed,
-    JournalStorage,
-    Stored,
-    set_aside,
-)
+from mainstem.placement.storage import JournalFailed, JournalStorage, Stored, set_aside
 
 PAYLOADS = (b'{"a":1}', b'{"b":2}\n{"c":3}', b"x" * 50)
 

@@ -16,8 +16,9 @@ from struct import Struct
 import msgspec
 from crc32c import crc32c
 
+from mainstem.cluster.frame_storage import replace, sync_folder, write_all
 from mainstem.cluster.raft.messages import SnapshotMeta
-from mainstem.cluster.raft.wal_storage import REMEDY, replace, sync_folder, write_all
+from mainstem.cluster.raft.wal_storage import REMEDY
 from mainstem.model.errors import Corrupt
 from mainstem.model.limits import GIB, MIB
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from mainstem.cluster.frame_storage import DISK_FULL, sync_folder
 from mainstem.cluster.raft.messages import (
     Durable,
     Entry,
@@ -26,12 +27,10 @@ from mainstem.cluster.raft.snapshot_storage import (
     SnapshotStorage,
 )
 from mainstem.cluster.raft.wal_storage import (
-    DISK_FULL,
     REMEDY,
     SEGMENT_BYTES,
     Frame,
     WalStorage,
-    sync_folder,
 )
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 

@@ -12,29 +12,34 @@ The first frame of a file repeats term and vote, so that older files can go as s
 covers their entries.
 """
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from struct import Struct
 
 import msgspec
-from crc32c import crc32c
 
+from mainstem.cluster.frame_storage import (
+    DISK_FULL,
+    FRAME,
+    FRAME_BYTES_MAX,
+    FRAMES_START,
+    HEADER,
+    frame_at,
+    is_followed,
+    mark,
+    read_start,
+    replace,
+    start_of_file,
+    sync_folder,
+    write_all,
+)
+from mainstem.cluster.frame_storage import frame as framed
 from mainstem.cluster.raft.messages import Entry, EntryId, HardState
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import MIB
 
 MAGIC = b"MSRAFTW1"
-HEADER = Struct(">8sQI12x")  # magic, number of the first frame, checksum of both
-MARK = Struct(">QI20x")  # durable until this position, checksum
-FRAME = Struct(">IIQ")  # payload bytes, checksum of number and payload, number
-U64 = Struct(">Q")
-FRAMES_START = HEADER.size + MARK.size
-
 SEGMENT_BYTES = 8 * MIB
-FRAME_BYTES_MAX = 1024 * MIB
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 REMEDY = (
     "remove this node from the group, empty its Raft folder, and add it again: "
     "it is brought up to date by the others"
@@ -156,10 +161,8 @@ class WalStorage:
         payload = _encode(frame)
         if len(payload) > FRAME_BYTES_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{len(payload)} bytes in one frame")
-        number = U64.pack(self._next_number)
-        head = FRAME.pack(len(payload), crc32c(payload, crc32c(number)), self._next_number)
         try:
-            write_all(self._fd, head + payload, self._end)
+            write_all(self._fd, framed(self._next_number, payload), self._end)
         except OSError as error:
             self._take_back(error)
         self._end += FRAME.size + len(payload)
@@ -174,8 +177,7 @@ class WalStorage:
     def _synced(self) -> None:
         self._sync(self._fd)
         # Not synced by itself: an older mark only means that less is known to be durable.
-        position = U64.pack(self._end)
-        write_all(self._fd, MARK.pack(self._end, crc32c(position)), HEADER.size)
+        write_all(self._fd, mark(self._end), HEADER.size)
 
     def _take_back(self, error: OSError) -> None:
         if error.errno not in DISK_FULL:
@@ -201,16 +203,9 @@ class WalStorage:
 
     def _new_segment(self) -> None:
         path = self._folder / f"{self._next_number:020d}.wal"
-        head = MAGIC + U64.pack(self._next_number)
-        first = _encode(Frame(hard_state=self._hard_state))
-        number = U64.pack(self._next_number)
-        end = FRAMES_START + FRAME.size + len(first)
-        data = (
-            HEADER.pack(MAGIC, self._next_number, crc32c(head))
-            + MARK.pack(end, crc32c(U64.pack(end)))
-            + FRAME.pack(len(first), crc32c(first, crc32c(number)), self._next_number)
-            + first
-        )
+        first = framed(self._next_number, _encode(Frame(hard_state=self._hard_state)))
+        end = FRAMES_START + len(first)
+        data = start_of_file(MAGIC, self._next_number, end) + first
         replace(path, data, self._sync)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._segments.append(_Segment(path))
@@ -246,7 +241,7 @@ class WalStorage:
             raise self._corrupt(f"{path.name} follows frame {self._next_number - 1}")
         frames = []
         number, position = first, FRAMES_START
-        while (payload := _frame_at(data, position, number)) is not None:
+        while (payload := frame_at(data, position, number)) is not None:
             try:
                 frames.append(_frames.decode(payload))
             except msgspec.MsgspecError as error:
@@ -256,7 +251,7 @@ class WalStorage:
         self.cut_bytes = len(data) - position
         if position < durable or (self.cut_bytes and not is_last):
             raise self._corrupt(f"frame {number} of {path.name} is damaged or missing")
-        if _later_frame(data, position, number):
+        if is_followed(data, position, number):
             raise self._corrupt(f"frame {number} of {path.name} is damaged, later ones are not")
         self._next_number, self._end = number, position
         return frames
@@ -264,19 +259,10 @@ class WalStorage:
     def _read_header(self, path: Path, data: bytes) -> tuple[int, int]:
         if len(data) < FRAMES_START:
             raise self._corrupt(f"{path.name} is too short")
-        magic, first, checksum = HEADER.unpack_from(data)
-        durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
-        sound = (
-            magic == MAGIC
-            and checksum == crc32c(data[:16])
-            and mark_checksum == crc32c(U64.pack(durable))
-            and not any(data[20:32])
-            and not any(data[44:64])
-            and path.name == f"{first:020d}.wal"
-        )
-        if not sound:
+        found = read_start(data, MAGIC)
+        if found is None or path.name != f"{found[0]:020d}.wal":
             raise self._corrupt(f"the header of {path.name} is damaged")
-        return first, durable
+        return found
 
     def _corrupt(self, cause: str) -> Corrupt:
         return Corrupt(
@@ -286,57 +272,3 @@ class WalStorage:
     def _refuse_if_failed(self) -> None:
         if self._failed or self._fd < 0:
             raise StorageFailed("the Raft log is closed", subject=str(self._folder))
-
-
-def _frame_at(data: bytes, position: int, number: int) -> bytes | None:
-    """The payload of a frame if it stands at ``position`` and is sound."""
-    if position + FRAME.size > len(data):
-        return None
-    length, checksum, found = FRAME.unpack_from(data, position)
-    start = position + FRAME.size
-    if found != number or length > len(data) - start:
-        return None
-    payload = data[start : start + length]
-    return payload if crc32c(payload, crc32c(U64.pack(number))) == checksum else None
-
-
-def _later_frame(data: bytes, position: int, number: int) -> bool:
-    """Whether a sound frame follows the damaged one at ``position``."""
-    pattern = U64.pack(number + 1)
-    at = data.find(pattern, position + FRAME.size)
-    while at >= 0:
-        if _frame_at(data, at - 8, number + 1) is not None:
-            return True
-        at = data.find(pattern, at + 1)
-    return False
-
-
-def replace(path: Path, data: bytes, sync: Callable[[int], None]) -> None:
-    """Put a file in place, whole and durable, or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, data, 0)
-        sync(fd)
-    finally:
-        os.close(fd)
-    fresh.replace(path)
-    sync_folder(path.parent)
-
-
-def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
-    """Write all of ``data``, however often it takes."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, position)
-        view = view[written:]
-        position += written
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names of files durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

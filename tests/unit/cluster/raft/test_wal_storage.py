@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mainstem.cluster.frame_storage import FRAMES_START
 from mainstem.cluster.raft.messages import Entry, EntryId, HardState
-from mainstem.cluster.raft.wal_storage import FRAMES_START, Frame, StorageFailed, WalStorage
+from mainstem.cluster.raft.wal_storage import Frame, StorageFailed, WalStorage
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NodeId
 

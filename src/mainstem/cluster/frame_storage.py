@@ -1,0 +1,115 @@
+"""Files of numbered frames that are only appended to: the catalogue's journal and Raft's log.
+
+    header | mark | frame n | frame n+1 | …
+
+Every frame is synced before the next one is written. So all but the last frame must be sound, and a
+last frame that is not was never acknowledged. The *mark* says how far a file was known to be
+durable. What is done about damage is up to the owner of a file; here it is found.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+
+from mainstem.model.limits import MIB
+
+HEADER = Struct(">8sQI12x")  # magic, number of the first frame, checksum of both
+MARK = Struct(">QI20x")  # durable until this position, checksum
+FRAME = Struct(">IIQ")  # payload bytes, checksum of number and payload, number
+FRAMES_START = HEADER.size + MARK.size
+FRAME_BYTES_MAX = 1024 * MIB
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_U64 = Struct(">Q")
+
+
+def start_of_file(magic: bytes, first: int, durable: int = FRAMES_START) -> bytes:
+    """Header and mark of a file whose first frame has that number."""
+    header = HEADER.pack(magic, first, crc32c(magic + _U64.pack(first)))
+    return header + mark(durable)
+
+
+def mark(durable: int) -> bytes:
+    """Says that everything before this position is durable."""
+    return MARK.pack(durable, crc32c(_U64.pack(durable)))
+
+
+def frame(number: int, payload: bytes) -> bytes:
+    """One frame."""
+    return FRAME.pack(len(payload), _checksum(number, payload), number) + payload
+
+
+def read_start(data: bytes, magic: bytes) -> tuple[int, int] | None:
+    """The number of the first frame and how far the file is durable; None if that is damaged."""
+    found, first, checksum = HEADER.unpack_from(data)
+    durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
+    is_sound = (
+        found == magic
+        and checksum == crc32c(data[:16])
+        and mark_checksum == crc32c(_U64.pack(durable))
+        and not any(data[20:32])
+        and not any(data[44:64])
+    )
+    return (first, durable) if is_sound else None
+
+
+def frame_at(data: bytes, position: int, number: int) -> bytes | None:
+    """The payload of frame ``number`` if it stands at ``position`` and is sound."""
+    if position + FRAME.size > len(data):
+        return None
+    length, checksum, found = FRAME.unpack_from(data, position)
+    start = position + FRAME.size
+    if found != number or length > len(data) - start:
+        return None
+    payload = data[start : start + length]
+    return payload if _checksum(number, payload) == checksum else None
+
+
+def is_followed(data: bytes, position: int, number: int) -> bool:
+    """Whether a sound frame ``number + 1`` follows the damaged one at ``position``."""
+    pattern = _U64.pack(number + 1)
+    at = data.find(pattern, position + FRAME.size)
+    while at >= 0:
+        if frame_at(data, at - 8, number + 1) is not None:
+            return True
+        at = data.find(pattern, at + 1)
+    return False
+
+
+def replace(path: Path, data: bytes, sync: Callable[[int], None]) -> None:
+    """Put a file in place, whole and durable, or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data, 0)
+        sync(fd)
+    finally:
+        os.close(fd)
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
+    """Write all of ``data``, however often it takes."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names of files durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _checksum(number: int, payload: bytes) -> int:
+    return crc32c(payload, crc32c(_U64.pack(number)))
