@@ -5,6 +5,7 @@ complete or absent; a changed ``pom.xml`` gets a new folder.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -47,3 +48,20 @@ def jars(pom: Path) -> Path:
 def classpath(pom: Path) -> str:
     """The same folder as Java's ``-cp`` wants it."""
     return f"{jars(pom)}/*"
+
+
+def compiled_classpath(source: Path, pom: Path) -> str:
+    """What Java's ``-cp`` wants for a source file of ours, compiled once, and its jars."""
+    digest = hashlib.sha256(source.read_bytes() + pom.read_bytes()).hexdigest()[:12]
+    folder = CACHE / f"{source.stem.lower()}-{digest}"
+    if not folder.is_dir():
+        if shutil.which("javac") is None:
+            raise Unavailable("javac is not installed")
+        path = classpath(pom)
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+            compiled = Path(scratch) / "classes"
+            subprocess.run(["javac", "-cp", path, "-d", str(compiled), str(source)], check=True)
+            # As with jars: whoever comes second keeps the first one's folder.
+            if not folder.exists():
+                compiled.rename(folder)
+    return f"{folder}{os.pathsep}{classpath(pom)}"

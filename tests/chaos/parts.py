@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 # Whether it passed, and what there is to say about it.
 Verdict = tuple[bool, str]
@@ -18,7 +19,7 @@ def run_parts(
     parts: Mapping[str, Part], state_path: Path, *, fresh: bool, say: Callable[[str], None]
 ) -> int:
     """Run what has not passed before, in order; the exit status is returned."""
-    passed = {} if fresh else _load(state_path)
+    passed = {} if fresh else load(state_path)
     failures = 0
     for name, part in parts.items():
         if name in passed:
@@ -28,7 +29,7 @@ def run_parts(
         say(f"{name}: {words}")
         if is_sound:
             passed[name] = words
-            _save(state_path, passed)
+            save(state_path, passed)
         else:
             failures += 1
     if not failures:
@@ -42,14 +43,16 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _load(path: Path) -> dict[str, str]:
+def load(path: Path) -> dict[str, Any]:
+    """What has passed, with what there was to say about it."""
     if not path.exists():
         return {}
-    loaded: dict[str, str] = json.loads(path.read_text())
+    loaded: dict[str, Any] = json.loads(path.read_text())
     return loaded
 
 
-def _save(path: Path, passed: dict[str, str]) -> None:
+def save(path: Path, passed: Mapping[str, object]) -> None:
+    """Keep what has passed, all of it or what was kept before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_suffix(".partial")
     partial_path.write_text(json.dumps(passed, indent=1))

@@ -5,9 +5,7 @@ consumer can be killed as a crash would kill it.
 """
 
 import contextlib
-import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.kafka.peer import POM
-from bench.peers.maven import CACHE, ROOT, Unavailable, classpath
+from bench.peers.maven import ROOT, Unavailable, compiled_classpath
 from tests.clients.errand import Errand
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -126,18 +124,7 @@ def _kafkajs() -> list[str]:
 
 def java_command(name: str) -> list[str]:
     """The command that runs a class of the Java drivers, compiled once."""
-    source = DRIVERS / "java" / f"{name}.java"
-    digest = hashlib.sha256(source.read_bytes() + POM.read_bytes()).hexdigest()[:12]
-    classes = CACHE / f"{name.lower()}-{digest}"
-    if not classes.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            compiled = Path(scratch) / "classes"
-            command = ["javac", "-cp", classpath(POM), "-d", str(compiled), str(source)]
-            subprocess.run(command, check=True)
-            if not classes.exists():
-                shutil.move(compiled, classes)
-    return ["java", "-cp", f"{classes}{os.pathsep}{classpath(POM)}", name]
+    return ["java", "-cp", compiled_classpath(DRIVERS / "java" / f"{name}.java", POM), name]
 
 
 CLIENTS = {

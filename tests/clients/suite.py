@@ -7,7 +7,6 @@ runs the same against Apache Kafka.
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT
+from tests.chaos.parts import load, save, say
 from tests.clients import spark, tools
 from tests.clients.client import CLIENTS
 from tests.clients.scenarios import SCENARIOS, Scale, Scenario, Scene
@@ -38,7 +38,7 @@ def main() -> int:
     # The servers run in sessions of their own: a polite end must pass through our clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     state_path = STATE / f"{options.target}{'-reduced' if options.reduced else ''}.json"
-    finished = {} if options.fresh else _load(state_path)
+    finished = {} if options.fresh else load(state_path)
     chosen = [
         (client, name)
         for client, scenarios in EVERYTHING.items()
@@ -52,11 +52,11 @@ def main() -> int:
         for client, name in chosen:
             key = f"{client} {name}"
             if key in finished:
-                _say(f"{'done before':>12}  {key}")
+                say(f"{'done before':>12}  {key}")
                 continue
             if reason := _lacking(client):
                 skipped += 1
-                _say(f"{'skipped':>12}  {key}: {reason}")
+                say(f"{'skipped':>12}  {key}: {reason}")
                 continue
             if server.returncode is not None:
                 # A scenario that ended the server has failed; the next one gets its chance.
@@ -68,16 +68,16 @@ def main() -> int:
             took_s = time.monotonic() - started
             if problem:
                 failed.append(key)
-                _say(f"{'FAILED':>12}  {key} ({took_s:.1f} s)\n{problem}")
+                say(f"{'FAILED':>12}  {key} ({took_s:.1f} s)\n{problem}")
                 continue
-            _say(f"{took_s:>10.1f} s  {key}")
+            say(f"{took_s:>10.1f} s  {key}")
             finished[key] = round(took_s, 1)
-            _save(state_path, finished)
+            save(state_path, finished)
     if not failed and not options.client and not options.scenario:
         # A run that is complete is over; the next one begins again.
         state_path.unlink(missing_ok=True)
     passed = len(chosen) - len(failed) - skipped
-    _say(f"{passed} of {len(chosen)} passed on {options.target}, {skipped} skipped")
+    say(f"{passed} of {len(chosen)} passed on {options.target}, {skipped} skipped")
     return 1 if failed else 0
 
 
@@ -115,25 +115,6 @@ def _options() -> argparse.Namespace:
         "--scenario", action="append", choices=sorted({n for s in EVERYTHING.values() for n in s})
     )
     return parser.parse_args()
-
-
-def _load(path: Path) -> dict[str, float]:
-    if not path.exists():
-        return {}
-    loaded: dict[str, float] = json.loads(path.read_text())
-    return loaded
-
-
-def _save(path: Path, finished: dict[str, float]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(finished, indent=1))
-    partial.replace(path)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

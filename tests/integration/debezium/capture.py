@@ -1,17 +1,13 @@
 """Debezium itself: its engine in a JVM of its own, obtained through Maven, told to a file."""
 
-import hashlib
 import json
-import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from bench.peers.maven import CACHE, classpath
+from bench.peers.maven import compiled_classpath
 from tests.integration.cdc.follow import Told
 
 HERE = Path(__file__).parent
@@ -50,20 +46,6 @@ def is_last_of_snapshot(event: Event) -> bool:
     return bool(event["value"].get("source", {}).get("snapshot") == "last")
 
 
-def _classes() -> Path:
-    digest = hashlib.sha256(SOURCE.read_bytes() + POM.read_bytes()).hexdigest()[:12]
-    folder = CACHE / f"debezium-capture-{digest}"
-    if not folder.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            compiled = Path(scratch) / "classes"
-            command = ["javac", "-cp", classpath(POM), "-d", str(compiled), str(SOURCE)]
-            subprocess.run(command, check=True)
-            if not folder.exists():
-                shutil.move(compiled, folder)
-    return folder
-
-
 class Debezium:
     """A context manager; one JVM that runs one engine for each name in ``engines``."""
 
@@ -77,7 +59,7 @@ class Debezium:
             (folder / name).write_text("".join(lines))
 
     def __enter__(self) -> Self:
-        path = f"{_classes()}{os.pathsep}{classpath(POM)}"
+        path = compiled_classpath(SOURCE, POM)
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
         command = ["java", *options, "-cp", path, "Capture"]
         with (self._folder / "log").open("wb") as log:
