@@ -8,6 +8,8 @@ reaches everybody. It hints; nobody is cut off because of it.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from mainstem.cluster.gossip.member import Address, Change, Claim, Member, MemberState
 from mainstem.cluster.gossip.packets import NOBODY, VERSION, Everything, Kind, Packet, size_bytes
 from mainstem.cluster.gossip.probing import Prober
@@ -168,9 +170,8 @@ class Swim:
         going.helpers = len(helpers)
         for helper in helpers:
             question = self._packet(Kind.PROBE, going.number, target=target.node)
-            datagrams.append(
-                (helper.address, _to(question, target.address)),
-            )
+            to_target = msgspec.structs.replace(question, address=target.address)
+            datagrams.append((helper.address, to_target))
         # Where only datagrams are lost, the node is not.
         stream_pings.append((target.address, going.number))
 
@@ -247,7 +248,3 @@ class _Relay(NamedTuple):
     number: int
     source: Address
     ends_at_s: float
-
-
-def _to(packet: Packet, address: Address) -> Packet:
-    return Packet(packet.kind, packet.sender, packet.number, packet.target, address, packet.claims)

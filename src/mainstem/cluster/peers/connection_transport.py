@@ -39,8 +39,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     """See the module's text.
 
     Args:
-        handshake: how the two nodes introduce themselves.
-        is_dialler: whether this side speaks first.
+        handshake: how the two nodes introduce themselves; the dialler speaks first.
         take: is given every note and question.
         ended: is told once that the connection is over, and why.
     """
@@ -49,13 +48,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         self,
         handshake: Handshake,
         *,
-        is_dialler: bool,
         take: Taken,
         ended: Callable[["PeerConnection", MainstemError], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._handshake = handshake
-        self._is_dialler = is_dialler
         self._take = take
         self._on_end = ended
         self._cutter = FrameCutter(room_bytes=ROOM_BYTES, body_bytes_max=HELLO_BYTES_MAX)
@@ -120,7 +117,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WAITING_BYTES_MAX)
         if self._ended is not None:
             self._transport.abort()
-        elif self._is_dialler:
+        elif self._handshake.side == "dialler":
             self._write(Kind.HELLO, Service.HANDSHAKE, 0, [self._handshake.begin()])
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -60,7 +60,7 @@ class Handshake:
     def __init__(
         self, side: Side, own: Hello, secrets: Sequence[bytes], expected: NodeId | None = None
     ) -> None:
-        self._side: Side = side
+        self.side: Side = side
         self._own = own
         self._secrets = checked_secrets(secrets)
         self._expected = expected
@@ -99,7 +99,7 @@ class Handshake:
                 remedy="give every node an id and an address of its own",
             )
         self.other = hello
-        if self._side == "listener":
+        if self.side == "listener":
             proof = self._proof(self._secrets[0], "listener", hello, self._own)
             return encode(msgspec.structs.replace(self._own, proof=proof))
         self._check(hello.proof, "listener", self._own, hello)

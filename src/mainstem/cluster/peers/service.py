@@ -16,7 +16,7 @@ import msgspec
 
 from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
 from mainstem.cluster.peers.frames import Frame, Kind, Service
-from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello
+from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, Side
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
@@ -146,9 +146,7 @@ class Peers:
         context = self._settings.tls_dial
 
         def made() -> PeerConnection:
-            return PeerConnection(
-                handshake, is_dialler=True, take=self._take, ended=lambda *_: None
-            )
+            return PeerConnection(handshake, take=self._take, ended=lambda *_: None)
 
         loop = asyncio.get_running_loop()
         try:
@@ -167,7 +165,7 @@ class Peers:
             ) from error
         return connection
 
-    def _handshake(self, side: str, expected: NodeId | None = None) -> Handshake:
+    def _handshake(self, side: Side, expected: NodeId | None = None) -> Handshake:
         settings = self._settings
         own = Hello(
             VERSION,
@@ -176,16 +174,12 @@ class Peers:
             settings.broker_epoch,
             self._random_bytes(NONCE_BYTES),
         )
-        return Handshake(
-            "dialler" if side == "dialler" else "listener", own, settings.secrets, expected
-        )
+        return Handshake(side, own, settings.secrets, expected)
 
     # What is accepted.
 
     def _accept(self) -> PeerConnection:
-        connection = PeerConnection(
-            self._handshake("listener"), is_dialler=False, take=self._take, ended=self._gone
-        )
+        connection = PeerConnection(self._handshake("listener"), take=self._take, ended=self._gone)
         strangers = sum(node is None for node in self._accepted.values())
         self._accepted[connection] = None
         if strangers >= STRANGERS_MAX:
