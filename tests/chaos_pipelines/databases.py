@@ -82,12 +82,7 @@ class Postgres:
         return self.server.connect(DATABASE)
 
     def config(self) -> dict[str, object]:
-        return {
-            "host": "127.0.0.1",
-            "port": self.server.port,
-            "database": DATABASE,
-            "snapshot_rows_per_file": 500,
-        }
+        return _config(self.server.port)
 
     def place(self, event: dict[str, Any]) -> tuple[Any, ...]:
         source = event["source"]
@@ -121,16 +116,21 @@ class MariaDb:
         return self.server.connect(DATABASE)
 
     def config(self) -> dict[str, object]:
-        return {
-            "host": "127.0.0.1",
-            "port": self.server.port,
-            "database": DATABASE,
-            "snapshot_rows_per_file": 500,
-        }
+        return _config(self.server.port)
 
     def place(self, event: dict[str, Any]) -> tuple[Any, ...]:
         source = event["source"]
         return source["file"], source["pos"], source["row"]
+
+
+def _config(port: int) -> dict[str, object]:
+    """Small files, so that a snapshot takes a while and can be killed in its middle."""
+    return {
+        "host": "127.0.0.1",
+        "port": port,
+        "database": DATABASE,
+        "snapshot_rows_per_file": 500,
+    }
 
 
 class Load(threading.Thread):
