@@ -1,0 +1,325 @@
+"""The part of the counter that concerns queues, exchanges and bindings.
+
+    queues.declare_…, bind, …            answered once the change is committed
+    queues.publisher(namespace, settled) publishes in order; not a coroutine per message
+    queues.consume(…, deliver, ended)    deliveries in batches; settled through the subscription
+
+Values are re-exported here so that protocols need to look no further. Refusals are raised as
+``MainstemError``s: UNKNOWN_QUEUE, UNKNOWN_EXCHANGE (404), DECLARATION_DIFFERS, RESOURCE_IN_USE and
+QUEUE_NOT_EMPTY (406), RESOURCE_LOCKED (405), RESERVED_NAME (403), INVALID_ARGUMENT and
+INVALID_BINDING (406), LIMIT_REACHED, OVERLOADED, COORDINATOR_LOADING. What somebody may do is asked
+by the protocols, through ``Rights``, before they call.
+
+A node where nobody uses queues has no topics for them: they are made at the first declaration.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from mainstem.model.errors import MainstemError
+from mainstem.model.message import Message
+from mainstem.model.record import Record
+from mainstem.queues.arguments import arguments_of, settings_of
+from mainstem.queues.dead_letters import Death, amqp_table, deaths_of
+from mainstem.queues.declaration import OnDifference
+from mainstem.queues.delivery_tags import DeliveryTags, Tagged
+from mainstem.queues.exchange import (
+    DEFAULT_EXCHANGE,
+    Binding,
+    Destination,
+    Exchange,
+    ExchangeKind,
+    exchange_of,
+)
+from mainstem.queues.facts import Reason
+from mainstem.queues.settings import NATIVE, DeliveryMode, Overflow, QueueSettings
+from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
+from mainstem.queues.vocabulary import (
+    NO_HEADERS,
+    BindingView,
+    Browsed,
+    ConsumerWish,
+    Delivery,
+    ExchangeView,
+    Fate,
+    Published,
+    QueueStatus,
+    QueueView,
+    Routing,
+    Settling,
+)
+from mainstem.queues.window import Window
+
+__all__ = [
+    "ACKNOWLEDGE",
+    "DEFAULT_EXCHANGE",
+    "NATIVE",
+    "NO_HEADERS",
+    "REJECT",
+    "RELEASE",
+    "RETURN",
+    "Binding",
+    "BindingView",
+    "Browsed",
+    "ConsumerWish",
+    "Death",
+    "Deliver",
+    "Delivery",
+    "DeliveryMode",
+    "DeliveryTags",
+    "Destination",
+    "Ended",
+    "Exchange",
+    "ExchangeKind",
+    "ExchangeView",
+    "Fate",
+    "OnDifference",
+    "OnRecords",
+    "OnSettled",
+    "Outcome",
+    "Overflow",
+    "Published",
+    "Publisher",
+    "QueueSettings",
+    "QueueStatus",
+    "QueueView",
+    "Queues",
+    "QueuesAdmin",
+    "Reason",
+    "Routing",
+    "RoutingReader",
+    "Settlement",
+    "Settling",
+    "Subscription",
+    "Tagged",
+    "Tail",
+    "Window",
+    "amqp_table",
+    "arguments_of",
+    "deaths_of",
+    "exchange_of",
+    "settings_of",
+]
+
+# Tokens of publishes that end alike, in the order in which they were published.
+OnSettled = Callable[[Sequence[int], Published], None]
+Deliver = Callable[[Sequence[Delivery]], None]
+# A subscription ended without its own doing: the queue was deleted, or is lost to this node.
+Ended = Callable[[MainstemError | None], None]
+RoutingReader = Callable[[Message], Routing]
+# Topic, partition, records in order.
+OnRecords = Callable[[str, int, Sequence[Record]], None]
+
+
+class Publisher(Protocol):
+    """One source of messages, whose order is kept within each exchange: a channel, a session."""
+
+    def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
+        """Publish. All that comes in one turn of the loop is one append per stream.
+
+        ``settled`` of this publisher is called with the token once the message is committed, or
+        refused; never for a token below zero. Where ``is_routed`` is false and the publisher said
+        ``mandatory``, the message is to be returned before it is confirmed.
+
+        Raises:
+            InvalidRequest: there is no such exchange, or it is not for publishers.
+        """
+        ...
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the session should stop reading: a queue makes its publishers wait.
+
+        What is published meanwhile waits in order, up to a limit, and is refused beyond.
+        """
+        ...
+
+    def close(self) -> None:
+        """Nobody listens for what is settled any more; what was published goes on."""
+        ...
+
+
+class Subscription(Settling, Protocol):
+    """One consumer of a queue. Deliveries come through ``deliver`` until it is cancelled."""
+
+    def changed(self) -> None:
+        """The session changed ``messages_max`` of the window or of the shared one."""
+        ...
+
+    def credit(self, messages: int) -> None:
+        """Grant more deliveries, where the window began with ``credit``."""
+        ...
+
+    def cancel(self) -> None:
+        """Deliver nothing more; what was delivered stays in hand and can be settled."""
+        ...
+
+    def close(self) -> None:
+        """The session is gone: what it had returns to its place."""
+        ...
+
+
+class Tail(Protocol):
+    """Somebody who is told about every record of a topic from now on."""
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        ...
+
+
+class QueuesAdmin(Protocol):
+    """What administrators look at, and what only they do."""
+
+    def namespaces(self) -> Sequence[str]:
+        """Every namespace in use, and the default one."""
+        ...
+
+    def exchanges(self, namespace: str) -> Iterable[ExchangeView]:
+        """Every exchange of a namespace."""
+        ...
+
+    def bindings(self, namespace: str) -> Iterable[BindingView]:
+        """Every binding of a namespace; those of the default exchange are not listed."""
+        ...
+
+    def queues(self, namespace: str) -> Iterable[QueueView]:
+        """Every queue of a namespace."""
+        ...
+
+    def describe(self, namespace: str, name: str) -> QueueView:
+        """One queue."""
+        ...
+
+    async def browse(
+        self, namespace: str, name: str, *, start: int = 0, limit: int = 100
+    ) -> Sequence[Browsed]:
+        """Messages from a sequence on, in order, without taking them."""
+        ...
+
+    async def move(
+        self,
+        namespace: str,
+        source: str,
+        *,
+        destination: str | None = None,
+        where: Callable[[Browsed], bool] | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Publish ready messages of a queue to another one and take them out of the first.
+
+        Without a destination dead letters go back where they died first: to the exchange and with
+        the keys that their history names. How many were moved.
+        """
+        ...
+
+    def counts(self) -> Mapping[str, Any]:
+        """Counters for metrics: published, delivered, acknowledged, returned and so on."""
+        ...
+
+
+class Queues(Protocol):
+    """Queues, exchanges and bindings of all namespaces."""
+
+    @property
+    def admin(self) -> QueuesAdmin:
+        """For administrators."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until what is stored is loaded; a session begins with it.
+
+        Raises:
+            Unavailable: it cannot be loaded, or the node is stopping.
+        """
+        ...
+
+    def read_with(self, header: str, reader: RoutingReader) -> None:
+        """Messages with a record header of that name are routed by what ``reader`` finds in them.
+
+        For protocols whose headers have types that record headers do not show. Called while the
+        node is built, before anything is loaded.
+        """
+        ...
+
+    # Exchanges and bindings
+
+    async def declare_exchange(
+        self, namespace: str, wish: Exchange, *, passive: bool = False, shared: bool = False
+    ) -> Exchange:
+        """Let an exchange be there; ``passive`` only looks.
+
+        A topic of that name that is no exchange is taken over where ``shared`` says so.
+        """
+        ...
+
+    async def delete_exchange(self, namespace: str, name: str, *, if_unused: bool = False) -> None:
+        """Take an exchange away, with its bindings; one that is not there is no error."""
+        ...
+
+    async def bind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
+        """Let messages of an exchange go to a queue or to another exchange, from now on."""
+        ...
+
+    async def unbind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
+        """End a binding; nothing that was routed is lost."""
+        ...
+
+    # Queues
+
+    async def declare_queue(
+        self,
+        namespace: str,
+        name: str,
+        settings: QueueSettings,
+        *,
+        connection: str = "",
+        policy: OnDifference = OnDifference.FAIL,
+    ) -> QueueStatus:
+        """Let a queue be there; ``connection`` owns it if it is exclusive."""
+        ...
+
+    def status(self, namespace: str, name: str, *, connection: str = "") -> QueueStatus:
+        """A queue that is there: AMQP's passive declaration."""
+        ...
+
+    async def delete_queue(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        connection: str = "",
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Take a queue away; how many messages were ready."""
+        ...
+
+    async def purge_queue(self, namespace: str, name: str, *, connection: str = "") -> int:
+        """Drop all that is in nobody's hands; how many messages."""
+        ...
+
+    def connection_gone(self, connection: str) -> None:
+        """A connection ended: its exclusive queues go. Its subscriptions are closed before."""
+        ...
+
+    # Messages
+
+    def publisher(self, namespace: str, settled: OnSettled) -> Publisher:
+        """Somebody wants to publish."""
+        ...
+
+    def consume(
+        self, namespace: str, queue: str, wish: ConsumerWish, deliver: Deliver, ended: Ended
+    ) -> Subscription:
+        """Somebody wants to consume. The first deliveries come in a later turn of the loop."""
+        ...
+
+    async def get(
+        self, namespace: str, queue: str, *, connection: str = "", no_ack: bool = False
+    ) -> tuple[Delivery | None, int]:
+        """One message, if one is ready, and how many are left."""
+        ...
+
+    def tail(self, topic: str, on_records: OnRecords) -> Tail:
+        """Be told about every record that is committed in a topic from now on."""
+        ...
