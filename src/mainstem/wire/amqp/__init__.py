@@ -1,0 +1,1 @@
+"""AMQP 0.9.1 on the wire: frames, methods, field tables, properties of contents."""

@@ -1,0 +1,190 @@
+"""Methods of AMQP's classes connection and channel, RabbitMQ's extensions included."""
+
+from msgspec import field
+
+from mainstem.wire.amqp.method import (
+    Arguments,
+    Flag,
+    Long,
+    LongBytes,
+    Method,
+    Octet,
+    Short,
+    ShortText,
+)
+
+
+class ConnectionStart(Method):
+    """The server's first word."""
+
+    ID = (10, 10)
+    NAME = "connection.start"
+    version_major: Octet = 0
+    version_minor: Octet = 9
+    server_properties: Arguments = field(default_factory=dict)
+    mechanisms: LongBytes = b"PLAIN"
+    locales: LongBytes = b"en_US"
+
+
+class ConnectionStartOk(Method):
+    """The client chooses a mechanism and begins to log in."""
+
+    ID = (10, 11)
+    NAME = "connection.start-ok"
+    client_properties: Arguments = field(default_factory=dict)
+    mechanism: ShortText = "PLAIN"
+    response: LongBytes = b""
+    locale: ShortText = "en_US"
+
+
+class ConnectionSecure(Method):
+    """A challenge."""
+
+    ID = (10, 20)
+    NAME = "connection.secure"
+    challenge: LongBytes = b""
+
+
+class ConnectionSecureOk(Method):
+    """Its answer."""
+
+    ID = (10, 21)
+    NAME = "connection.secure-ok"
+    response: LongBytes = b""
+
+
+class ConnectionTune(Method):
+    """What the server would like."""
+
+    ID = (10, 30)
+    NAME = "connection.tune"
+    channel_max: Short = 0
+    frame_max: Long = 0
+    heartbeat: Short = 0
+
+
+class ConnectionTuneOk(Method):
+    """What holds."""
+
+    ID = (10, 31)
+    NAME = "connection.tune-ok"
+    channel_max: Short = 0
+    frame_max: Long = 0
+    heartbeat: Short = 0
+
+
+class ConnectionOpen(Method):
+    """The client chooses a virtual host."""
+
+    ID = (10, 40)
+    NAME = "connection.open"
+    virtual_host: ShortText = "/"
+    reserved_1: ShortText = ""
+    reserved_2: Flag = False
+
+
+class ConnectionOpenOk(Method):
+    """It may work there."""
+
+    ID = (10, 41)
+    NAME = "connection.open-ok"
+    reserved_1: ShortText = ""
+
+
+class ConnectionClose(Method):
+    """The end, with a reason."""
+
+    ID = (10, 50)
+    NAME = "connection.close"
+    reply_code: Short = 200
+    reply_text: ShortText = ""
+    failed_class: Short = 0
+    failed_method: Short = 0
+
+
+class ConnectionCloseOk(Method):
+    """The end was heard."""
+
+    ID = (10, 51)
+    NAME = "connection.close-ok"
+
+
+class ConnectionBlocked(Method):
+    """Publishers are not read for now."""
+
+    ID = (10, 60)
+    NAME = "connection.blocked"
+    reason: ShortText = ""
+
+
+class ConnectionUnblocked(Method):
+    """They are again."""
+
+    ID = (10, 61)
+    NAME = "connection.unblocked"
+
+
+class ConnectionUpdateSecret(Method):
+    """A new secret for the same user."""
+
+    ID = (10, 70)
+    NAME = "connection.update-secret"
+    new_secret: LongBytes = b""
+    reason: ShortText = ""
+
+
+class ConnectionUpdateSecretOk(Method):
+    """It is taken."""
+
+    ID = (10, 71)
+    NAME = "connection.update-secret-ok"
+
+
+class ChannelOpen(Method):
+    """A channel begins."""
+
+    ID = (20, 10)
+    NAME = "channel.open"
+    reserved_1: ShortText = ""
+
+
+class ChannelOpenOk(Method):
+    """It may be used."""
+
+    ID = (20, 11)
+    NAME = "channel.open-ok"
+    reserved_1: LongBytes = b""
+
+
+class ChannelFlow(Method):
+    """Deliveries stop or go on."""
+
+    ID = (20, 20)
+    NAME = "channel.flow"
+    active: Flag = True
+
+
+class ChannelFlowOk(Method):
+    """They do."""
+
+    ID = (20, 21)
+    NAME = "channel.flow-ok"
+    active: Flag = True
+
+
+class ChannelClose(Method):
+    """The end of a channel, with a reason."""
+
+    ID = (20, 40)
+    NAME = "channel.close"
+    reply_code: Short = 200
+    reply_text: ShortText = ""
+    failed_class: Short = 0
+    failed_method: Short = 0
+
+
+class ChannelCloseOk(Method):
+    """The end was heard."""
+
+    ID = (20, 41)
+    NAME = "channel.close-ok"

@@ -1,0 +1,188 @@
+"""Methods of AMQP's classes exchange and queue, RabbitMQ's extensions included."""
+
+from msgspec import field
+
+from mainstem.wire.amqp.method import Arguments, Flag, Long, Method, Short, ShortText
+
+
+class ExchangeDeclare(Method):
+    """An exchange is to be there."""
+
+    ID = (40, 10)
+    NAME = "exchange.declare"
+    reserved_1: Short = 0
+    exchange: ShortText = ""
+    type: ShortText = "direct"
+    passive: Flag = False
+    durable: Flag = False
+    auto_delete: Flag = False
+    internal: Flag = False
+    nowait: Flag = False
+    arguments: Arguments = field(default_factory=dict)
+
+
+class ExchangeDeclareOk(Method):
+    """It is."""
+
+    ID = (40, 11)
+    NAME = "exchange.declare-ok"
+
+
+class ExchangeDelete(Method):
+    """An exchange is to go."""
+
+    ID = (40, 20)
+    NAME = "exchange.delete"
+    reserved_1: Short = 0
+    exchange: ShortText = ""
+    if_unused: Flag = False
+    nowait: Flag = False
+
+
+class ExchangeDeleteOk(Method):
+    """It is gone."""
+
+    ID = (40, 21)
+    NAME = "exchange.delete-ok"
+
+
+class ExchangeBind(Method):
+    """One exchange is to lead to another."""
+
+    ID = (40, 30)
+    NAME = "exchange.bind"
+    reserved_1: Short = 0
+    destination: ShortText = ""
+    source: ShortText = ""
+    routing_key: ShortText = ""
+    nowait: Flag = False
+    arguments: Arguments = field(default_factory=dict)
+
+
+class ExchangeBindOk(Method):
+    """It does."""
+
+    ID = (40, 31)
+    NAME = "exchange.bind-ok"
+
+
+class ExchangeUnbind(Method):
+    """It is to do so no longer."""
+
+    ID = (40, 40)
+    NAME = "exchange.unbind"
+    reserved_1: Short = 0
+    destination: ShortText = ""
+    source: ShortText = ""
+    routing_key: ShortText = ""
+    nowait: Flag = False
+    arguments: Arguments = field(default_factory=dict)
+
+
+class ExchangeUnbindOk(Method):
+    """It does not; the number follows RabbitMQ, not the order of the others."""
+
+    ID = (40, 51)
+    NAME = "exchange.unbind-ok"
+
+
+class QueueDeclare(Method):
+    """A queue is to be there."""
+
+    ID = (50, 10)
+    NAME = "queue.declare"
+    reserved_1: Short = 0
+    queue: ShortText = ""
+    passive: Flag = False
+    durable: Flag = False
+    exclusive: Flag = False
+    auto_delete: Flag = False
+    nowait: Flag = False
+    arguments: Arguments = field(default_factory=dict)
+
+
+class QueueDeclareOk(Method):
+    """It is, under this name."""
+
+    ID = (50, 11)
+    NAME = "queue.declare-ok"
+    queue: ShortText = ""
+    message_count: Long = 0
+    consumer_count: Long = 0
+
+
+class QueueBind(Method):
+    """An exchange is to lead to a queue."""
+
+    ID = (50, 20)
+    NAME = "queue.bind"
+    reserved_1: Short = 0
+    queue: ShortText = ""
+    exchange: ShortText = ""
+    routing_key: ShortText = ""
+    nowait: Flag = False
+    arguments: Arguments = field(default_factory=dict)
+
+
+class QueueBindOk(Method):
+    """It does."""
+
+    ID = (50, 21)
+    NAME = "queue.bind-ok"
+
+
+class QueuePurge(Method):
+    """A queue is to be emptied."""
+
+    ID = (50, 30)
+    NAME = "queue.purge"
+    reserved_1: Short = 0
+    queue: ShortText = ""
+    nowait: Flag = False
+
+
+class QueuePurgeOk(Method):
+    """It is."""
+
+    ID = (50, 31)
+    NAME = "queue.purge-ok"
+    message_count: Long = 0
+
+
+class QueueDelete(Method):
+    """A queue is to go."""
+
+    ID = (50, 40)
+    NAME = "queue.delete"
+    reserved_1: Short = 0
+    queue: ShortText = ""
+    if_unused: Flag = False
+    if_empty: Flag = False
+    nowait: Flag = False
+
+
+class QueueDeleteOk(Method):
+    """It is gone."""
+
+    ID = (50, 41)
+    NAME = "queue.delete-ok"
+    message_count: Long = 0
+
+
+class QueueUnbind(Method):
+    """An exchange is to lead to a queue no longer."""
+
+    ID = (50, 50)
+    NAME = "queue.unbind"
+    reserved_1: Short = 0
+    queue: ShortText = ""
+    exchange: ShortText = ""
+    routing_key: ShortText = ""
+    arguments: Arguments = field(default_factory=dict)
+
+
+class QueueUnbindOk(Method):
+    """It does not."""
+
+    ID = (50, 51)
+    NAME = "queue.unbind-ok"
