@@ -20,12 +20,14 @@ from hypothesis.stateful import (
 )
 
 from mainstem.model.errors import MainstemError
-from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId, TopicId
+from mainstem.model.ids import NO_NODE, Epoch, NodeId, Offset, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream
 from mainstem.placement import chain, records
+from mainstem.placement import replication_records as replication
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.replication_decisions import copies_needed
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 
@@ -43,6 +45,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.requests = 0
         self.next_id = 0
+        self.disks = 0
         self.given: set[int] = set()
         self.highest_epoch: dict[StreamId, int] = {}
         self.highest_index: dict[StreamId, int] = {}
@@ -161,9 +164,21 @@ class CatalogueMachine(RuleBasedStateMachine):
         stream = self.a_stream(data)
         self.requests += 1
         end = self.an_end(data, stream, stale=stale)
-        command = records.SealAndCreate(f"r{self.requests}", end)
+        done = data.draw(st.sets(st.sampled_from(stream.last.replicas)), label="done")
+        exclude = data.draw(st.sets(st.sampled_from(NODES)), label="excluded")
+        successor = data.draw(st.sampled_from([None, *stream.last.replicas]), label="new writer")
+        command = records.SealAndCreate(
+            f"r{self.requests}", end, tuple(done), tuple(exclude), successor
+        )
         after = self.do(command)
-        assert (after is None) == stale
+        if stale or stream.writer == NO_NODE:
+            assert after is None
+        elif successor is None:
+            assert after is not None, "a writer that has its epoch can always roll"
+        if after is not None:
+            assert after.writer == (stream.writer if successor is None else successor)
+            assert after.writer in after.last.replicas
+            assert after.epoch == after.last.epoch == stream.epoch + (successor is not None)
         if repeat and after is not None:
             count = len(self.facts)
             assert self.do(command) == after
@@ -172,7 +187,7 @@ class CatalogueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.streams())
     @rule(data=st.data(), node=st.sampled_from(NODES))
     def restart(self, data: st.DataObject, node: NodeId) -> None:
-        held = list(self.catalogue.streams_of(node))
+        held = [s for s in self.catalogue.streams_of(node) if s.last.replicas == (node,)]
         if not held:
             return
         some = data.draw(st.lists(st.sampled_from(held), unique_by=lambda s: s.id, max_size=4))
@@ -199,7 +214,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         after = self.do(
             records.SwapGeneration(
                 stream.id, stream.epoch, target.index, target.generation,
-                target.generation + step, 1, 1, 5, target.start,
+                target.generation + step, 1, 1, 5, target.start, target.replicas,
             )
         )  # fmt: skip
         assert (after is None) == (target.is_open or step == 0)
@@ -211,13 +226,81 @@ class CatalogueMachine(RuleBasedStateMachine):
         first, last = data.draw(st.tuples(*[st.sampled_from(stream.ranges)] * 2))
         generation = max(r.generation for r in stream.ranges) + 1
         after = self.do(
-            records.MergeRanges(stream.id, stream.epoch, first.index, last.index, generation, 100)
+            records.MergeRanges(
+                stream.id, stream.epoch, first.index, last.index, generation, 100, first.replicas
+            )
         )
         if after is not None:
             assert first.index < last.index
             assert sum(r.batch_count for r in after.ranges) == sum(
                 r.batch_count for r in stream.ranges
             )
+
+    # Nodes come and go, ranges are copied
+
+    @rule(node=st.sampled_from(NODES), stale=st.booleans())
+    def fence(self, node: NodeId, stale: bool) -> None:
+        incarnation = self.catalogue.incarnation(node) - stale
+        self.do(replication.FenceNode(node, incarnation, "the lease has ended"))
+        if not stale and incarnation:
+            assert not list(self.catalogue.streams_of(node))
+
+    @rule(node=st.sampled_from(NODES))
+    def unfence(self, node: NodeId) -> None:
+        self.do(replication.UnfenceNode(node, self.catalogue.incarnation(node)))
+
+    @rule(node=st.sampled_from(NODES), back=st.booleans())
+    def drain(self, node: NodeId, back: bool) -> None:
+        self.do(replication.UndrainNode(node) if back else replication.DrainNode(node))
+
+    @rule(node=st.sampled_from(NODES))
+    def replace_disk(self, node: NodeId) -> None:
+        self.disks += 1
+        incarnation = self.catalogue.incarnation(node) + 1
+        self.do(records.RegisterNode(Node(node, "h", 1), incarnation, f"disk-{self.disks}"))
+
+    @precondition(lambda self: self.streams())
+    @rule(data=st.data(), unclean=st.booleans())
+    def elect(self, data: st.DataObject, unclean: bool) -> None:
+        stream = self.a_stream(data)
+        for election in self.do(replication.ElectWriters((stream.id,), unclean)):
+            assert self.catalogue.is_live(election.writer)
+            assert unclean or election.writer in stream.last.replicas
+
+    @precondition(lambda self: self.streams())
+    @rule(data=st.data(), nodes=st.none() | st.lists(st.sampled_from(NODES), max_size=3))
+    def reassign(self, data: st.DataObject, nodes: list[NodeId] | None) -> None:
+        stream = self.a_stream(data)
+        target = None if nodes is None else tuple(nodes)
+        self.do(replication.ReassignPartitions(((stream.id, target),)))
+
+    @precondition(lambda self: any(len(s.ranges) > 1 for s in self.streams()))
+    @rule(data=st.data(), node=st.sampled_from(NODES), act=st.integers(0, 3))
+    def copy(self, data: st.DataObject, node: NodeId, act: int) -> None:
+        long = [stream for stream in self.streams() if len(stream.ranges) > 1]
+        stream = data.draw(st.sampled_from(long))
+        known = data.draw(st.sampled_from(stream.ranges[:-1]))
+        if act == 0:
+            registered = self.catalogue.node(node)
+            disk = registered.directory if registered else ""
+            after = self.do(
+                replication.ReplicaDone(stream.id, known.index, node, disk, known.generation)
+            )
+            assert after is None or node in after.ranges[stream.ranges.index(known)].holders
+        elif act == 1:
+            self.do(replication.CopyRange(stream.id, known.index, node))
+        elif act == 2:
+            self.do(replication.ReplicaLost(stream.id, known.index, node))
+        else:
+            after = self.do(replication.DropReplica(stream.id, known.index, node))
+            if after is not None and node in known.replicas:
+                left = after.ranges[stream.ranges.index(known)]
+                assert len(left.holders) >= copies_needed(stream, known)
+
+    @invariant()
+    def writers_are_live(self) -> None:
+        for stream in self.streams():
+            assert stream.writer == NO_NODE or self.catalogue.is_live(stream.writer)
 
     @invariant()
     def chains_are_sound(self) -> None:

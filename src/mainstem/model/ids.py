@@ -16,6 +16,8 @@ Offset = NewType("Offset", int)
 ProducerId = NewType("ProducerId", int)
 
 NO_TOPIC_ID = TopicId(bytes(16))
+NO_NODE = NodeId(-1)
+"""Nobody: who writes a stream that is offline, who leads before an election."""
 
 
 class StreamId(NamedTuple):

@@ -7,19 +7,20 @@ on every node and after every restart. Topics, streams and ranges are immutable 
 caller was given stays as it was.
 """
 
-from collections.abc import Callable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from mainstem.model.ids import StreamId
+from mainstem.model.ids import StreamId, TopicId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
 from mainstem.placement import chain, decisions, records
+from mainstem.placement import replication_records as replication
 from mainstem.placement.decisions import Decision
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact, CatalogueState
+from mainstem.placement.replication_records import RegisteredNode
 from mainstem.placement.security_records import SecurityFact
 from mainstem.placement.security_table import SECURITY_FACTS
 from mainstem.placement.tables import Tables
@@ -53,8 +54,33 @@ class Catalogue(Tables):
         self._cluster_id = fact.cluster_id
 
     def _node_registered(self, fact: records.NodeRegistered) -> None:
-        self._nodes[fact.node.id] = records.RegisteredNode(
-            fact.node, fact.incarnation, fact.directory
+        known = self._nodes.get(fact.node.id)
+        self._nodes[fact.node.id] = RegisteredNode(
+            fact.node,
+            fact.incarnation,
+            fact.directory,
+            draining=known is not None and known.draining,
+        )
+        if known is not None and known.directory != fact.directory:
+            for topic in list(self._topics.values()):
+                self._put_topic(
+                    replace(
+                        topic, streams=tuple(chain.blank(s, fact.node.id) for s in topic.streams)
+                    )
+                )
+        self._elect(fact.elections)
+
+    def _node_fenced(self, fact: replication.NodeFenced) -> None:
+        self._nodes[fact.node] = replace(self._nodes[fact.node], fenced=True)
+        self._elect(fact.elections)
+
+    def _node_unfenced(self, fact: replication.NodeUnfenced) -> None:
+        self._nodes[fact.node] = replace(self._nodes[fact.node], fenced=False)
+        self._elect(fact.elections)
+
+    def _elect(self, elections: Iterable[replication.Election]) -> None:
+        self._put_streams(
+            chain.elected(self._held(election.stream), election) for election in elections
         )
 
     def _topic_created(self, fact: records.TopicCreated) -> None:
@@ -84,16 +110,11 @@ class Catalogue(Tables):
         self._next_producer_id = fact.until
 
     def _streams_restarted(self, fact: records.StreamsRestarted) -> None:
-        # One new topic value per topic, not per stream: a topic may have thousands.
-        ends = sorted(fact.ends, key=lambda end: end.stream)
-        for topic_id, of_topic in groupby(ends, key=lambda end: end.stream.topic):
-            topic = self._topics[topic_id]
-            streams = list(topic.streams)
-            for end in of_topic:
-                at = end.stream.partition
-                streams[at] = chain.restarted(streams[at], end, fact.at_ms)
-                self._seals.pop(end.stream, None)
-            self._put_topic(replace(topic, streams=tuple(streams)))
+        self._put_streams(
+            chain.restarted(self._held(end.stream), end, fact.at_ms) for end in fact.ends
+        )
+        for end in fact.ends:
+            self._seals.pop(end.stream, None)
 
     def _range_sealed(self, fact: records.RangeSealed) -> None:
         self._put_stream(chain.rolled(self._held(fact.end.stream), fact))
@@ -102,14 +123,19 @@ class Catalogue(Tables):
     def _stream_trimmed(self, fact: records.StreamTrimmed) -> None:
         self._put_stream(chain.trimmed(self._held(fact.stream), fact.start))
 
-    def _generation_swapped(self, fact: records.GenerationSwapped) -> None:
-        self._put_stream(chain.swapped(self._held(fact.stream), fact))
-
-    def _ranges_merged(self, fact: records.RangesMerged) -> None:
-        self._put_stream(chain.merged(self._held(fact.stream), fact))
-
     def _held(self, stream: StreamId) -> Stream:
         return self._topics[stream.topic].streams[stream.partition]
+
+    def _put_streams(self, streams: Iterable[Stream]) -> None:
+        """Put many, with one new value per topic, not per stream: a topic may have thousands."""
+        by_topic: dict[TopicId, list[Stream]] = {}
+        for stream in streams:
+            known = by_topic.get(stream.id.topic)
+            if known is None:
+                known = by_topic[stream.id.topic] = list(self._topics[stream.id.topic].streams)
+            known[stream.id.partition] = stream
+        for topic, every in by_topic.items():
+            self._put_topic(replace(self._topics[topic], streams=tuple(every)))
 
     def _put_stream(self, stream: Stream) -> None:
         self._put_topic(self._topics[stream.id.topic].with_stream(stream))
@@ -131,6 +157,19 @@ def _features_set(catalogue: Catalogue, fact: records.FeaturesSet) -> None:
     catalogue.features_epoch = fact.epoch
 
 
+def _node_draining(catalogue: Catalogue, fact: replication.NodeDraining) -> None:
+    catalogue._nodes[fact.node] = replace(catalogue._nodes[fact.node], draining=fact.draining)
+
+
+def _targets_set(catalogue: Catalogue, fact: replication.TargetsSet) -> None:
+    catalogue._put_streams(
+        chain.targeted(catalogue._held(stream), target) for stream, target in fact.targets
+    )
+    for topic in {stream.topic for stream, _ in fact.targets}:
+        known = catalogue._topics[topic]
+        catalogue._put_topic(replace(known, replication=len(known.streams[0].wanted)))
+
+
 def _node_unregistered(catalogue: Catalogue, fact: records.NodeUnregistered) -> None:
     del catalogue._nodes[fact.node]
     catalogue._node_configs.pop(fact.node, None)
@@ -142,6 +181,15 @@ def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[
         every[key] = dict(configs)
     else:
         every.pop(key, None)
+
+
+def _stepped(step: Callable[[Stream, Any], Stream]) -> Callable[[Catalogue, Any], None]:
+    """How a fact about one stream is taken in."""
+
+    def replay(catalogue: Catalogue, fact: Any) -> None:
+        catalogue._put_stream(step(catalogue._held(fact.stream), fact))
+
+    return replay
 
 
 _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
@@ -165,7 +213,15 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.StreamsRestarted: Catalogue._streams_restarted,
     records.RangeSealed: Catalogue._range_sealed,
     records.StreamTrimmed: Catalogue._stream_trimmed,
-    records.GenerationSwapped: Catalogue._generation_swapped,
-    records.RangesMerged: Catalogue._ranges_merged,
+    records.GenerationSwapped: _stepped(chain.swapped),
+    records.RangesMerged: _stepped(chain.merged),
+    replication.NodeFenced: Catalogue._node_fenced,
+    replication.NodeUnfenced: Catalogue._node_unfenced,
+    replication.NodeDraining: _node_draining,
+    replication.WritersElected: lambda catalogue, fact: catalogue._elect(fact.elections),
+    replication.TargetsSet: _targets_set,
+    replication.ReplicaCompleted: _stepped(chain.completed),
+    replication.CopyOrdered: _stepped(chain.ordered),
+    replication.ReplicaDropped: _stepped(chain.dropped),
     **dict.fromkeys(SECURITY_FACTS, _of_security),
 }

@@ -5,18 +5,29 @@ configs that changed meanwhile) is ``Fenced``: look again and decide anew.
 """
 
 from collections.abc import Callable
+from itertools import chain as chained
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
-from mainstem.model.ids import NodeId, ProducerId, StreamId
+from mainstem.model.ids import ProducerId, StreamId
 from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
-from mainstem.model.metadata import Range, Stream, Topic
+from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import check_topic_name
-from mainstem.placement import chain, planner, records
+from mainstem.placement import chain, electing, planner, records
 from mainstem.placement.cluster_decisions import CLUSTER_DECIDERS, same_configs
+from mainstem.placement.expectations import (
+    current_epoch,
+    current_incarnation,
+    enough_copies,
+    fits_open_range,
+    sealed_range,
+)
 from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact, RangeEnd
+from mainstem.placement.records import AnyFact
+from mainstem.placement.replication_decisions import REPLICATION_DECIDERS
 from mainstem.placement.security_decisions import SECURITY_DECIDERS
 from mainstem.placement.tables import Tables
 
@@ -40,6 +51,9 @@ def decide(tables: Tables, command: Command[ReplyT], now_ms: int) -> Decision[Re
     of_cluster = CLUSTER_DECIDERS.get(type(command))
     if of_cluster is not None:
         return Decision(*of_cluster(tables, command))
+    of_replication = REPLICATION_DECIDERS.get(type(command))
+    if of_replication is not None:
+        return Decision(*of_replication(tables, command, now_ms))
     of_security = SECURITY_DECIDERS.get(type(command))
     if of_security is not None:
         return Decision(*of_security(tables.security, command))
@@ -69,7 +83,10 @@ def _register_node(tables: Tables, command: records.RegisterNode, now_ms: int) -
             f"incarnation {command.incarnation} is not newer than {known}",
             subject=f"node {command.node.id}",
         )
-    fact = records.NodeRegistered(command.node, command.incarnation, command.directory, now_ms)
+    elections = electing.elections_with(tables, command.node.id, command.directory, restarted=True)
+    fact = records.NodeRegistered(
+        command.node, command.incarnation, command.directory, now_ms, tuple(elections)
+    )
     return Decision((fact,), None)
 
 
@@ -77,7 +94,7 @@ def _allocate_producer_ids(
     tables: Tables, command: records.AllocateProducerIds, now_ms: int
 ) -> Decision[tuple[ProducerId, ProducerId]]:
     del now_ms
-    _current_incarnation(tables, command.node, command.incarnation)
+    current_incarnation(tables, command.node, command.incarnation)
     start = tables.next_producer_id
     left = PRODUCER_ID_MAX - start
     if not 0 < command.count <= min(PRODUCER_IDS_PER_BLOCK_MAX, left):
@@ -106,7 +123,8 @@ def _create_topic(tables: Tables, command: records.CreateTopic, now_ms: int) -> 
         )
     assert tables.topic_by_id(command.id) is None, "topic ids are drawn at random"
     replicas = planner.place(
-        [known.node for known in tables.nodes()],
+        tables,
+        command.id,
         first=0,
         partitions=command.partitions,
         replication_factor=command.replication_factor,
@@ -117,6 +135,10 @@ def _create_topic(tables: Tables, command: records.CreateTopic, now_ms: int) -> 
     fact = records.TopicCreated(
         command.id, command.name, replicas, command.configs, command.internal, now_ms
     )
+    if len(replicas[0]) > 1:
+        acks = planner.acks_for(tables, command.configs, len(replicas[0]))
+        disks = planner.disks(tables, chained.from_iterable(replicas))
+        fact = replace(fact, disks=disks, acks=acks)
     return Decision((fact,), chain.new_topic(fact))
 
 
@@ -143,14 +165,19 @@ def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int)
             subject=topic.name,
         )
     replicas = planner.place(
-        [known.node for known in tables.nodes()],
+        tables,
+        topic.id,
         first=count,
         partitions=command.total - count,
-        replication_factor=len(topic.streams[0].last.replicas),
+        replication_factor=topic.replicas_wanted,
         assignments=command.assignments,
     )
     _room_for(tables, len(replicas), topic.name)
     fact = records.PartitionsAdded(topic.id, replicas)
+    if len(replicas[0]) > 1:
+        acks = planner.acks_for(tables, topic.configs, len(replicas[0]))
+        disks = planner.disks(tables, chained.from_iterable(replicas))
+        fact = replace(fact, disks=disks, acks=acks)
     return Decision((fact,), chain.grown(topic, fact))
 
 
@@ -193,19 +220,20 @@ def flaw_free(stream: Stream) -> bool:
 def _restart_streams(
     tables: Tables, command: records.RestartStreams, now_ms: int
 ) -> Decision[tuple[Stream, ...]]:
-    _current_incarnation(tables, command.node, command.incarnation)
+    current_incarnation(tables, command.node, command.incarnation)
     seen: set[StreamId] = set()
     after = []
     for end in command.ends:
         stream = tables.need_stream(end.stream)
-        if stream.writer != command.node or end.stream in seen:
+        is_alone = stream.last.replicas == (command.node,)
+        if stream.writer != command.node or not is_alone or end.stream in seen:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                f"node {command.node} does not write it, or named it twice",
+                f"node {command.node} does not write it alone, or named it twice",
                 subject=str(end.stream),
             )
         seen.add(end.stream)
-        _fits_open_range(stream, end)
+        fits_open_range(stream, end)
         after.append(chain.restarted(stream, end, now_ms))
     if not after:
         return Decision((), ())
@@ -213,22 +241,10 @@ def _restart_streams(
     return Decision((fact,), tuple(after))
 
 
-def _seal_and_create(
-    tables: Tables, command: records.SealAndCreate, now_ms: int
-) -> Decision[Stream]:
-    end = command.end
-    stream = tables.need_stream(end.stream)
-    if tables.last_seal(end.stream) == command.request_id:
-        return Decision((), stream)
-    _fits_open_range(stream, end)
-    fact = records.RangeSealed(command.request_id, end, stream.last.replicas, now_ms)
-    return Decision((fact,), chain.rolled(stream, fact))
-
-
 def _trim_stream(tables: Tables, command: records.TrimStream, now_ms: int) -> Decision[Stream]:
     del now_ms
     stream = tables.need_stream(command.stream)
-    _current_epoch(stream, command.epoch)
+    current_epoch(stream, command.epoch)
     if command.start <= stream.start:
         return Decision((), stream)
     fact = records.StreamTrimmed(command.stream, command.start)
@@ -240,8 +256,8 @@ def _swap_generation(
 ) -> Decision[Stream]:
     del now_ms
     stream = tables.need_stream(command.stream)
-    _current_epoch(stream, command.epoch)
-    target = _sealed_range(stream, command.index)
+    current_epoch(stream, command.epoch)
+    target = sealed_range(stream, command.index)
     if target.generation != command.expected_generation or command.generation <= target.generation:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
@@ -249,6 +265,7 @@ def _swap_generation(
             f"made from {command.expected_generation}",
             subject=str(stream.id),
         )
+    enough_copies(stream, target, command.done)
     fact = records.GenerationSwapped(
         command.stream,
         command.index,
@@ -257,6 +274,7 @@ def _swap_generation(
         command.batch_count,
         command.max_timestamp,
         command.max_timestamp_offset,
+        command.done,
     )
     return Decision((fact,), chain.swapped(stream, fact))
 
@@ -264,9 +282,9 @@ def _swap_generation(
 def _merge_ranges(tables: Tables, command: records.MergeRanges, now_ms: int) -> Decision[Stream]:
     del now_ms
     stream = tables.need_stream(command.stream)
-    _current_epoch(stream, command.epoch)
-    first = _sealed_range(stream, command.first)
-    last = _sealed_range(stream, command.last)
+    current_epoch(stream, command.epoch)
+    first = sealed_range(stream, command.first)
+    last = sealed_range(stream, command.last)
     joined = [r for r in stream.ranges if first.index <= r.index <= last.index]
     if (
         len(joined) < 2
@@ -279,57 +297,16 @@ def _merge_ranges(tables: Tables, command: records.MergeRanges, now_ms: int) -> 
             f"{command.generation}",
             subject=str(stream.id),
         )
+    enough_copies(stream, first, command.done)
     fact = records.RangesMerged(
-        command.stream, command.first, command.last, command.generation, command.size_bytes
+        command.stream,
+        command.first,
+        command.last,
+        command.generation,
+        command.size_bytes,
+        command.done,
     )
     return Decision((fact,), chain.merged(stream, fact))
-
-
-# What a command was built on must still hold
-
-
-def _current_incarnation(tables: Tables, node: NodeId, incarnation: int) -> None:
-    known = tables.incarnation(node)
-    if incarnation != known:
-        raise Fenced(
-            ErrorCode.FENCED_EPOCH,
-            f"incarnation {incarnation} is not the current one, {known}",
-            subject=f"node {node}",
-        )
-
-
-def _current_epoch(stream: Stream, epoch: int) -> None:
-    if epoch != stream.epoch:
-        raise Fenced(
-            ErrorCode.FENCED_EPOCH,
-            f"epoch {epoch} is not the current one, {stream.epoch}",
-            subject=str(stream.id),
-        )
-
-
-def _fits_open_range(stream: Stream, end: RangeEnd) -> None:
-    _current_epoch(stream, end.epoch)
-    if end.index != stream.last.index:
-        raise Fenced(
-            ErrorCode.FENCED_EPOCH,
-            f"range {end.index} is not the open one, {stream.last.index}",
-            subject=str(stream.id),
-        )
-    if end.end < stream.last.start:
-        raise InvalidRequest(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"range {end.index} starts at {stream.last.start} and cannot end at {end.end}",
-            subject=str(stream.id),
-        )
-
-
-def _sealed_range(stream: Stream, index: int) -> Range:
-    for candidate in stream.ranges:
-        if candidate.index == index and not candidate.is_open:
-            return candidate
-    raise Fenced(
-        ErrorCode.FENCED_EPOCH, f"there is no sealed range {index}", subject=str(stream.id)
-    )
 
 
 def _room_for(tables: Tables, partitions: int, topic: str) -> None:
@@ -352,7 +329,6 @@ _DECIDERS: dict[type, Callable[..., Decision[Any]]] = {
     records.SetTopicConfigs: _set_topic_configs,
     records.AllocateProducerIds: _allocate_producer_ids,
     records.RestartStreams: _restart_streams,
-    records.SealAndCreate: _seal_and_create,
     records.TrimStream: _trim_stream,
     records.SwapGeneration: _swap_generation,
     records.MergeRanges: _merge_ranges,

@@ -21,7 +21,7 @@ from mainstem.cluster.raft.messages import NO_NODE, StateType
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId
-from mainstem.placement import records, security_records
+from mainstem.placement import records, replication_records, security_records
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact, CatalogueState
@@ -39,7 +39,7 @@ _facts = msgspec.json.Decoder(AnyFact)
 _states = msgspec.json.Decoder(CatalogueState)
 _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
     kind.__name__: kind
-    for room in (records, security_records)
+    for room in (records, replication_records, security_records)
     for kind in vars(room).values()
     if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
 }

@@ -1,20 +1,33 @@
-"""Which nodes hold a new partition: Kafka's round robin over the nodes, or what the caller says."""
+"""Which nodes hold a stream: consistent hashing, apart on machines and racks, with bounded load.
 
-from collections.abc import Sequence
+    every node has a score for every stream (rendezvous hashing)
+    one after the other: another machine ▸ another rack ▸ not above its share ▸ the best score
+
+A node that joins takes streams from others and moves nothing between them; a node that leaves
+leaves its streams to others. What an operator names is taken as it is. Pure.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.model.ids import NodeId
+from mainstem.model.ids import NO_NODE, NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
-from mainstem.model.metadata import Node
+from mainstem.model.metadata import Node, Stream, Topic, majority
+from mainstem.model.topic_config import topic_settings
+from mainstem.placement.tables import Tables
 
 Replicas = tuple[NodeId, ...]
+# The smaller, the better; compared after machine and rack.
+Rank = Callable[[Node], tuple[int, int]]
 
 NAMED_MAX = 10
 """A refusal repeats no more of what was sent than this."""
 
 
 def place(
-    nodes: Sequence[Node],
+    tables: Tables,
+    topic: TopicId,
     *,
     first: int,
     partitions: int,
@@ -34,22 +47,129 @@ def place(
             f"{first + count} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}",
         )
     if assignments is not None:
-        return _checked(nodes, assignments)
-    if replication_factor < 1 or replication_factor > len(nodes):
+        return checked(tables, assignments)
+    streams = [StreamId(topic, PartitionIndex(first + at)) for at in range(count)]
+    return plan(tables, streams, replication_factor)
+
+
+def plan(
+    tables: Tables, streams: Sequence[StreamId], replication_factor: int
+) -> tuple[Replicas, ...]:
+    """Replicas for streams that are nowhere yet, or are to be placed anew.
+
+    Raises:
+        InvalidRequest: there are fewer nodes than replicas.
+    """
+    nodes = [known for known in tables.nodes() if not known.draining]
+    live = [known.node for known in nodes if not known.fenced]
+    # Nodes that are down for the moment are taken only when there is no other way.
+    usable = live if replication_factor <= len(live) else [known.node for known in nodes]
+    if replication_factor < 1 or replication_factor > len(usable):
         raise InvalidRequest(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} with {len(nodes)} nodes",
-            remedy=f"use 1 to {len(nodes)}, or -1 for the default",
+            f"replication factor {replication_factor} with {len(usable)} nodes",
+            remedy=f"use 1 to {len(usable)}, or -1 for the default",
         )
-    ids = sorted(node.id for node in nodes)
+    if len(usable) == 1:
+        return ((usable[0].id,),) * len(streams)
+    loads = Loads(tables, usable, len(streams), replication_factor)
+    down = {known.node.id for known in nodes if known.fenced}
+    placed = []
+    for stream in streams:
+        score = scores(stream)
+        writer = min(usable, key=lambda n: (n.id in down, loads.leads(n), -score(n)))
+        replicas = (
+            writer.id,
+            *spread(
+                [node for node in usable if node.id != writer.id],
+                [writer],
+                replication_factor - 1,
+                lambda n: (2 * (n.id in down) + loads.holds(n), -score(n)),  # noqa: B023 - used here
+            ),
+        )
+        loads.add(replicas)
+        placed.append(replicas)
+    return tuple(placed)
+
+
+def next_set(tables: Tables, topic: Topic, stream: Stream, exclude: Collection[NodeId]) -> Replicas:
+    """Who holds the next range of a stream: where it is wanted, others for those who cannot.
+
+    The writer is always among them: it goes on, or hands over later. A set that would be smaller
+    than ``min.insync.replicas`` is completed with nodes that are not there: records wait for them.
+    """
+    wanted = stream.wanted
+    able = {
+        known.node.id: known.node
+        for known in tables.nodes()
+        if known.status == "live" and known.node.id not in exclude
+    }
+    chosen = [node for node in wanted if node in able]
+    missing = len(wanted) - len(chosen)
+    if missing:
+        score = scores(stream.id)
+        others = [node for node in able.values() if node.id not in chosen]
+        beside = [able[node] for node in chosen]
+        chosen += spread(others, beside, missing, lambda n: (0, -score(n)))
+    if stream.writer != NO_NODE and stream.writer not in chosen:
+        chosen.append(stream.writer)
+    fewest = min(min_insync(tables, topic.configs), len(wanted))
+    for node in (*wanted, *stream.last.replicas):
+        if len(chosen) < fewest and node not in chosen and tables.node(node) is not None:
+            chosen.append(node)
+    return tuple(chosen)
+
+
+def acks_for(tables: Tables, configs: Mapping[str, str], replicas: int) -> int:
+    """How many of so many replicas acknowledge in a topic; 0 stands for a majority."""
+    most = majority(replicas)
+    acks = min(max(min_insync(tables, configs), most), replicas)
+    return 0 if acks == most else acks
+
+
+def min_insync(tables: Tables, configs: Mapping[str, str]) -> int:
+    """How few replicas a range of a topic may have."""
+    return topic_settings(configs, tables.cluster_configs()).min_insync_replicas
+
+
+def disks(tables: Tables, nodes: Iterable[NodeId]) -> tuple[tuple[NodeId, str], ...]:
+    """The directories of nodes, each once."""
     return tuple(
-        tuple(ids[(first + at + copy) % len(ids)] for copy in range(replication_factor))
-        for at in range(count)
+        (node, known.directory)
+        for node in sorted(set(nodes))
+        if (known := tables.node(node)) is not None
     )
 
 
-def _checked(nodes: Sequence[Node], assignments: Sequence[Replicas]) -> tuple[Replicas, ...]:
-    known = {node.id for node in nodes}
+def scores(stream: StreamId) -> Callable[[Node], int]:
+    """How much a stream likes a node; independent of all other nodes."""
+    key = stream.topic + stream.partition.to_bytes(8, "big")
+
+    def score(node: Node) -> int:
+        digest = blake2b(node.id.to_bytes(8, "big"), key=key, digest_size=8).digest()
+        return int.from_bytes(digest, "big")
+
+    return score
+
+
+def spread(nodes: Iterable[Node], beside: Sequence[Node], count: int, rank: Rank) -> list[NodeId]:
+    """Up to ``count`` of ``nodes``, as far apart from each other and ``beside`` as there are."""
+    left = list(nodes)
+    machines = {_machine(node) for node in beside}
+    racks = {_rack(node) for node in beside}
+    chosen: list[NodeId] = []
+    while left and len(chosen) < count:
+        best = min(left, key=lambda n: (_machine(n) in machines, _rack(n) in racks, *rank(n)))
+        left.remove(best)
+        machines.add(_machine(best))
+        racks.add(_rack(best))
+        chosen.append(best.id)
+    return chosen
+
+
+def checked(tables: Tables, assignments: Sequence[Replicas]) -> tuple[Replicas, ...]:
+    """Assignments as somebody named them, or a refusal."""
+    known = {node.node.id for node in tables.nodes()}
     for replicas in assignments:
         if (
             not replicas
@@ -63,3 +183,43 @@ def _checked(nodes: Sequence[Node], assignments: Sequence[Replicas]) -> tuple[Re
                 f"different nodes out of {sorted(known)}",
             )
     return tuple(tuple(replicas) for replicas in assignments)
+
+
+class Loads:
+    """How many streams nodes write and hold, and what their share is."""
+
+    def __init__(
+        self, tables: Tables, nodes: Sequence[Node], more: int, replication_factor: int
+    ) -> None:
+        self.writes = {node.id: 0 for node in nodes}
+        self.held = dict(self.writes)
+        for topic in tables.topics():
+            for stream in topic.streams:
+                self.add(stream.wanted)
+        self.writes_share = -(-(sum(self.writes.values()) + more) // len(nodes))
+        holds = sum(self.held.values()) + more * replication_factor
+        self.held_share = -(-holds // len(nodes))
+
+    def add(self, replicas: Replicas) -> None:
+        """Count a stream."""
+        if replicas[0] in self.writes:
+            self.writes[replicas[0]] += 1
+        for node in replicas:
+            if node in self.held:
+                self.held[node] += 1
+
+    def leads(self, node: Node) -> bool:
+        """Whether a node writes its share already."""
+        return self.writes[node.id] >= self.writes_share
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node holds its share already."""
+        return self.held[node.id] >= self.held_share
+
+
+def _machine(node: Node) -> str:
+    return node.machine or f"of node {node.id}"
+
+
+def _rack(node: Node) -> str:
+    return node.rack or f"of node {node.id}"

@@ -14,6 +14,7 @@ from msgspec import Struct
 from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
 from mainstem.placement.fact import Command, Fact
+from mainstem.placement.replication_records import Election, RegisteredNode, ReplicationFact
 from mainstem.placement.security_records import SecurityFact, SecurityState
 
 
@@ -133,6 +134,7 @@ class RestartStreams(Command[tuple[Stream, ...]], frozen=True):
     """A restarted node seals the ranges it had open where it found them to end.
 
     Each stream goes on in a new range under the next epoch: a restarted writer never reuses one.
+    Only for streams with a single replica: the end of others is found by asking all of them.
     """
 
     node: NodeId
@@ -145,10 +147,20 @@ class SealAndCreate(Command[Stream], frozen=True):
 
     A repeat with the same ``request_id`` is answered as the first was, so that a writer that does
     not know the outcome may ask again.
+
+    ``done`` are the replicas that have all of the sealed range on disk. The next range is held by
+    ``replicas``; None: by the nodes where the stream is wanted, without the ``exclude``d, fenced
+    and draining ones, others in their place. ``new_writer`` hands the stream over under the next
+    epoch. ``unclean``: records may be missing, because an operator allowed it.
     """
 
     request_id: str
     end: RangeEnd
+    done: tuple[NodeId, ...] = ()
+    exclude: tuple[NodeId, ...] = ()
+    new_writer: NodeId | None = None
+    replicas: tuple[NodeId, ...] | None = None
+    unclean: bool = False
 
 
 class TrimStream(Command[Stream], frozen=True):
@@ -160,7 +172,10 @@ class TrimStream(Command[Stream], frozen=True):
 
 
 class SwapGeneration(Command[Stream], frozen=True):
-    """A sealed range has been rewritten (compacted) as ``generation``; it is read from now on."""
+    """A sealed range has been rewritten (compacted) as ``generation``; it is read from now on.
+
+    ``done`` are the replicas that have the new generation on disk; all that acknowledge must.
+    """
 
     stream: StreamId
     epoch: Epoch
@@ -171,12 +186,14 @@ class SwapGeneration(Command[Stream], frozen=True):
     batch_count: int
     max_timestamp: int
     max_timestamp_offset: int
+    done: tuple[NodeId, ...] = ()
 
 
 class MergeRanges(Command[Stream], frozen=True):
     """Neighbouring sealed ranges ``first`` to ``last`` have been joined in one folder.
 
-    The folder is ``first`` under ``generation``; ``size_bytes`` is what it holds.
+    The folder is ``first`` under ``generation``; ``size_bytes`` is what it holds; ``done`` are the
+    replicas that have it on disk, as in ``SwapGeneration``.
     """
 
     stream: StreamId
@@ -185,6 +202,7 @@ class MergeRanges(Command[Stream], frozen=True):
     last: RangeIndex
     generation: int
     size_bytes: int
+    done: tuple[NodeId, ...] = ()
 
 
 class RestoreTopics(Command[None], frozen=True):
@@ -202,16 +220,21 @@ class ClusterFormed(Fact, frozen=True):
 
 
 class NodeRegistered(Fact, frozen=True):
-    """A node runs under a new incarnation."""
+    """A node runs under a new incarnation; streams that it wrote with others have new writers."""
 
     node: Node
     incarnation: int
     directory: str
     at_ms: int
+    elections: tuple[Election, ...] = ()
 
 
 class TopicCreated(Fact, frozen=True):
-    """A topic exists, each partition empty at offset 0 under epoch 0."""
+    """A topic exists, each partition empty at offset 0 under epoch 0.
+
+    ``disks`` are the directories of the nodes, ``acks`` how many replicas acknowledge; both are
+    left out for a topic with one replica.
+    """
 
     id: TopicId
     name: str
@@ -219,6 +242,8 @@ class TopicCreated(Fact, frozen=True):
     configs: dict[str, str]
     internal: bool
     at_ms: int
+    disks: tuple[tuple[NodeId, str], ...] = ()
+    acks: int = 0
 
 
 class TopicRestored(Fact, frozen=True):
@@ -239,6 +264,8 @@ class PartitionsAdded(Fact, frozen=True):
 
     id: TopicId
     replicas: tuple[tuple[NodeId, ...], ...]
+    disks: tuple[tuple[NodeId, str], ...] = ()
+    acks: int = 0
 
 
 class TopicConfigsSet(Fact, frozen=True):
@@ -297,13 +324,23 @@ class StreamsRestarted(Fact, frozen=True):
     at_ms: int
 
 
-class RangeSealed(Fact, frozen=True):
-    """A range is sealed and the next one open, under the same epoch."""
+class RangeSealed(Fact, frozen=True, omit_defaults=True):
+    """A range is sealed and the next one open.
+
+    ``replicas``, ``directories`` and ``acks`` are those of the next range, ``done`` and ``unclean``
+    concern the sealed one. ``writer`` and ``epoch``: the stream was handed over.
+    """
 
     request_id: str
     end: RangeEnd
     replicas: tuple[NodeId, ...]
     at_ms: int
+    done: tuple[NodeId, ...] = ()
+    writer: NodeId | None = None
+    epoch: Epoch | None = None
+    directories: tuple[str, ...] = ()
+    acks: int = 0
+    unclean: bool = False
 
 
 class StreamTrimmed(Fact, frozen=True):
@@ -323,6 +360,7 @@ class GenerationSwapped(Fact, frozen=True):
     batch_count: int
     max_timestamp: int
     max_timestamp_offset: int
+    done: tuple[NodeId, ...] = ()
 
 
 class RangesMerged(Fact, frozen=True):
@@ -333,6 +371,7 @@ class RangesMerged(Fact, frozen=True):
     last: RangeIndex
     generation: int
     size_bytes: int
+    done: tuple[NodeId, ...] = ()
 
 
 AnyFact = (
@@ -354,16 +393,9 @@ AnyFact = (
     | StreamTrimmed
     | GenerationSwapped
     | RangesMerged
+    | ReplicationFact
     | SecurityFact
 )
-
-
-class RegisteredNode(Struct, frozen=True):
-    """What the catalogue knows of a node."""
-
-    node: Node
-    incarnation: int
-    directory: str
 
 
 class CatalogueState(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
-from mainstem.placement.records import CatalogueState, RegisteredNode
+from mainstem.placement.records import CatalogueState
+from mainstem.placement.replication_records import RegisteredNode
 from mainstem.placement.security_table import SecurityTable
 
 
@@ -119,6 +120,15 @@ class Tables:
     def nodes(self) -> Iterable[RegisteredNode]:
         """Every node that ever registered."""
         return self._nodes.values()
+
+    def node(self, node: NodeId) -> RegisteredNode | None:
+        """One node."""
+        return self._nodes.get(node)
+
+    def is_live(self, node: NodeId) -> bool:
+        """Whether a node may write: it is registered and not fenced."""
+        known = self._nodes.get(node)
+        return known is not None and not known.fenced
 
     def incarnation(self, node: NodeId) -> int:
         """The incarnation under which a node registered last; 0 before the first time."""
