@@ -49,6 +49,9 @@ INTERNAL_CONFIGS = {
 }
 
 
+INTERNAL_REPLICAS = 3
+
+
 def new_topic_id() -> TopicId:
     """A fresh topic id."""
     return TopicId(uuid4().bytes)
@@ -84,9 +87,17 @@ class TopicsAdmin(ConfigAdmin):
         return self.of_groups.texts(group)
 
     def nodes(self) -> Sequence[Node]:
-        """Every node, this one with the address it is reached at now."""
-        others = [known.node for known in self._catalogue.nodes() if known.node.id != self.node.id]
+        """Every node that is not taken for dead, this one with the address it is reached at now."""
+        others = [
+            known.node
+            for known in self._catalogue.nodes()
+            if known.node.id != self.node.id and not known.fenced
+        ]
         return sorted([self.node, *others], key=lambda node: node.id)
+
+    def is_live(self, node: NodeId) -> bool:
+        """Whether a node is registered and not taken for dead."""
+        return node == self.node.id or self._catalogue.is_live(node)
 
     def cluster_id(self) -> str:
         """The cluster's name."""
@@ -152,6 +163,13 @@ class TopicsAdmin(ConfigAdmin):
             ))  # fmt: skip
         return self._need(name)
 
+    async def ensure_internal(self, name: str) -> None:
+        """Create one of the house's own topics if it is not there."""
+        if name == GROUP_OFFSETS_TOPIC:
+            await self.ensure_offsets_topic()
+        else:
+            await self.ensure_transactions_topic()
+
     async def ensure_offsets_topic(self) -> None:
         """Create the internal topic of groups and offsets if it is not there."""
         await self._ensure_internal(GROUP_OFFSETS_TOPIC, self._defaults.offsets_partitions)
@@ -208,7 +226,7 @@ class TopicsAdmin(ConfigAdmin):
                 self._new_id(),
                 name,
                 partitions,
-                replication_factor=1,
+                replication_factor=min(INTERNAL_REPLICAS, len(self.nodes())),
                 configs=INTERNAL_CONFIGS[name],
                 internal=True,
             )

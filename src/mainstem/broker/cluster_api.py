@@ -17,6 +17,15 @@ class FeatureUpdate(Struct, frozen=True):
     may_lower: bool = False
 
 
+class QuorumMember(Struct, frozen=True):
+    """One node that keeps the catalogue; ``end``: how far it is known to be, -1: unknown."""
+
+    node: Node
+    directory: bytes
+    end: int
+    is_voter: bool = True
+
+
 class Quorum(Struct, frozen=True):
     """Who keeps the catalogue. ``end`` is the number of its next entry, ``epoch`` only grows."""
 
@@ -25,6 +34,7 @@ class Quorum(Struct, frozen=True):
     end: int
     directory: bytes
     at_ms: int
+    members: tuple[QuorumMember, ...] = ()
 
 
 class Cluster(Protocol):
@@ -46,6 +56,10 @@ class Cluster(Protocol):
 
     async def unregister(self, node: NodeId) -> None:
         """Forget a node that is gone for good."""
+        ...
+
+    def controller(self) -> NodeId:
+        """Who decides about the cluster now; -1: nobody does."""
         ...
 
     def quorum(self) -> Quorum:

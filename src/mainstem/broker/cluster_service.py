@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from mainstem.broker.cluster_api import FeatureUpdate, Quorum
+from msgspec.structs import replace
+
+from mainstem.broker.cluster_api import FeatureUpdate, Quorum, QuorumMember
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.features import check_levels, level_of
@@ -18,10 +21,70 @@ _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 _log = logging.getLogger(__name__)
 
 
-class ClusterAdmin:
-    """The ``Cluster`` of one node; ``node`` tells which one it is and where it is reached."""
+class GroupMember(Protocol):
+    """One node of the group that keeps the catalogue."""
 
-    def __init__(self, placement: PlacementService, node: Callable[[], Node], clock: Clock) -> None:
+    @property
+    def node_id(self) -> NodeId:
+        """Which one."""
+        ...
+
+    @property
+    def is_learner(self) -> bool:
+        """Whether it has no vote."""
+        ...
+
+    @property
+    def match(self) -> int | None:
+        """How far it is known to be."""
+        ...
+
+
+class GroupStatus(Protocol):
+    """How this node sees the group."""
+
+    @property
+    def lead(self) -> NodeId:
+        """Who leads."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """How often one was elected."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """The number of the last entry."""
+        ...
+
+    @property
+    def members(self) -> Sequence[GroupMember]:
+        """Who belongs to it."""
+        ...
+
+
+Group = Callable[[], GroupStatus]
+
+
+class ClusterAdmin:
+    """The ``Cluster`` of one node.
+
+    Args:
+        placement: the catalogue's door.
+        node: which node this is and where it is reached.
+        clock: the time.
+        group: the group that keeps the catalogue; None: this node alone.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementService,
+        node: Callable[[], Node],
+        clock: Clock,
+        group: Group | None = None,
+    ) -> None:
+        self._group = group
         self._placement = placement
         self._catalogue = placement.catalogue
         self._node = node
@@ -63,20 +126,47 @@ class ClusterAdmin:
         await self._placement.submit(UnregisterNode(node, self._node().id))
         _log.info("node %d is no longer part of the cluster", node)
 
+    def controller(self) -> NodeId:
+        """Who decides about the cluster now; -1: nobody does."""
+        return self._node().id if self._group is None else self._group().lead
+
     def quorum(self) -> Quorum:
-        """Who keeps the catalogue: this node alone."""
-        node = self._node()
+        """Who keeps the catalogue."""
+        own = self._node()
+        if self._group is None:
+            member = self._member(own, self._placement.next_index)
+            epoch = self._catalogue.incarnation(own.id)
+            return self._quorum(own, epoch, self._placement.next_index, (member,))
+        status = self._group()
+        nodes = {known.node.id: known.node for known in self._catalogue.nodes()}
+        nodes[own.id] = own
+        end = status.last_index + 1
+        members = tuple(
+            replace(
+                self._member(nodes[member.node_id], _end_of(member, status, end)),
+                is_voter=not member.is_learner,
+            )
+            for member in status.members
+            if member.node_id in nodes
+        )
+        leader = nodes.get(status.lead)
+        if leader is None:
+            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "nobody leads the catalogue's group")
+        return self._quorum(leader, status.term, end, members)
+
+    def _quorum(
+        self, leader: Node, epoch: int, end: int, members: tuple[QuorumMember, ...]
+    ) -> Quorum:
+        directory = self._member(leader, end).directory
+        return Quorum(leader, epoch, end, directory, self._wall_ms(), members)
+
+    def _member(self, node: Node, end: int) -> QuorumMember:
         directory = b""
         for known in self._catalogue.nodes():
             if known.node.id == node.id:
                 directory = bytes.fromhex(known.directory)
-        return Quorum(
-            leader=node,
-            epoch=self._catalogue.incarnation(node.id),
-            end=self._placement.next_index,
-            directory=directory if len(directory) == _DIRECTORY_BYTES else NO_TOPIC_ID,
-            at_ms=self._wall_ms(),
-        )
+        sound = len(directory) == _DIRECTORY_BYTES
+        return QuorumMember(node, directory if sound else NO_TOPIC_ID, end)
 
     def _check_direction(self, update: FeatureUpdate) -> None:
         level = self.level(update.name)
@@ -94,3 +184,10 @@ class ClusterAdmin:
                 subject=update.name,
                 remedy="ask for an upgrade",
             )
+
+
+def _end_of(member: GroupMember, status: GroupStatus, end: int) -> int:
+    """How far a member is known to be: only the leader knows of the others."""
+    if member.node_id == status.lead:
+        return end
+    return -1 if member.match is None else member.match + 1

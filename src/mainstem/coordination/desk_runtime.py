@@ -33,7 +33,7 @@ class Desk:
     def __init__(self, shards: GroupShards, clock: Clock) -> None:
         self._shards = shards
         self._clock = clock
-        self._parked: dict[int, Parked] = {}
+        self._parked: dict[int, tuple[LiveGroups, Parked]] = {}
         self._tickets = itertools.count(1)
         self._alarms = Alarms()
         self._timer: asyncio.TimerHandle | None = None
@@ -43,20 +43,27 @@ class Desk:
         """Send everybody away; nothing is lost, for all that counts is stored."""
         self._is_stopped = True
         self._set_timer()
-        for future in self._parked.values():
+        for _, future in self._parked.values():
             if not future.done():
                 future.set_exception(stopping())
+
+    def given_up(self, live: LiveGroups) -> None:
+        """A shard is another node's from now on: who waits here has to look there."""
+        for parked_at, future in list(self._parked.values()):
+            if parked_at is live and not future.done():
+                assert live.refusal is not None, "a shard that was given up refuses"
+                future.set_exception(live.refusal)
 
     def now(self) -> Instant:
         """Both clocks."""
         # Rounded, not cut: a timer that rings exactly on time must find its deadline passed.
         return Instant(round(self._clock.monotonic() * 1000), self._clock.wall_ms())
 
-    def park(self) -> tuple[int, Parked]:
+    def park(self, live: LiveGroups) -> tuple[int, Parked]:
         """A place to wait for an answer, and the ticket that names it."""
         ticket = next(self._tickets)
         future: Parked = asyncio.get_running_loop().create_future()
-        self._parked[ticket] = future
+        self._parked[ticket] = (live, future)
         return ticket, future
 
     def forget(self, ticket: int) -> None:
@@ -107,7 +114,7 @@ class Desk:
     def _release(self, live: LiveGroups, effects: GroupEffects) -> None:
         def settled(error: MainstemError | None) -> None:
             for ticket, answer in effects.answers:
-                future = self._parked.get(ticket)
+                _, future = self._parked.get(ticket, (live, None))
                 if future is None or future.done():
                     continue
                 outcome = answer if error is None else as_coordinator_error(error)
@@ -132,7 +139,7 @@ class Desk:
         self._timer = None
         now = self.now()
         for group_id in self._alarms.due(now.monotonic_ms):
-            live = self._shards.find(group_id)
+            live = self._shards.serving(group_id)
             if live is not None:
                 self.carry_out(live, group_id, live.shard.groups.on_time(group_id, now))
                 self._ring_consumers(live, group_id, now)

@@ -66,12 +66,20 @@ class GroupsRuntime:
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
-        self._shards.start(self._desk.loaded)
+        self._shards.start(self._desk.loaded, self._desk.given_up)
 
     def stop(self) -> None:
         """Refuse everything from now on and send those away who wait."""
         self._shards.stop()
         self._desk.stop()
+
+    def opened(self, partition: int) -> None:
+        """This node has become the writer of a partition of the internal topic."""
+        self._shards.opened(partition)
+
+    def closed(self, partition: int) -> None:
+        """Another node writes a partition of the internal topic."""
+        self._shards.closed(partition)
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves its groups."""
@@ -99,7 +107,7 @@ class GroupsRuntime:
                 return await self.consumers.join(live, consumers, request)
             # An empty group is whatever its next member makes it.
             self._desk.settle(live, live.shard.consumers.make_way(consumers, request))
-        ticket, parked = self._desk.park()
+        ticket, parked = self._desk.park(live)
         try:
             effects = live.shard.groups.join(request, ticket, self._desk.now())
             self._desk.carry_out(live, request.group_id, effects)
@@ -115,7 +123,7 @@ class GroupsRuntime:
         consumers = live.shard.consumers.get(request.group_id)
         if consumers is not None:
             return await self.consumers.sync(live, consumers, request)
-        ticket, parked = self._desk.park()
+        ticket, parked = self._desk.park(live)
         try:
             effects = live.shard.groups.sync(request, ticket, self._desk.now())
             self._desk.carry_out(live, request.group_id, effects)

@@ -62,6 +62,10 @@ class LiveShard(Generic[ShardT, FactT]):
         """Why requests cannot be served, if they cannot."""
         return self._refusal
 
+    def retire(self, refusal: MainstemError) -> None:
+        """Serve no more: another node does."""
+        self._refusal = refusal
+
     async def load(self) -> None:
         """Replay everything that is stored; between batches others get their turn."""
         try:
@@ -72,7 +76,7 @@ class LiveShard(Generic[ShardT, FactT]):
                     break
                 offset = reached
                 await asyncio.sleep(0)
-        except Corrupt as error:
+        except MainstemError as error:
             # Serving half a shard would hand out old states: what it keeps stays unavailable.
             _log.error("partition %d cannot be loaded: %s", self.partition, error)
             self._refusal = Unavailable(

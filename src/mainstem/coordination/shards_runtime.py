@@ -1,8 +1,9 @@
 """The shards of this node: found by key, made at first use, loaded at start, swept now and then.
 
 A key is what the shards of a topic divide among them: the name of a group, a transactional id.
-The internal topic is made when something is first to be stored. At start its shards load in the
-background; requests are refused with ``COORDINATOR_LOADING`` until theirs is loaded.
+The internal topic is made when something is first to be stored. A shard is where its stream is
+written: it loads in the background when this node becomes the writer, requests are refused with
+``COORDINATOR_LOADING`` until then, and it is given up when another node is.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ class InternalTopic:
 
     Args:
         ensure: creates the topic if it is not there.
-        open_stream: the stream of one of its partitions.
+        open_stream: the stream of one of its partitions; refuses where another node writes it.
         partition_count: how many partitions the topic of that name has; 0 without such a topic.
     """
 
@@ -60,6 +61,8 @@ class Shards(ABC, Generic[ShardT, FactT]):
         self._partitions = partitions
         self._sweep_ms = sweep_ms
         self._loaded: Callable[[LiveShard[ShardT, FactT]], None] = _unheard
+        self._given_up: Callable[[LiveShard[ShardT, FactT]], None] = _unheard
+        self._loading: dict[int, asyncio.Task[None]] = {}
         self._shards: dict[int, LiveShard[ShardT, FactT]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ensuring: asyncio.Task[None] | None = None
@@ -80,12 +83,33 @@ class Shards(ABC, Generic[ShardT, FactT]):
     def __iter__(self) -> Iterator[LiveShard[ShardT, FactT]]:
         return iter(self._shards.values())
 
-    def start(self, loaded: Callable[[LiveShard[ShardT, FactT]], None]) -> None:
-        """Begin to load what is stored; each shard that begins to serve is told to ``loaded``."""
-        self._loaded = loaded
-        count = self._topic.partition_count(self.topic_name)
-        self.run(self._load([self._make(partition) for partition in range(count)]))
+    def start(
+        self,
+        loaded: Callable[[LiveShard[ShardT, FactT]], None],
+        given_up: Callable[[LiveShard[ShardT, FactT]], None],
+    ) -> None:
+        """Begin to load what is stored.
+
+        Each shard that begins to serve is told to ``loaded``, each that ends to ``given_up``.
+        """
+        self._loaded, self._given_up = loaded, given_up
+        self._load_missing()
         self.run(self._sweep_for_ever())
+
+    def opened(self, partition: int) -> None:
+        """This node has become the writer of a partition's stream, or is so under a new epoch."""
+        self.closed(partition)
+        if not self._is_stopped:
+            self._begin([partition])
+
+    def closed(self, partition: int) -> None:
+        """This node does not write a partition's stream any more."""
+        if (loading := self._loading.pop(partition, None)) is not None:
+            loading.cancel()
+        live = self._shards.pop(partition, None)
+        if live is not None:
+            live.retire(not_here(self.topic_name, partition))
+            self._given_up(live)
 
     def stop(self) -> None:
         """Refuse everything from now on."""
@@ -102,22 +126,24 @@ class Shards(ABC, Generic[ShardT, FactT]):
 
     def partition_of(self, key: str) -> int:
         """The partition that a key is, or will be, kept in."""
-        count = len(self._shards) or self._topic.partition_count(self.topic_name)
+        count = self._topic.partition_count(self.topic_name)
         return partition_for(key, count or self._partitions)
 
     def in_partition(self, partition: int) -> LiveShard[ShardT, FactT]:
         """The shard of a partition, ready to serve."""
         if self._is_stopped:
             raise stopping()
+        if not 0 <= partition < self._topic.partition_count(self.topic_name):
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=f"{self.topic_name}-{partition}")
         live = self._shards.get(partition)
         if live is None:
-            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=f"{self.topic_name}-{partition}")
+            raise not_here(self.topic_name, partition)
         if live.refusal is not None:
             raise live.refusal
         return live
 
     def all(self) -> Sequence[LiveShard[ShardT, FactT]]:
-        """Every shard, all of them ready to serve."""
+        """Every shard of this node, all of them ready to serve."""
         if self._is_stopped:
             raise stopping()
         for live in self:
@@ -129,10 +155,20 @@ class Shards(ABC, Generic[ShardT, FactT]):
         """The shard of a key, ready to serve; None as long as nothing was ever stored."""
         if self._is_stopped:
             raise stopping()
-        live = self._shards.get(self.partition_of(key))
-        if live is not None and live.refusal is not None:
+        partition = self.partition_of(key)
+        live = self._shards.get(partition)
+        if live is None:
+            if self._topic.partition_count(self.topic_name) and not self._ensuring_now():
+                raise not_here(self.topic_name, partition)
+            return None
+        if live.refusal is not None:
             raise live.refusal
         return live
+
+    def serving(self, key: str) -> LiveShard[ShardT, FactT] | None:
+        """The shard of a key if it serves here."""
+        live = self._shards.get(self.partition_of(key))
+        return live if live is not None and live.is_ready and not self._is_stopped else None
 
     async def find_to_write(self, key: str) -> LiveShard[ShardT, FactT]:
         """The shard of a key, created if need be; refused when there are too many keys."""
@@ -162,27 +198,49 @@ class Shards(ABC, Generic[ShardT, FactT]):
                 error,
             )
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let ``work`` go on by itself until it ends or the coordinator stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     async def _ensure(self) -> None:
         await self._topic.ensure()
-        count = self._topic.partition_count(self.topic_name)
-        assert count, "the internal topic exists after it was created"
+        assert self._topic.partition_count(self.topic_name), "the topic exists once it was created"
         # Whatever somebody may have put there by hand is loaded too.
-        await self._load([self._make(p) for p in range(count) if p not in self._shards])
+        self._load_missing()
+        await asyncio.gather(*self._loading.values(), return_exceptions=True)
 
-    def _make(self, partition: int) -> LiveShard[ShardT, FactT]:
-        live = self._shards[partition] = self.make(partition)
-        return live
+    def _ensuring_now(self) -> bool:
+        return self._ensuring is not None and not self._ensuring.done()
+
+    def _load_missing(self) -> None:
+        count = self._topic.partition_count(self.topic_name)
+        self._begin([p for p in range(count) if p not in self._shards])
+
+    def _begin(self, partitions: Sequence[int]) -> None:
+        """Load the shards of those partitions that are written here, one after the other."""
+        shards = []
+        for partition in partitions:
+            try:
+                live = self.make(partition)
+            except MainstemError as error:  # another node writes it
+                _log.debug("%s-%d is not coordinated here: %s", self.topic_name, partition, error)
+                continue
+            self._shards[partition] = live
+            shards.append(live)
+        if shards:
+            loading = self.run(self._load(shards))
+            self._loading |= {live.partition: loading for live in shards}
 
     async def _load(self, shards: Sequence[LiveShard[ShardT, FactT]]) -> None:
         for live in shards:
+            if self._shards.get(live.partition) is not live:
+                continue
             await live.load()
-            if live.is_ready:
+            self._loading.pop(live.partition, None)
+            if live.is_ready and self._shards.get(live.partition) is live:
                 self._loaded(live)
 
     async def _sweep_for_ever(self) -> None:
@@ -207,6 +265,13 @@ class Shards(ABC, Generic[ShardT, FactT]):
 
 def _unheard(_: LiveShard[Any, Any]) -> None:
     raise AssertionError("shards are loaded once the coordinator is started")
+
+
+def not_here(topic: str, partition: int) -> Unavailable:
+    """The refusal where another node coordinates: clients look for the coordinator again."""
+    return Unavailable(
+        ErrorCode.NOT_COORDINATOR, "another node coordinates it", subject=f"{topic}-{partition}"
+    )
 
 
 def stopping() -> Unavailable:

@@ -30,18 +30,20 @@ class Finisher:
         self,
         markers: Markers,
         clock: Clock,
-        run: Callable[[Coroutine[Any, Any, None]], None],
+        run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._markers = markers
         self._clock = clock
         self._run = run
         self._finishing: dict[str, asyncio.Future[None]] = {}
+        self._work: dict[str, tuple[LiveTransactions, asyncio.Task[None]]] = {}
 
     def begin(self, live: LiveTransactions, transactional_id: str) -> None:
         """An outcome is decided and stored: carry it to every partition."""
         assert transactional_id not in self._finishing, "an outcome is decided once"
         self._finishing[transactional_id] = asyncio.get_running_loop().create_future()
-        self._run(self._finish(live, transactional_id))
+        work = self._run(self._finish(live, transactional_id))
+        self._work[transactional_id] = (live, work)
 
     async def finished(self, transactional_id: str, patience_s: float) -> bool:
         """Whether a transaction is completed now, or within that time."""
@@ -54,6 +56,14 @@ class Finisher:
         """Send those away who wait; what is decided is finished after the next start."""
         for finishing in self._finishing.values():
             finishing.cancel()
+
+    def given_up(self, live: LiveTransactions) -> None:
+        """A shard is another node's from now on, which finishes what is decided in it."""
+        for transactional_id, (where, work) in list(self._work.items()):
+            if where is live:
+                work.cancel()
+                del self._work[transactional_id]
+                self._finishing.pop(transactional_id).cancel()
 
     async def _finish(self, live: LiveTransactions, transactional_id: str) -> None:
         # An outcome that a power loss could take back must not be seen by anybody.
@@ -72,6 +82,7 @@ class Finisher:
             live.store(facts_of(live.shard.complete(transactional_id, now_ms)), now_ms)
 
         await _insist(complete)
+        del self._work[transactional_id]
         self._finishing.pop(transactional_id).set_result(None)
 
 

@@ -91,13 +91,21 @@ class TransactionsRuntime:
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
-        self._shards.start(self._loaded)
+        self._shards.start(self._loaded, self._finisher.given_up)
         self._shards.run(self._watch_timeouts())
 
     def stop(self) -> None:
         """Refuse everything from now on; what is decided is finished after the next start."""
         self._shards.stop()
         self._finisher.stop()
+
+    def opened(self, partition: int) -> None:
+        """This node has become the writer of a partition of the internal topic."""
+        self._shards.opened(partition)
+
+    def closed(self, partition: int) -> None:
+        """Another node writes a partition of the internal topic; it finishes what is decided."""
+        self._shards.closed(partition)
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves its transactions."""

@@ -19,6 +19,8 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--kafka-port": ("kafka.port", "its port; 0 picks a free one"),
     "--http-host": ("http.host", "address of the HTTP listener"),
     "--http-port": ("http.port", "its port; 0 picks a free one"),
+    "--peer-port": ("cluster.peer_port", "port for other nodes; 0 picks a free one"),
+    "--join": ("cluster.join", "host:port of nodes to form a cluster with, with commas between"),
     "--flush-policy": ("topics.flush_policy", "fsync or written: when a record counts as stored"),
     "--log-level": ("logs.level", "debug, info, warning or error"),
     "--log-format": ("logs.format", "auto, text or json"),

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from mainstem.model import limits
 from mainstem.model.topic_config import TOPIC_KEYS
+from mainstem.node.cluster_config import ClusterSection
 from mainstem.node.security_config import SecuritySection, TlsSection
 
 KIB, MIB = limits.KIB, limits.MIB
@@ -375,6 +376,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
     tls: TlsSection = field(default_factory=TlsSection)
     security: SecuritySection = field(default_factory=SecuritySection)
+    cluster: ClusterSection = field(default_factory=ClusterSection)
 
     def kafka_names(self) -> dict[str, str]:
         """What is set, under the node-level names that Kafka's tools know.

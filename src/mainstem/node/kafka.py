@@ -1,6 +1,9 @@
 """The Kafka listeners of a node, opened and closed together."""
 
 import asyncio
+import socket
+
+from msgspec.structs import replace
 
 from mainstem.broker.security_service import SecurityService
 from mainstem.model.clock import Clock
@@ -13,6 +16,9 @@ from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 
+Address = tuple[str, int]
+
+UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - asked about, not listened on
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
 
@@ -22,6 +28,26 @@ class KafkaListeners:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._open: list[tuple[ListenerSpec, Listener, int]] = []
+        self._specs = list(kafka_listeners(config))
+        self._reserved: list[socket.socket] = []
+
+    def reserve(self) -> Address:
+        """Make sure of the ports before anything is served; where other machines dial the first.
+
+        Other nodes hear of a node's address before it listens there.
+        """
+        for at, spec in enumerate(self._specs):
+            if spec.port == 0:
+                held = _bound(spec.host)
+                self._reserved.append(held)
+                self._specs[at] = replace(spec, port=int(held.getsockname()[1]))
+        first = self._specs[0]
+        kafka = self._config.kafka
+        told = first.advertised or (first.host, first.port)
+        host = kafka.advertised_host or told[0]
+        if host in UNSPECIFIED:
+            host = socket.gethostname()
+        return host, kafka.advertised_port or told[1]
 
     @property
     def port(self) -> int:
@@ -31,7 +57,7 @@ class KafkaListeners:
     @property
     def host(self) -> str:
         """The address of the first one."""
-        return kafka_listeners(self._config)[0].host
+        return self._specs[0].host
 
     def addresses(self) -> dict[str, object]:
         """Where they listen: the first under its own name, all of them if there are several."""
@@ -52,7 +78,9 @@ class KafkaListeners:
         """Open them all."""
         config = self._config
         buffers = Buffers(config.memory.large_frames_bytes_max)
-        for spec in kafka_listeners(config):
+        for held in self._reserved:
+            held.close()
+        for spec in self._specs:
             listener = kafka_listener(
                 service,
                 entrance(config, spec, security, clock),
@@ -75,6 +103,15 @@ class KafkaListeners:
     async def drain(self, timeout_s: float) -> None:
         """Let unfinished answers go out, then close every connection."""
         await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
+
+
+def _bound(host: str) -> socket.socket:
+    """A socket that keeps a free port from others."""
+    family, kind, proto, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    held = socket.socket(family, kind, proto)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(address)
+    return held
 
 
 def _bracketed(host: str) -> str:

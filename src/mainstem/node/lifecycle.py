@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration, wants_rebuild
 from mainstem.node.config import Config
-from mainstem.node.wiring import build
+from mainstem.node.wiring import Fatal, Rooms, build
 from mainstem.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -128,10 +128,10 @@ async def _serve(
     loop.set_exception_handler(on_exception)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
-    try:
-        rooms = await build(config, on_fatal, rebuild=rebuild)
-    except (MainstemError, OSError) as error:  # a folder that is not ours, a port in use
-        log.critical("the node does not start: %s", error)
+    rooms = await _built(config, on_fatal, stopping, rebuild=rebuild)
+    if rooms is None:
+        if failed:
+            os._exit(EXIT_FATAL)  # as ``Rooms.abandon``: nothing more is written
         return EXIT_REFUSED
     # What was built stays for life: the collector need not look at it again and again.
     gc.collect()
@@ -147,3 +147,19 @@ async def _serve(
     with contextlib.suppress(TimeoutError):
         await rooms.stop(config.shutdown.grace_ms / 1000)
     return EXIT_FATAL if failed else EXIT_OK
+
+
+async def _built(
+    config: Config, on_fatal: Fatal, stopping: asyncio.Future[str], *, rebuild: bool
+) -> Rooms | None:
+    """The node's rooms; None when it cannot start, or was asked to stop before it was ready."""
+    building = asyncio.get_running_loop().create_task(build(config, on_fatal, rebuild=rebuild))
+    # A node may wait for others for a long time; meanwhile it can be asked to stop.
+    stopping.add_done_callback(lambda _: building.cancel())
+    try:
+        return await building
+    except asyncio.CancelledError:
+        log.info("stopping before it was ready: %s", stopping.result())
+    except (MainstemError, OSError) as error:  # a folder that is not ours, a port in use
+        log.critical("the node does not start: %s", error)
+    return None

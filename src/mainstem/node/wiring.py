@@ -24,12 +24,14 @@ from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
 from mainstem.node.clock import SystemClock
+from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
@@ -80,6 +82,7 @@ class Rooms:
     audit: AuditFile
     measured: AuditFile
     kafka: KafkaListeners
+    cluster: ClusterNode | None = None
     http: RestService | None = None
     http_port: int = 0
     stopping: bool = False
@@ -90,6 +93,9 @@ class Rooms:
         found = self.kafka.addresses()
         if self.http is not None:
             found["http"] = f"{self.config.http.host}:{self.http_port}"
+        if self.cluster is not None:
+            found["peers"] = "{}:{}".format(*self.cluster.address)
+            found["node"] = self.broker.node.id
         return found
 
     def health(self) -> Health:
@@ -180,6 +186,8 @@ class Rooms:
         self.commits.close()
         self.store.close()
         await self.placement.close()
+        if self.cluster is not None:
+            await self.cluster.close()
         self.security.logins.close()
         self.audit.close()
         self.measured.close()
@@ -215,18 +223,21 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     data = Path(config.node.data_dir)
     node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
     store = LogStore(data, StoreSettings(), clock)
-    placement = await open_placement(
-        Start(
-            data=data,
-            node=node,
-            cluster_id=config.node.cluster_id,
-            directory=store.directory_id.hex(),
-            scan=lambda: found_ranges(store),
-            rebuild=rebuild,
-        ),
-        clock,
-        on_fatal,
+    kafka = KafkaListeners(config)
+    start = Start(
+        data=data,
+        node=node,
+        cluster_id=config.node.cluster_id,
+        directory=store.directory_id.hex(),
+        scan=lambda: found_ranges(store),
+        rebuild=rebuild,
     )
+    cluster: ClusterNode | None = None
+    if is_of_several(config):
+        cluster = _among_nodes(start, config, kafka, clock, on_fatal)
+        placement = await cluster.open()
+    else:
+        placement = await open_placement(start, clock, on_fatal)
     topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
     commits = GroupCommit(
         asyncio.get_running_loop(),
@@ -276,7 +287,12 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         transactions=transactions,
         producers=producers,
         security=security,
-        cluster=ClusterAdmin(placement.service, lambda: topics.node, clock),
+        cluster=ClusterAdmin(
+            placement.service,
+            lambda: topics.node,
+            clock,
+            None if cluster is None else cluster.status,
+        ),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
     )
 
@@ -299,21 +315,44 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         security=security,
         audit=audit,
         measured=measured,
-        kafka=KafkaListeners(config),
+        kafka=kafka,
+        cluster=cluster,
     )
     await rooms.listen(on_fatal)
-    retention = RetentionDriver(streams, store, flusher, clock)
-    compaction = CompactionDriver(
-        streams, placement.service, store, clock, config.log.cleaner_keys_bytes_max
-    )
+    _tend_the_log(rooms, flusher, on_fatal)
+    return rooms
+
+
+def _among_nodes(
+    start: Start, config: Config, kafka: KafkaListeners, clock: Clock, on_fatal: Fatal
+) -> ClusterNode:
+    if start.rebuild:
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST,
+            "a catalogue that several nodes keep is not rebuilt from one node's folders",
+            subject="--rebuild-catalogue",
+            remedy="give the node an empty folder and let it join the others",
+        )
+    host, port = kafka.reserve()
+    started = replace(start, node=replace(start.node, host=host, port=port))
+    return ClusterNode(started, config, clock, on_fatal)
+
+
+def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
+    """Expire, compact, join and verify for as long as the node runs."""
+    config, streams, store = rooms.config, rooms.streams, rooms.store
+    service = rooms.placement.service
+    retention = RetentionDriver(streams, store, flusher, rooms.clock)
     rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
     rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
-    rooms.tend(security.sweep(), on_fatal)
+    rooms.tend(rooms.security.sweep(), on_fatal)
     if config.log.cleaner_enabled:
+        compaction = CompactionDriver(
+            streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
+        )
         rooms.tend(compaction.run(config.log.cleaner_interval_ms), on_fatal)
-    merging = MergeDriver(streams, placement.service, store)
+    merging = MergeDriver(streams, service, store)
     rooms.tend(merging.run(config.log.retention_check_interval_ms), on_fatal)
     if config.log.scrub_interval_ms:
-        scrub = ScrubDriver(store, metrics)
+        scrub = ScrubDriver(store, rooms.metrics)
         rooms.tend(scrub.run(config.log.scrub_interval_ms), on_fatal)
-    return rooms

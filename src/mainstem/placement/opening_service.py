@@ -86,12 +86,12 @@ async def open_placement(
         stored = journal.open()
         if stored.cut_bytes:
             _log.warning("cut %d bytes of an unfinished journal frame", stored.cut_bytes)
-        catalogue = _replayed(stored, folder)
+        catalogue = replayed_from(stored, folder)
         exported = read_export(start.data / EXPORT_NAME)
-        identity = _identity(start, catalogue, exported, clock.wall_ms())
+        identity = identity_of(start, catalogue, exported, clock.wall_ms())
         service = PlacementService(journal, catalogue, clock, on_fatal)
         if stored.is_empty:
-            await _restore(service, start, exported, clock.wall_ms())
+            await restore_lost(service, start, exported, clock.wall_ms())
         await service.submit(FormCluster(identity.cluster_id))
         incarnation = catalogue.incarnation(start.node.id) + 1
         await service.submit(RegisterNode(start.node, incarnation, start.directory))
@@ -103,7 +103,7 @@ async def open_placement(
     return Placement(service, export, identity, incarnation)
 
 
-def _replayed(stored: Stored, folder: Path) -> Catalogue:
+def replayed_from(stored: Stored, folder: Path) -> Catalogue:
     try:
         return replayed(stored)
     except msgspec.DecodeError as error:
@@ -115,7 +115,7 @@ def _replayed(stored: Stored, folder: Path) -> Catalogue:
         ) from error
 
 
-def _identity(
+def identity_of(
     start: Start, catalogue: Catalogue, exported: Exported | None, now_ms: int
 ) -> NodeIdentity:
     # A lost node.json takes its cluster from what else is in the folder.
@@ -125,7 +125,7 @@ def _identity(
     return open_identity(start.data, node_id=start.node.id, cluster_id=name, now_ms=now_ms)
 
 
-async def _restore(
+async def restore_lost(
     service: PlacementService, start: Start, exported: Exported | None, now_ms: int
 ) -> None:
     """Rebuild a lost catalogue; does nothing for a new data folder."""

@@ -38,6 +38,9 @@ class Service(IntEnum):
     RANGES = 2
     CATALOGUE = 3
     REQUESTS = 4
+    JOINING = 5
+    LEASES = 6
+    MARKERS = 7
 
 
 class Frame(NamedTuple):

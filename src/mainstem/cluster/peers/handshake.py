@@ -6,7 +6,8 @@
     Proof(proof)                ────────▶
 
 A proof is an HMAC with the cluster's secret over both nonces, both names and the side that proves:
-it cannot be made without the secret, nor sent back, nor used again. Pure.
+it cannot be made without the secret, nor sent back, nor used again. A node that is about to join
+knows the secret and not yet the cluster's name: it says none, and is told. Pure.
 """
 
 import hmac
@@ -21,6 +22,8 @@ from mainstem.model.ids import NodeId
 
 VERSION: Final = 1
 NONCE_BYTES: Final = 32
+NEWCOMER: Final = ""
+"""The name of a cluster that a node does not know yet."""
 Side = Literal["dialler", "listener"]
 T = TypeVar("T")
 
@@ -85,7 +88,8 @@ class Handshake:
 
     def _on_hello(self, data: bytes | memoryview) -> bytes:
         hello = _decoded(_hellos, data)
-        if hello.version != VERSION or hello.cluster != self._own.cluster:
+        names = {hello.cluster, self._own.cluster} - {NEWCOMER}
+        if hello.version != VERSION or len(names) > 1:
             raise Corrupt(
                 f"a node of cluster {hello.cluster!r} with version {hello.version}; this is "
                 f"{self._own.cluster!r} with version {VERSION}",

@@ -78,6 +78,10 @@ class Peers:
         self._answering: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
+    def belong_to(self, cluster: str) -> None:
+        """This node has learnt the name of its cluster."""
+        self._settings = msgspec.structs.replace(self._settings, cluster=cluster)
+
     def serve(self, service: Service, handler: Handler) -> None:
         """Answer questions for a service."""
         self._handlers[service] = handler
@@ -118,6 +122,21 @@ class Peers:
             cause = f"node {node} did not answer in {timeout_s:.3g} s"
             raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
+    async def ask_at(
+        self, address: Address, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> memoryview:
+        """The answer of whichever node of the cluster is at an address; raises as ``ask`` does."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._connect(address, self._handshake("dialler"))
+                try:
+                    return await connection.ask(service, chunks)
+                finally:
+                    connection.close()
+        except TimeoutError:
+            cause = f"{address[0]}:{address[1]} did not answer in {timeout_s:.3g} s"
+            raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
+
     async def close(self) -> None:
         """End every connection."""
         if self._server is not None:
@@ -142,7 +161,12 @@ class Peers:
         address = self._address_of(node)
         if address is None:
             raise Unreachable(f"nobody knows where node {node} is")
-        handshake = self._handshake("dialler", expected=node)
+        try:
+            return await self._connect(address, self._handshake("dialler", expected=node))
+        except Unreachable as error:
+            raise Unreachable(f"node {node} at {error.cause}") from error
+
+    async def _connect(self, address: Address, handshake: Handshake) -> PeerConnection:
         context = self._settings.tls_dial
 
         def made() -> PeerConnection:
@@ -160,9 +184,7 @@ class Peers:
                     connection.close()
                     raise
         except (OSError, TimeoutError) as error:
-            raise Unreachable(
-                f"node {node} at {address[0]}:{address[1]} cannot be reached: {error!r}"
-            ) from error
+            raise Unreachable(f"{address[0]}:{address[1]} cannot be reached: {error!r}") from error
         return connection
 
     def _handshake(self, side: Side, expected: NodeId | None = None) -> Handshake:

@@ -70,6 +70,7 @@ class RaftDriver:
         )
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0
         self._tasks = _Tasks(self._failed)
         self._closed = False
 
@@ -236,11 +237,14 @@ class RaftDriver:
             self._wake.set()
         wait_s = max(0.0, self._core.next_deadline_s - self._clock.monotonic())
         loop = asyncio.get_running_loop()
+        due_s = loop.time() + wait_s
         if self._timer is not None:
             # A timer that fires too early costs less than a new one for every message.
-            if self._timer.when() <= loop.time() + wait_s:
+            if self._timer_due_s <= due_s:
                 return
             self._timer.cancel()
+        # Kept here, since not every loop's timer knows when it is due.
+        self._timer_due_s = due_s
         self._timer = loop.call_later(wait_s, self._on_timer)
 
     def _on_timer(self) -> None:

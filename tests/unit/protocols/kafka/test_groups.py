@@ -98,6 +98,7 @@ class Desk:
         topics = SimpleNamespace(
             by_name=lambda name: t if name == "t" else None,
             by_id=lambda topic_id: t if topic_id == TOPIC_ID else None,
+            nodes=lambda: [Node(NodeId(1), "127.0.0.1", 9092)],
         )
         self.broker: Any = SimpleNamespace(
             groups=self.groups, topics=topics, node=Node(NodeId(1), "127.0.0.1", 9092)

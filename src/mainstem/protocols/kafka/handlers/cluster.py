@@ -2,13 +2,14 @@
 
 from asyncio import gather
 from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
 
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.model.ids import NO_TOPIC_ID, TopicId
+from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, TopicId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.protocols.kafka.addresses import reached_at
 from mainstem.protocols.kafka.call import Call, Served
-from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.protocols.kafka.errors import NONE, kafka_code
 from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -114,7 +115,7 @@ def _cluster_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(
         brokers=brokers,
         cluster_id=call.broker.topics.cluster_id(),
-        controller_id=call.broker.node.id,
+        controller_id=call.broker.cluster.controller(),
         topics=[],
         cluster_authorized_operations=_of_cluster(
             call, asked=request.include_cluster_authorized_operations
@@ -180,21 +181,39 @@ def _topic_metadata(call: Call, topic: Topic, *, operations: bool) -> MetadataRe
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
-        partitions=[_partition_metadata(stream) for stream in topic.streams],
+        partitions=[_partition_metadata(call, stream) for stream in topic.streams],
         topic_authorized_operations=_of_topic(call, topic.name, asked=operations),
     )
 
 
-def _partition_metadata(stream: Stream) -> MetadataResponsePartition:
-    replicas: list[int] = list(stream.last.replicas)
+def _partition_metadata(call: Call, stream: Stream) -> MetadataResponsePartition:
+    copies = _copies(call, stream)
     return MetadataResponsePartition(
+        error_code=NONE if stream.writer != NO_NODE else kafka_code(ErrorCode.WRITER_UNAVAILABLE),
         partition_index=stream.id.partition,
         leader_id=stream.writer,
         leader_epoch=stream.epoch,
-        replica_nodes=replicas,
-        isr_nodes=replicas,
-        offline_replicas=[],
+        replica_nodes=copies.replicas,
+        isr_nodes=copies.in_sync,
+        offline_replicas=copies.offline,
     )
+
+
+class _Copies(NamedTuple):
+    """The replicas of a stream as Kafka shows them."""
+
+    replicas: list[int]
+    in_sync: list[int]
+    offline: list[int]
+
+
+def _copies(call: Call, stream: Stream) -> _Copies:
+    """Where a stream is wanted or is, who takes its appends, and which of its nodes are away."""
+    held = stream.last.replicas
+    replicas = [int(node) for node in dict.fromkeys((*stream.wanted, *held))]
+    away = {int(node) for node in replicas if not call.broker.topics.is_live(NodeId(node))}
+    in_sync = [int(node) for node in held if node not in away]
+    return _Copies(replicas, in_sync, sorted(away))
 
 
 # DescribeCluster
@@ -218,7 +237,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     return DescribeClusterResponse(
         endpoint_type=ENDPOINT_BROKERS,
         cluster_id=topics.cluster_id(),
-        controller_id=call.broker.node.id,
+        controller_id=call.broker.cluster.controller(),
         brokers=brokers,
         cluster_authorized_operations=_of_cluster(
             call, asked=request.include_cluster_authorized_operations
@@ -279,22 +298,23 @@ def _topic_partitions(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
-        partitions=[_described_partition(stream) for stream in streams],
+        partitions=[_described_partition(call, stream) for stream in streams],
         topic_authorized_operations=_of_topic(call, topic.name, asked=True),
     )
 
 
-def _described_partition(stream: Stream) -> DescribeTopicPartitionsResponsePartition:
-    replicas: list[int] = list(stream.last.replicas)
+def _described_partition(call: Call, stream: Stream) -> DescribeTopicPartitionsResponsePartition:
+    copies = _copies(call, stream)
     return DescribeTopicPartitionsResponsePartition(
+        error_code=NONE if stream.writer != NO_NODE else kafka_code(ErrorCode.WRITER_UNAVAILABLE),
         partition_index=stream.id.partition,
         leader_id=stream.writer,
         leader_epoch=stream.epoch,
-        replica_nodes=replicas,
-        isr_nodes=replicas,
+        replica_nodes=copies.replicas,
+        isr_nodes=copies.in_sync,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[],
+        offline_replicas=copies.offline,
     )
 
 

@@ -4,7 +4,7 @@ The catalogue is what Kafka calls its metadata log: it has one writer, and on on
 voter and no observer.
 """
 
-from mainstem.broker.cluster_api import FeatureUpdate, Quorum
+from mainstem.broker.cluster_api import FeatureUpdate, Quorum, QuorumMember
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.protocols.kafka.addresses import reached_at
@@ -45,12 +45,11 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
     """Who keeps the catalogue, and how far it is."""
     try:
         call.need_cluster(Operation.DESCRIBE)
+        quorum = call.broker.cluster.quorum()
     except MainstemError as error:
         return DescribeQuorumResponse(
             error_code=kafka_code(error), error_message=kafka_message(error), topics=[], nodes=[]
         )
-    quorum = call.broker.cluster.quorum()
-    host, port = reached_at(call, quorum.leader)
     return DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
@@ -62,7 +61,10 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
             )
             for asked in request.topics
         ],
-        nodes=[Node(quorum.leader.id, [Listener(LISTENER, host, port)])],
+        nodes=[
+            Node(member.node.id, [Listener(LISTENER, *reached_at(call, member.node))])
+            for member in quorum.members
+        ],
     )
 
 
@@ -76,16 +78,19 @@ def _described(topic: str, partition: int, quorum: Quorum) -> ResponsePartitionD
         leader_id=quorum.leader.id,
         leader_epoch=quorum.epoch,
         high_watermark=quorum.end,
-        current_voters=[
-            ReplicaState(
-                replica_id=quorum.leader.id,
-                replica_directory_id=quorum.directory,
-                log_end_offset=quorum.end,
-                last_fetch_timestamp=quorum.at_ms,
-                last_caught_up_timestamp=quorum.at_ms,
-            )
-        ],
-        observers=[],
+        current_voters=[_replica(m, quorum) for m in quorum.members if m.is_voter],
+        observers=[_replica(m, quorum) for m in quorum.members if not m.is_voter],
+    )
+
+
+def _replica(member: QuorumMember, quorum: Quorum) -> ReplicaState:
+    known = member.end >= 0
+    return ReplicaState(
+        replica_id=member.node.id,
+        replica_directory_id=member.directory,
+        log_end_offset=member.end,
+        last_fetch_timestamp=quorum.at_ms if known else -1,
+        last_caught_up_timestamp=quorum.at_ms if member.end == quorum.end else -1,
     )
 
 

@@ -1,0 +1,75 @@
+"""Where the other nodes are: remembered on disk, since the catalogue cannot be asked without them.
+
+What a node says of itself counts; what others say of it fills gaps. A lost or damaged book is no
+loss: nodes introduce themselves again.
+"""
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.placement.identity_storage import write_atomically
+
+NAME = "peers.json"
+
+Address = tuple[str, int]
+
+_log = logging.getLogger(__name__)
+_books = msgspec.json.Decoder(dict[int, Address])
+
+
+class AddressBook:
+    """The addresses of nodes, kept in a file.
+
+    Args:
+        path: the file; None keeps nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._addresses: dict[NodeId, Address] = {}
+        try:
+            found = _books.decode(path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.warning("%s is unreadable and begun anew: %s", path, error)
+            return
+        self._addresses = {NodeId(node): address for node, address in found.items()}
+
+    def address_of(self, node: NodeId) -> Address | None:
+        """Where a node is, if that is known."""
+        return self._addresses.get(node)
+
+    def all(self) -> dict[NodeId, Address]:
+        """Every address."""
+        return dict(self._addresses)
+
+    def put(self, node: NodeId, address: Address) -> None:
+        """A node said where it is."""
+        if address[1] and self._addresses.get(node) != address:
+            self._addresses[node] = address
+            self._write()
+
+    def put_node(self, node: Node) -> None:
+        """A node registered."""
+        self.put(node.id, (node.peer_host, node.peer_port))
+
+    def fill(self, known: dict[NodeId, Address]) -> None:
+        """Another node said where the others are."""
+        new = {node: address for node, address in known.items() if node not in self._addresses}
+        if new:
+            self._addresses |= new
+            self._write()
+
+    def drop(self, node: NodeId) -> None:
+        """A node is gone for good."""
+        if self._addresses.pop(node, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        data = {str(node): address for node, address in sorted(self._addresses.items())}
+        write_atomically(self._path, msgspec.json.encode(data))

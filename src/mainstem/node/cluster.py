@@ -1,0 +1,390 @@
+"""This node among nodes: its member of the catalogue's group, and its lines to the others.
+
+    open: folder ─ lines ─ (knock, be admitted) ─ group ─ everything before is replayed ─ registered
+
+The first node of a cluster founds the group alone, from whatever catalogue its folder holds; every
+other is admitted by those who are there. Who votes is looked after by the leader.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.handshake import NEWCOMER
+from mainstem.cluster.peers.service import Peers, PeerSettings
+from mainstem.cluster.raft.core import Raft
+from mainstem.cluster.raft.doors_driver import Hooks
+from mainstem.cluster.raft.driver import RaftDriver
+from mainstem.cluster.raft.messages import NO_NODE, SoftState, StateType, founding
+from mainstem.cluster.raft.state import RaftSettings
+from mainstem.cluster.raft.status import RaftStatus
+from mainstem.cluster.raft.storage import RaftStorage
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Fenced, MainstemError, Unavailable
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.node.address_book import NAME as BOOK_NAME
+from mainstem.node.address_book import Address, AddressBook
+from mainstem.node.cluster_config import PEER_PORT
+from mainstem.node.cluster_secret import cluster_secrets
+from mainstem.node.config import Config
+from mainstem.node.founding import found_group, founders_state, put_journal_aside
+from mainstem.node.joining import Admit, FrontDoor, Knock, decode_welcome, encode, peer_address
+from mainstem.node.voters import Watched, next_change
+from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.export_storage import NAME as EXPORT_NAME
+from mainstem.placement.export_storage import MetadataExport, read_export
+from mainstem.placement.group_service import GroupPlacementService
+from mainstem.placement.identity_storage import NAME as IDENTITY_NAME
+from mainstem.placement.identity_storage import open_identity
+from mainstem.placement.opening_service import Placement, Start, identity_of, restore_lost
+from mainstem.placement.records import (
+    AnyFact,
+    FormCluster,
+    NodeRegistered,
+    NodeUnregistered,
+    RegisterNode,
+)
+
+FOLDER: Final = "raft"
+KNOCK_TIMEOUT_S: Final = 3.0
+KNOCK_PAUSE_S: Final = 0.2
+READY_TIMEOUT_S: Final = 2.0
+VOTERS_PAUSE_S: Final = 0.25
+PATIENCE_S: Final = 10.0
+# A voter that is silent for so long may be replaced.
+AWAY_S: Final = 10.0
+# A member that never registered, or was unregistered, and is silent for so long is removed.
+STRANGER_S: Final = 30.0
+ELECTION_S: Final = {"normal": (1.0, 0.15), "fast": (0.3, 0.06)}
+
+_log = logging.getLogger(__name__)
+
+Fatal = Callable[[BaseException], None]
+
+
+def is_of_several(config: Config) -> bool:
+    """Whether a node is, or is to become, part of a cluster that others can join."""
+    asked = config.cluster.peer_port is not None or bool(config.cluster.join)
+    return asked or (Path(config.node.data_dir) / FOLDER).exists()
+
+
+class ClusterNode:
+    """See the module's text. ``open`` makes the placement; ``close`` comes after its close."""
+
+    def __init__(self, start: Start, config: Config, clock: Clock, fatal: Fatal) -> None:
+        self._start = start
+        self._config = config
+        self._clock = clock
+        self._fatal = fatal
+        self._data = start.data
+        self.book = AddressBook(start.data / BOOK_NAME)
+        self._is_new = not any((start.data / FOLDER).glob("*.wal"))
+        # A folder that knows other nodes and has lost its group's files founds nothing of its own.
+        self._founds = self._is_new and not config.cluster.join and not self.book.all()
+        secrets = cluster_secrets(start.data, config.cluster.secret_file, may_make=self._founds)
+        self.peers = Peers(
+            PeerSettings(
+                cluster=NEWCOMER, node=start.node.id, broker_epoch=clock.wall_ms(), secrets=secrets
+            ),
+            self.book.address_of,
+            os.urandom,
+        )
+        self.service = GroupPlacementService(
+            Catalogue(), clock, fatal, ask=self._ask_leader, on_restored=self._restored
+        )
+        self.driver: RaftDriver
+        self.address: Address = ("", 0)
+        self.on_role: list[Callable[[SoftState], None]] = []
+        self.on_restored: list[Callable[[], None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads the catalogue's group."""
+        return self.driver.status.state is StateType.StateLeader
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads the catalogue's group, if that is known."""
+        lead = self.driver.status.lead
+        return None if lead == NO_NODE else lead
+
+    def status(self) -> RaftStatus:
+        """How this node sees the catalogue's group."""
+        return self.driver.status
+
+    # From a folder to a member.
+
+    async def open(self) -> Placement:
+        """Become a member, and register under a new incarnation."""
+        config = self._config
+        port = PEER_PORT if config.cluster.peer_port is None else config.cluster.peer_port
+        found = await self.peers.listen(config.cluster.peer_host, port)
+        self.address = (config.cluster.advertised_host or config.cluster.peer_host, found[1])
+        node = replace(
+            self._start.node,
+            peer_host=self.address[0],
+            peer_port=self.address[1],
+            machine=config.cluster.machine or machine_id(),
+        )
+        cluster = await self._cluster_name()
+        self.peers.belong_to(cluster)
+        self._open_group()
+        self._serve(cluster)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._introduce()))
+        await self._caught_up()
+        identity = open_identity(
+            self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()
+        )
+        if not self.service.catalogue.cluster_id:
+            exported = read_export(self._data / EXPORT_NAME)
+            await restore_lost(self.service, self._start, exported, self._clock.wall_ms())
+            await self.service.submit(FormCluster(cluster))
+        put_journal_aside(self._data)
+        incarnation = await self._register(node)
+        self.service.subscribe(self._on_fact)
+        for known in self.service.catalogue.nodes():
+            if known.node.id != node.id:
+                self.book.put_node(known.node)
+        export = MetadataExport(self._data / EXPORT_NAME, self.service.catalogue, self._clock)
+        self.service.subscribe(export.on_fact)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._look_after_voters()))
+        return Placement(self.service, export, identity, incarnation)
+
+    async def close(self) -> None:
+        """Leave the group's work to the others and end the lines."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.driver.close()
+        await self.peers.close()
+
+    async def hand_over(self) -> None:
+        """Let another voter lead, if this node does and there is one."""
+        others = [
+            member.node_id
+            for member in self.driver.status.members
+            if not member.is_learner
+            and member.recently_active
+            and member.node_id != self._start.node.id
+        ]
+        if self.leads and others:
+            handed_over = asyncio.Event()
+            self.on_role.append(lambda _: handed_over.set())
+            self.driver.transfer_leadership(others[0])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READY_TIMEOUT_S):
+                    await handed_over.wait()
+
+    # Inside.
+
+    async def _cluster_name(self) -> str:
+        """The name of the cluster: from this folder, or from those who are to be joined."""
+        if self._founds:
+            catalogue = founders_state(self._data)
+            exported = read_export(self._data / EXPORT_NAME)
+            found_group(self._data / FOLDER, self._start.node.id, catalogue)
+            now_ms = self._clock.wall_ms()
+            return identity_of(self._start, catalogue, exported, now_ms).cluster_id
+        if not self._is_new and (self._data / IDENTITY_NAME).exists():
+            return open_identity(
+                self._data,
+                node_id=self._start.node.id,
+                cluster_id=self._start.cluster_id,
+                now_ms=self._clock.wall_ms(),
+            ).cluster_id
+        cluster = ""
+        said_s = self._clock.monotonic()
+        while not cluster:
+            for address in self._known_addresses():
+                cluster = cluster or await self._knock(address)
+            if not cluster:
+                await asyncio.sleep(KNOCK_PAUSE_S)
+                said_s = self._say_waiting(said_s, "no node of the cluster answers yet")
+        return cluster
+
+    def _known_addresses(self) -> list[Address]:
+        joined = [peer_address(text, PEER_PORT) for text in self._config.cluster.join]
+        own = self._start.node.id
+        booked = [address for node, address in self.book.all().items() if node != own]
+        return [a for a in dict.fromkeys(joined + booked) if a != self.address]
+
+    async def _knock(self, address: Address) -> str:
+        """Introduce this node at an address; the cluster's name, nothing if nobody answers."""
+        knock = Knock(self._start.node.id, *self.address, self._is_new)
+        try:
+            answer = await self.peers.ask_at(
+                address, Service.JOINING, [encode(knock)], timeout_s=KNOCK_TIMEOUT_S
+            )
+        except Unavailable as error:
+            _log.debug("%s:%d: %s", *address, error)
+            return ""
+        welcome = decode_welcome(answer)
+        own = self._start.node.id
+        self.book.fill({n: a for n, a in welcome.addresses.items() if n != own})
+        return welcome.cluster
+
+    async def _introduce(self) -> None:
+        """Tell every node that is known where this one is, until all have heard it once."""
+        told: set[Address] = set()
+        while True:
+            for address in self._known_addresses():
+                if address not in told and await self._knock(address):
+                    told.add(address)
+            await asyncio.sleep(KNOCK_PAUSE_S if len(told) < 2 else 1.0)
+
+    def _open_group(self) -> None:
+        own = self._start.node.id
+        storage = RaftStorage(self._data / FOLDER)
+        durable = storage.open(founding((own,)) if self._founds else None)
+        election_s, heartbeat_s = ELECTION_S[self._config.cluster.preset]
+        core = Raft(
+            RaftSettings(node_id=own, election_timeout_s=election_s, heartbeat_s=heartbeat_s),
+            durable,
+            chance=random.random,
+            now_s=self._clock.monotonic(),
+        )
+        hooks = Hooks(on_fatal=self._fatal, on_role=self._role_changed)
+        self.driver = RaftDriver(core, storage, self.service, _Notes(self), self._clock, hooks)
+        self.service.attach(self.driver)
+        self.peers.hear(Service.RAFT, lambda _, body: self.driver.receive(body))
+        self.driver.start(storage.state)
+
+    def _serve(self, cluster: str) -> None:
+        async def decide(_: NodeId, body: memoryview) -> Sequence[bytes]:
+            return (await self.service.decide_for(body),)
+
+        self.peers.serve(Service.CATALOGUE, decide)
+        door = FrontDoor(cluster, self.book, self.service.catalogue, self.driver)
+        self.peers.serve(Service.JOINING, door.answer)
+
+    async def _caught_up(self) -> None:
+        """Wait until this node has replayed all that was decided before, however long it takes."""
+        said_s = self._clock.monotonic()
+        while True:
+            try:
+                await self._be_admitted()
+                await self.driver.read_barrier(READY_TIMEOUT_S)
+            except Unavailable as error:
+                _log.debug("not part of the catalogue's group yet: %s", error)
+            else:
+                return
+            said_s = self._say_waiting(said_s, "the catalogue's group has no leader yet")
+            await asyncio.sleep(KNOCK_PAUSE_S)
+
+    async def _be_admitted(self) -> None:
+        own = self._start.node.id
+        if any(member.node_id == own for member in self.driver.status.members):
+            return
+        for address in self._known_addresses():
+            try:
+                await self.peers.ask_at(
+                    address, Service.JOINING, [encode(Admit(own))], timeout_s=KNOCK_TIMEOUT_S
+                )
+            except Unavailable:
+                continue  # not the leader, or busy with another newcomer
+            return
+
+    async def _register(self, node: Node) -> int:
+        while True:
+            incarnation = self.service.catalogue.incarnation(node.id) + 1
+            command = RegisterNode(node, incarnation, self._start.directory)
+            try:
+                await self.service.submit(command)
+            except Fenced:
+                continue  # registered before, which had not been replayed here
+            except Unavailable as error:
+                _log.warning("not registered yet: %s", error)
+                await asyncio.sleep(KNOCK_PAUSE_S)
+                await self._caught_up()
+                if self.service.catalogue.incarnation(node.id) == incarnation:
+                    return incarnation
+                continue
+            return incarnation
+
+    async def _look_after_voters(self) -> None:
+        heard_s: dict[NodeId, float] = {}
+        while True:
+            await asyncio.sleep(VOTERS_PAUSE_S)
+            if not self.leads:
+                heard_s.clear()
+                continue
+            status = self.driver.status
+            change = next_change(status, self._watched(status, heard_s))
+            if change is None:
+                continue
+            try:
+                await self.driver.change_membership(change)
+            except MainstemError as error:
+                _log.debug("the group stays as it is for now: %s", error)
+            else:
+                _log.info("the catalogue's group: %s of node %d", change.type.name, change.node_id)
+
+    def _watched(self, status: RaftStatus, heard_s: dict[NodeId, float]) -> Watched:
+        """What the leader sees of the members; ``heard_s`` remembers when each was heard last."""
+        now_s = self._clock.monotonic()
+        for member in status.members:
+            if member.recently_active or member.node_id not in heard_s:
+                heard_s[member.node_id] = now_s
+        machines = {known.node.id: known.node.machine for known in self.service.catalogue.nodes()}
+        silent_s = {m.node_id: now_s - heard_s[m.node_id] for m in status.members}
+        away = {node for node, silence_s in silent_s.items() if silence_s > AWAY_S}
+        gone = [n for n, s in silent_s.items() if n not in machines and s > STRANGER_S]
+        return Watched(machines, away, gone)
+
+    def _say_waiting(self, said_s: float, why: str) -> float:
+        now_s = self._clock.monotonic()
+        if now_s - said_s < PATIENCE_S:
+            return said_s
+        _log.warning("still waiting: %s", why)
+        return now_s
+
+    async def _ask_leader(self, node: NodeId, data: bytes, timeout_s: float) -> bytes | memoryview:
+        return await self.peers.ask(node, Service.CATALOGUE, [data], timeout_s=timeout_s)
+
+    def _role_changed(self, role: SoftState) -> None:
+        for told in self.on_role:
+            told(role)
+
+    def _restored(self) -> None:
+        for told in self.on_restored:
+            told()
+
+    def _on_fact(self, fact: AnyFact) -> None:
+        match fact:
+            case NodeRegistered(node=node):
+                if node.id != self._start.node.id:
+                    self.book.put_node(node)
+            case NodeUnregistered(node=gone):
+                self.book.drop(gone)
+            case _:
+                pass
+
+
+class _Notes:
+    """Raft's messages as notes to other nodes."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        self._cluster = cluster
+
+    def send(self, to: NodeId, data: bytes) -> None:
+        """One that cannot be sent now is lost, and Raft is told."""
+        if not self._cluster.peers.note(to, Service.RAFT, (data,)):
+            self._cluster.driver.unreachable(to)
+
+
+def machine_id() -> str:
+    """What tells this machine from others."""
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except OSError:
+        return os.uname().nodename

@@ -1,0 +1,130 @@
+"""How a node becomes part of a cluster, and tells the others where it is after every start.
+
+    newcomer                     any node                      the leader of the catalogue
+    Knock(who, where)  ────────▶ notes the address
+                       ◀──────── Welcome(cluster, addresses, leader)
+    Admit              ──────────────────────────────────────▶ adds a learner to the group
+
+A node that knocks without anything on its disk while its number is taken is refused: either two
+nodes have one number, or a disk was lost, and then what it once promised is forgotten too.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainstem.cluster.raft.core import NotLeader
+from mainstem.cluster.raft.driver import RaftDriver
+from mainstem.cluster.raft.messages import ConfChange, ConfChangeType, StateType
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
+from mainstem.model.ids import NodeId
+from mainstem.node.address_book import Address, AddressBook
+from mainstem.placement.catalogue import Catalogue
+
+
+class Knock(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A node says where it is; ``is_new``: it has no memory of this cluster."""
+
+    node: NodeId
+    host: str
+    port: int
+    is_new: bool
+
+
+class Admit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A node asks to be given the catalogue."""
+
+    node: NodeId
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True):
+    """The cluster's name, where its nodes are, and who leads, if that is known."""
+
+    cluster: str
+    addresses: dict[NodeId, Address]
+    leader: NodeId
+
+
+_asked = msgspec.msgpack.Decoder(Knock | Admit)
+_welcomes = msgspec.msgpack.Decoder(Welcome)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def decode_welcome(data: bytes | memoryview) -> Welcome:
+    """What a node that was knocked at answers."""
+    try:
+        return _welcomes.decode(data)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"not a welcome: {error}") from error
+
+
+class FrontDoor:
+    """Answers those who knock.
+
+    Args:
+        cluster: the name of this node's cluster.
+        book: where nodes are.
+        catalogue: who is registered.
+        driver: this node's member of the group.
+    """
+
+    def __init__(
+        self, cluster: str, book: AddressBook, catalogue: Catalogue, driver: RaftDriver
+    ) -> None:
+        self._cluster = cluster
+        self._book = book
+        self._catalogue = catalogue
+        self._driver = driver
+
+    async def answer(self, node: NodeId, body: memoryview) -> Sequence[bytes]:
+        """One question of a node that is at the door."""
+        try:
+            asked = _asked.decode(body)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"not a knock: {error}") from error
+        if asked.node != node:
+            raise Corrupt(f"node {node} speaks for node {asked.node}")
+        if isinstance(asked, Admit):
+            await self._admit(node)
+            return ()
+        if asked.is_new and self._is_known(node):
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"node {node} is part of the cluster already, and this one has an empty folder",
+                subject=f"node {node}",
+                remedy="give the new node another id; remove the old one with: "
+                f"mainstem node remove {node}",
+            )
+        self._book.put(node, (asked.host, asked.port))
+        return (encode(Welcome(self._cluster, self._book.all(), self._driver.status.lead)),)
+
+    def _is_known(self, node: NodeId) -> bool:
+        members = {member.node_id for member in self._driver.status.members}
+        return node in members or bool(self._catalogue.incarnation(node))
+
+    async def _admit(self, node: NodeId) -> None:
+        status = self._driver.status
+        if status.state is not StateType.StateLeader:
+            raise NotLeader(status.lead)
+        if all(member.node_id != node for member in status.members):
+            change = ConfChange(ConfChangeType.ConfChangeAddLearnerNode, node)
+            await self._driver.change_membership(change)
+
+
+def peer_address(text: str, default_port: int) -> Address:
+    """``host:port`` or ``host`` as an address.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text.strip("[]"), default_port
+    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            f"{text!r} is not host:port",
+            subject="cluster.join",
+            remedy="for example --join 10.0.0.1:9094",
+        )
+    return host.strip("[]"), int(port)

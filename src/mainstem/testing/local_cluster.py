@@ -1,0 +1,143 @@
+"""Several real nodes that form a cluster, each in its own process, to be killed one by one.
+
+Promises: those of ``local_node`` for each; every node counts as a machine of its own; a node that
+is started again keeps its addresses.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mainstem.testing.local_node import LocalNode
+
+SECRET_NAME = "cluster.secret"  # noqa: S105 - a file's name
+
+
+class MemberNode(LocalNode):
+    """One node of a cluster under test.
+
+    Args:
+        number: its node id.
+        folder: where all nodes have their data.
+        join: where others are; nothing for the first node.
+        arguments: further command line arguments of the node.
+        environment: variables set on top of this process's environment.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        folder: Path,
+        join: Sequence[str],
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder / f"node-{number}", arguments=arguments, environment=environment)
+        self.number = number
+        self.join = tuple(join)
+        self.peers = "127.0.0.1:0"
+        self._secret = folder / SECRET_NAME
+
+    def start(self, *, timeout_s: float = 60.0) -> None:
+        """Start the process and wait until it is part of the cluster."""
+        super().start(timeout_s=timeout_s)
+        self.peers = str(self.announced["peers"])
+
+    def pause(self) -> None:
+        """Let the process stand still, as a machine that stalls does."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.poll() is None
+
+    def _command(self) -> list[str]:
+        joined = ["--join", ",".join(self.join)] if self.join else []
+        return [
+            *super()._command(),
+            "--node-id",
+            str(self.number),
+            "--peer-port",
+            self.peers.rpartition(":")[2],
+            "--set",
+            f"cluster.machine=machine-{self.number}",
+            "--set",
+            f"cluster.secret_file={self._secret}",
+            *joined,
+        ]
+
+
+class LocalCluster:
+    """A cluster under test.
+
+    Args:
+        count: how many nodes it begins with.
+        arguments: further command line arguments of every node.
+    """
+
+    def __init__(self, count: int = 3, *, arguments: Sequence[str] = ()) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mainstem-cluster-"))
+        self.arguments = tuple(arguments)
+        (self.folder / SECRET_NAME).write_text("the secret of a cluster under test\n")
+        self.nodes: dict[int, MemberNode] = {}
+        self._count = count
+
+    def __enter__(self) -> Self:
+        try:
+            self.add()
+            self.start_together([self._make() for _ in range(self._count - 1)])
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """Every node's address, for clients."""
+        return ",".join(node.kafka for node in self.nodes.values())
+
+    def add(self) -> MemberNode:
+        """One node more."""
+        node = self._make()
+        node.start()
+        return node
+
+    def start_together(self, nodes: Iterable[MemberNode]) -> None:
+        """Start nodes side by side: without a majority none of them becomes ready."""
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(lambda node: node.start(), nodes))
+
+    def _make(self) -> MemberNode:
+        number = len(self.nodes) + 1
+        join = [node.peers for node in self.nodes.values() if not node.peers.endswith(":0")]
+        node = self.nodes[number] = MemberNode(number, self.folder, join, self.arguments)
+        return node
+
+    def logs(self) -> str:
+        """The last lines of every node, for a failure's message."""
+        return "\n".join(f"node {n}:\n{node.log_tail()}" for n, node in self.nodes.items())
+
+    def close(self) -> None:
+        """Kill what still runs and remove the folder."""
+        for node in self.nodes.values():
+            node.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

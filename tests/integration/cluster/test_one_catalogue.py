@@ -1,0 +1,67 @@
+"""Three processes share one catalogue, and clients find what they look for at any of them."""
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from mainstem.testing.local_cluster import LocalCluster
+
+
+def until(holds: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+    give_up = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def admin(address: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": address})
+
+
+def test_every_node_tells_the_same_of_a_topic(shared_cluster: LocalCluster) -> None:
+    third = admin(shared_cluster.nodes[3].kafka)
+    third.create_topics([NewTopic("spread", 6, 1)])["spread"].result(10)
+    for node in shared_cluster.nodes.values():
+        asked = admin(node.kafka)
+        until(lambda asked=asked: "spread" in asked.list_topics(timeout=5).topics)  # type: ignore[misc]
+        found = asked.list_topics(timeout=5)
+        assert set(found.brokers) == {1, 2, 3}
+        leaders = sorted(part.leader for part in found.topics["spread"].partitions.values())
+        assert leaders == [1, 1, 2, 2, 3, 3]
+
+
+def test_clients_write_and_read_partitions_of_all_nodes(shared_cluster: LocalCluster) -> None:
+    asked = admin(shared_cluster.bootstrap)
+    asked.create_topics([NewTopic("everywhere", 6, 1)])["everywhere"].result(10)
+    producer = Producer({"bootstrap.servers": shared_cluster.nodes[1].kafka})
+    failures: list[object] = []
+    for number in range(600):
+        producer.produce(
+            "everywhere",
+            f"{number}".encode(),
+            partition=number % 6,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(20) == 0
+    assert not failures
+    consumer = Consumer({"bootstrap.servers": shared_cluster.nodes[2].kafka, "group.id": "unused"})
+    consumer.assign([TopicPartition("everywhere", p, 0) for p in range(6)])
+    seen: list[int] = []
+    give_up = time.monotonic() + 20
+    while len(seen) < 600 and time.monotonic() < give_up:
+        seen += [int(message.value()) for message in consumer.consume(600, 0.5)]
+    consumer.close()
+    assert sorted(seen) == list(range(600))
+
+
+def test_a_cluster_that_stood_still_starts_again(cluster: LocalCluster) -> None:
+    asked = admin(cluster.bootstrap)
+    asked.create_topics([NewTopic("kept", 3, 1)])["kept"].result(10)
+    for node in cluster.nodes.values():
+        node.kill9()
+    cluster.start_together(cluster.nodes.values())
+    found = admin(cluster.nodes[2].kafka).list_topics(timeout=10)
+    assert set(found.brokers) == {1, 2, 3}
+    assert len(found.topics["kept"].partitions) == 3

@@ -1,0 +1,192 @@
+"""Nodes that found and join a cluster in one process, on real sockets and files."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from mainstem.model.errors import InvalidRequest, MainstemError
+from mainstem.model.ids import NodeId, TopicId
+from mainstem.model.metadata import Node
+from mainstem.node.clock import SystemClock
+from mainstem.node.cluster import ClusterNode, is_of_several
+from mainstem.node.config import Config
+from mainstem.node.config_source import load
+from mainstem.node.joining import peer_address
+from mainstem.placement.opening_service import Placement, Start, open_placement
+from mainstem.placement.records import CreateTopic
+
+SECRET = "a secret of sixteen bytes or more\n"
+
+
+def config(folder: Path, number: int, join: str = "") -> Config:
+    data = folder / f"node-{number}"
+    data.mkdir(exist_ok=True)
+    flags: dict[str, object] = {
+        "node.id": number,
+        "node.data_dir": str(data),
+        "cluster.peer_port": 0,
+        "cluster.machine": f"machine-{number}",
+        "cluster.preset": "fast",
+        "cluster.join": join or None,
+    }
+    return load(flags=flags).config
+
+
+def start_of(settings: Config) -> Start:
+    return Start(
+        data=Path(settings.node.data_dir),
+        node=Node(NodeId(settings.node.id), "127.0.0.1", 9092),
+        cluster_id=None,
+        directory="d" * 32,
+        scan=lambda: (),
+    )
+
+
+def fatal(error: BaseException) -> None:
+    raise AssertionError(f"fatal: {error}")
+
+
+def member(settings: Config, secret: str | None = SECRET) -> ClusterNode:
+    if secret is not None:
+        (Path(settings.node.data_dir) / "cluster.secret").write_text(secret)
+    return ClusterNode(start_of(settings), settings, SystemClock(), fatal)
+
+
+async def leave(node: ClusterNode, placement: Placement) -> None:
+    await placement.close()
+    await node.close()
+
+
+def topic(number: int) -> CreateTopic:
+    return CreateTopic(TopicId(number.to_bytes(16)), f"t{number}", 1, 1)
+
+
+def play(story: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(30):
+            await story()
+
+    asyncio.run(whole())
+
+
+def test_a_node_joins_and_both_have_one_catalogue(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = member(config(tmp_path, 1))
+        founded = await first.open()
+        second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
+        joined = await second.open()
+        assert joined.identity.cluster_id == founded.identity.cluster_id
+        created = await joined.service.submit(topic(1))
+        assert founded.catalogue.topic("t1") == created == joined.catalogue.topic("t1")
+        assert {known.node.id for known in founded.catalogue.nodes()} == {1, 2}
+        await leave(second, joined)
+        await leave(first, founded)
+
+    play(story)
+
+
+def test_a_node_that_was_alone_founds_with_the_topics_it_has(tmp_path: Path) -> None:
+    async def story() -> None:
+        settings = config(tmp_path, 1)
+        alone = await open_placement(start_of(settings), SystemClock(), fatal)
+        await alone.service.submit(topic(1))
+        await alone.close()
+        first = member(settings)
+        founded = await first.open()
+        assert founded.catalogue.topic("t1") is not None
+        assert founded.identity == alone.identity
+        assert founded.incarnation == alone.incarnation + 1
+        await founded.service.submit(topic(2))
+        await leave(first, founded)
+        again = member(settings)
+        reopened = await again.open()
+        assert reopened.catalogue.topic("t2") is not None
+        await leave(again, reopened)
+
+    play(story)
+
+
+def test_a_member_stays_one_without_being_told_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = member(config(tmp_path, 1))
+        founded = await first.open()
+        second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
+        joined = await second.open()
+        await leave(second, joined)
+        again = member(config(tmp_path, 2))
+        rejoined = await again.open()
+        assert rejoined.incarnation == joined.incarnation + 1
+        await leave(again, rejoined)
+        await leave(first, founded)
+
+    play(story)
+
+
+def test_an_empty_folder_does_not_take_a_number_that_is_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = member(config(tmp_path, 1))
+        founded = await first.open()
+        (tmp_path / "elsewhere").mkdir()
+        stranger = member(config(tmp_path / "elsewhere", 1, join="{}:{}".format(*first.address)))
+        with pytest.raises(InvalidRequest, match="part of the cluster already"):
+            await stranger.open()
+        await stranger.peers.close()
+        await leave(first, founded)
+
+    play(story)
+
+
+def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = member(config(tmp_path, 1))
+        founded = await first.open()
+        join = "{}:{}".format(*first.address)
+        stranger = member(config(tmp_path, 2, join=join), "another secret, just as long\n")
+        with pytest.raises(MainstemError):
+            await stranger.open()
+        await stranger.peers.close()
+        await leave(first, founded)
+
+    play(story)
+
+
+def test_only_the_first_node_makes_a_secret(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = member(config(tmp_path, 1), secret=None)
+        made = tmp_path / "node-1" / "cluster.secret"
+        assert len(made.read_bytes()) > 40
+        assert made.stat().st_mode & 0o077 == 0
+        await first.peers.close()
+        with pytest.raises(InvalidRequest, match="only with the cluster's secret"):
+            member(config(tmp_path, 2, join="127.0.0.1:1"), secret=None)
+
+    play(story)
+
+
+def test_a_node_is_alone_unless_somebody_asked_for_company(tmp_path: Path) -> None:
+    alone = load(flags={"node.data_dir": str(tmp_path)}).config
+    assert not is_of_several(alone)
+    assert is_of_several(config(tmp_path, 1))
+    (tmp_path / "raft").mkdir()
+    assert is_of_several(alone)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("10.0.0.1:9094", ("10.0.0.1", 9094)),
+        ("10.0.0.1", ("10.0.0.1", 9094)),
+        ("[::1]:95", ("::1", 95)),
+        ("[::1]", ("::1", 9094)),
+    ],
+)
+def test_an_address_may_leave_the_port_out(text: str, address: tuple[str, int]) -> None:
+    assert peer_address(text, 9094) == address
+
+
+@pytest.mark.parametrize("text", ["host:", "host:0", ":1", "host:port", "host:70000"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="not host:port"):
+        peer_address(text, 9094)
