@@ -24,6 +24,8 @@ from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import (
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
+    MQTT_RETAINED_TOPIC,
+    MQTT_SESSIONS_TOPIC,
     TRANSACTION_STATE_TOPIC,
     check_topic_name,
 )
@@ -46,6 +48,9 @@ INTERNAL_CONFIGS = {
         "compression.type": "uncompressed",
         "segment.bytes": "104857600",
     },
+    # A retained message is as large as MQTT's largest packet may be.
+    MQTT_SESSIONS_TOPIC: {"cleanup.policy": "compact", "max.message.bytes": "10485760"},
+    MQTT_RETAINED_TOPIC: {"cleanup.policy": "compact", "max.message.bytes": "268435456"},
 }
 
 
@@ -177,6 +182,11 @@ class TopicsAdmin(ConfigAdmin):
     async def ensure_transactions_topic(self) -> None:
         """Create the internal topic of transactions if it is not there."""
         await self._ensure_internal(TRANSACTION_STATE_TOPIC, self._defaults.transactions_partitions)
+
+    async def ensure_mqtt_topics(self) -> None:
+        """Create the internal topics of MQTT if they are not there."""
+        for name in (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC):
+            await self._ensure_internal(name, 1)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
