@@ -200,6 +200,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pump()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits for the peer to take it; what the system has taken does not count."""
+        return self._outbox.size_bytes
+
     def _pump_tls(self) -> None:
         """Hand over until the outbox is empty or the transport has enough, which it says itself."""
         outbox = self._outbox
@@ -396,6 +401,11 @@ class Listener:
         self.metrics.connections_rejected += 1
         log.warning("%s: %s connects too often", self.name, address)
         return True
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Everybody who is connected."""
+        return tuple(self._connections)
 
     def gone(self, connection: Connection) -> bool:
         """Forget a connection; whether it had been admitted."""

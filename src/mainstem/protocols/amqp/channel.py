@@ -1,0 +1,291 @@
+"""One channel: methods and messages in the order in which they came, one at a time.
+
+While a method waits for its answer (a declaration has to be committed), what comes behind it on the
+same channel is kept; other channels go on. The connection reads no more while too much is kept.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement
+from mainstem.model.errors import MainstemError
+from mainstem.protocols.amqp import entities_service
+from mainstem.protocols.amqp.consuming import Consuming, Held
+from mainstem.protocols.amqp.contents import Assembly, Content, Unfinished
+from mainstem.protocols.amqp.entities_service import Place, get_message
+from mainstem.protocols.amqp.link import AmqpService, Link
+from mainstem.protocols.amqp.permissions import Permissions
+from mainstem.protocols.amqp.publishing import Mode, Publishing
+from mainstem.protocols.amqp.refusal import (
+    COMMAND_INVALID,
+    INTERNAL_ERROR,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    SYNTAX_ERROR,
+    ChannelRefusal,
+    ConnectionRefusal,
+    Refusal,
+    translated,
+)
+from mainstem.protocols.amqp.replies import REPLY_TO
+from mainstem.security.acl import Operation
+from mainstem.wire.amqp import basic_methods as basic
+from mainstem.wire.amqp import connection_methods as connection
+from mainstem.wire.amqp.fields import Malformed
+from mainstem.wire.amqp.method import Method
+
+METHOD_BYTES: Final = 256  # what a kept method is taken to weigh
+PUBLISH_NUMBERS: Final = basic.BasicPublish.ID
+
+Item = Method | Content
+
+
+class Channel:
+    """See the module."""
+
+    def __init__(
+        self, number: int, link: Link, service: AmqpService, unfinished: Unfinished
+    ) -> None:
+        self.number = number
+        self.assembly = Assembly(service.limits.message_bytes_max, unfinished)
+        self._link = link
+        permissions = Permissions(link.rights, link.namespace, link.user)
+        self.permissions = permissions
+        self.place = Place(link, service, permissions)
+        self.publishing = Publishing(number, link, service, permissions)
+        self.consuming = Consuming(number, link, service)
+        self._settled: list[tuple[list[Held], Settlement]] = []
+        self._later: deque[Item] = deque()
+        self._later_bytes = 0
+        self._is_busy = False
+        self.is_closed = False
+
+    def take(self, item: Item) -> None:
+        """A method or a message came."""
+        if self._is_busy:
+            self._keep(item)
+        else:
+            self._serve(item)
+
+    def close(self) -> None:
+        """The channel ends."""
+        self.is_closed = True
+        self.assembly.forget()
+        self._later.clear()
+        self._link.backlog_changed(-self._later_bytes)
+        self._later_bytes = 0
+        self.publishing.close()
+        for held, _ in self._settled:
+            self.consuming.keep(held)
+        self.consuming.close()
+
+    def reply(self, method: Method) -> None:
+        """Answer the client."""
+        self._link.method(self.number, method)
+
+    def wait_for(self, work: Awaitable[Any], numbers: tuple[int, int], done: Any) -> None:
+        """Serve nothing else of this channel until ``work`` is done."""
+        self._is_busy = True
+
+        def finished(answer: Any, error: BaseException | None) -> None:
+            if error is None:
+                done(answer)
+            elif not self.is_closed:
+                self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
+            self.go_on()
+
+        self._link.runner.run(work, finished)
+
+    def hold(self) -> None:
+        """Serve nothing else of this channel until ``go_on``."""
+        self._is_busy = True
+
+    def go_on(self) -> None:
+        """Serve what came meanwhile."""
+        self._is_busy = False
+        while self._later and not self._is_busy and not self.is_closed:
+            item = self._later.popleft()
+            size = _weight(item)
+            self._later_bytes -= size
+            self._link.backlog_changed(-size)
+            self._serve(item)
+
+    def settle(self, tag: int, how: Settlement, *, multiple: bool) -> None:
+        """Deliveries end, now or with the transaction."""
+        held = self.consuming.take(tag, multiple=multiple)
+        if self.publishing.mode is Mode.TX:
+            self._settled.append((held, how))
+        else:
+            self.consuming.settle(held, how)
+
+    def commit(self) -> None:
+        """``tx.commit``: what was published is stored first, then what was settled counts."""
+        self._need_transaction()
+        self.hold()
+
+        def committed(is_whole: bool) -> None:  # noqa: FBT001 - a callback
+            settled, self._settled = self._settled, []
+            for held, how in settled:
+                self.consuming.settle(held, how)
+            if is_whole:
+                self.reply(basic.TxCommitOk())
+            else:
+                refusal = ChannelRefusal(PRECONDITION_FAILED, "partial tx completion")
+                self._link.refuse(self.number, refusal, basic.TxCommit.ID)
+            self.go_on()
+
+        self.publishing.commit(committed)
+
+    def rollback(self) -> None:
+        """``tx.rollback``: nothing was published, and what was settled is unsettled again."""
+        self._need_transaction()
+        self.publishing.rollback()
+        for held, _ in self._settled:
+            self.consuming.keep(held)
+        self._settled.clear()
+        self.reply(basic.TxRollbackOk())
+
+    def _need_transaction(self) -> None:
+        if self.publishing.mode is not Mode.TX:
+            raise ChannelRefusal(PRECONDITION_FAILED, "channel is not transactional")
+
+    def _keep(self, item: Item) -> None:
+        size = _weight(item)
+        self._later.append(item)
+        self._later_bytes += size
+        self._link.backlog_changed(size)
+
+    def _serve(self, item: Item) -> None:
+        numbers = PUBLISH_NUMBERS if isinstance(item, Content) else item.ID
+        try:
+            if isinstance(item, Content):
+                self.publishing.publish(item)
+            else:
+                _dispatch(self, item)
+        except (Refusal, MainstemError, Malformed) as error:
+            self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
+
+
+def _weight(item: Item) -> int:
+    return METHOD_BYTES + (item.size_bytes if isinstance(item, Content) else 0)
+
+
+def _refusal(error: BaseException, namespace: str) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, MainstemError):
+        return translated(error, "", "", namespace)
+    if isinstance(error, Malformed):
+        return ConnectionRefusal(SYNTAX_ERROR, str(error))
+    return ConnectionRefusal(INTERNAL_ERROR, "the node failed; its log says how")
+
+
+def _dispatch(channel: Channel, method: Method) -> None:
+    declare = entities_service.HANDLERS.get(type(method))
+    if declare is not None:
+        answer = None if getattr(method, "nowait", False) else channel.reply
+        work = declare(channel.place, method)
+        channel.wait_for(work, method.ID, answer or _ignore)
+        return
+    handler = _HANDLERS.get(type(method))
+    if handler is None:
+        raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} is not for clients to send")
+    handler(channel, method)
+
+
+def _ignore(_answer: Any) -> None:
+    """The client wanted no answer."""
+
+
+def _flow(channel: Channel, method: connection.ChannelFlow) -> None:
+    channel.consuming.flow(active=method.active)
+    channel.reply(connection.ChannelFlowOk(active=method.active))
+
+
+def _qos(channel: Channel, method: basic.BasicQos) -> None:
+    channel.consuming.qos(method)
+    channel.reply(basic.BasicQosOk())
+
+
+def _consume(channel: Channel, method: basic.BasicConsume) -> None:
+    queue = channel.place.queue(method.queue)
+    if queue == REPLY_TO:
+        tag, channel.publishing.reply_name = channel.consuming.consume_replies(method)
+    else:
+        channel.permissions.queue(Operation.READ, queue)
+        tag = channel.consuming.consume(method, queue)
+    if not method.nowait:
+        channel.reply(basic.BasicConsumeOk(consumer_tag=tag))
+
+
+def _cancel(channel: Channel, method: basic.BasicCancel) -> None:
+    channel.consuming.cancel(method.consumer_tag)
+    if not method.nowait:
+        channel.reply(basic.BasicCancelOk(consumer_tag=method.consumer_tag))
+
+
+def _get(channel: Channel, method: basic.BasicGet) -> None:
+    place = channel.place
+    queue = place.queue(method.queue)
+    channel.permissions.queue(Operation.READ, queue)
+    channel.wait_for(
+        get_message(place, queue, no_ack=method.no_ack),
+        method.ID,
+        lambda found: channel.consuming.got(*found, no_ack=method.no_ack),
+    )
+
+
+def _ack(channel: Channel, method: basic.BasicAck) -> None:
+    channel.settle(method.delivery_tag, ACKNOWLEDGE, multiple=method.multiple)
+
+
+def _nack(channel: Channel, method: basic.BasicNack) -> None:
+    how = RETURN if method.requeue else REJECT
+    channel.settle(method.delivery_tag, how, multiple=method.multiple)
+
+
+def _reject(channel: Channel, method: basic.BasicReject) -> None:
+    how = RETURN if method.requeue else REJECT
+    channel.settle(method.delivery_tag, how, multiple=False)
+
+
+def _recover(channel: Channel, method: basic.BasicRecover | basic.BasicRecoverAsync) -> None:
+    if not method.requeue:
+        raise ConnectionRefusal(NOT_IMPLEMENTED, "requeue=false")
+    channel.consuming.recover()
+    if isinstance(method, basic.BasicRecover):
+        channel.reply(basic.BasicRecoverOk())
+
+
+def _confirm(channel: Channel, method: basic.ConfirmSelect) -> None:
+    channel.publishing.select(Mode.CONFIRM)
+    if not method.nowait:
+        channel.reply(basic.ConfirmSelectOk())
+
+
+def _transact(channel: Channel, _: basic.TxSelect) -> None:
+    channel.publishing.select(Mode.TX)
+    channel.reply(basic.TxSelectOk())
+
+
+_HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {
+    connection.ChannelClose: lambda channel, _: channel.place.link.end(channel.number),
+    connection.ChannelCloseOk: lambda _channel, _method: None,
+    connection.ChannelFlow: _flow,
+    connection.ChannelFlowOk: lambda _channel, _method: None,
+    basic.BasicQos: _qos,
+    basic.BasicConsume: _consume,
+    basic.BasicCancel: _cancel,
+    basic.BasicCancelOk: lambda _channel, _method: None,
+    basic.BasicGet: _get,
+    basic.BasicAck: _ack,
+    basic.BasicNack: _nack,
+    basic.BasicReject: _reject,
+    basic.BasicRecover: _recover,
+    basic.BasicRecoverAsync: _recover,
+    basic.ConfirmSelect: _confirm,
+    basic.TxSelect: _transact,
+    basic.TxCommit: lambda channel, _: channel.commit(),
+    basic.TxRollback: lambda channel, _: channel.rollback(),
+}

@@ -1,0 +1,253 @@
+"""A connection that is open: its channels, and what they share.
+
+Promise: whatever ends the connection, every channel is closed once, its deliveries return, and the
+exclusive queues of the connection go.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from mainstem.broker.security_api import Rights
+from mainstem.model.limits import MIB
+from mainstem.protocols.amqp.channel import Channel
+from mainstem.protocols.amqp.contents import Publish, Unfinished, unexpected
+from mainstem.protocols.amqp.link import AmqpService, Runner
+from mainstem.protocols.amqp.outgoing import Outgoing
+from mainstem.protocols.amqp.refusal import (
+    CHANNEL_ERROR,
+    FRAME_ERROR,
+    NOT_ALLOWED,
+    ChannelRefusal,
+    ConnectionRefusal,
+    Refusal,
+)
+from mainstem.security.quotas import Meter
+from mainstem.wire.amqp.basic_methods import BasicAck, BasicPublish
+from mainstem.wire.amqp.connection_methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+)
+from mainstem.wire.amqp.frames import BODY, HEADER, METHOD
+from mainstem.wire.amqp.method_codec import decode_method
+
+if TYPE_CHECKING:
+    from mainstem.wire.amqp.method import Method
+
+BACKLOG_BYTES_MAX: Final = 8 * MIB
+BLOCKED_CHECK_MS: Final = 20
+BLOCKED: Final = "connection.blocked"
+_PUBLISHES_REMEMBERED_MAX: Final = 1_024
+_PUBLISH: Final = struct.pack(">HH", *BasicPublish.ID)
+_ACK = struct.Struct(">HHQB")
+_ACK_HEAD: Final = struct.pack(">HH", *BasicAck.ID)
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """Who a connection belongs to, and what was agreed with it."""
+
+    connection: str
+    namespace: str
+    user: str
+    rights: Rights
+    frame_max: int
+    channel_max: int
+    capabilities: frozenset[str]
+    meter: Meter | None
+
+
+class Connected:
+    """See the module. Implements ``Link`` for the channels."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        service: AmqpService,
+        out: Outgoing,
+        runner: Runner,
+        *,
+        fail: Callable[[Refusal, tuple[int, int]], None],
+        pause: Callable[[bool], None],
+    ) -> None:
+        self.namespace = terms.namespace
+        self.connection = terms.connection
+        self.user = terms.user
+        self.rights = terms.rights
+        self.frame_max = terms.frame_max
+        self.capabilities = terms.capabilities
+        self.runner = runner
+        self.write: Callable[[bytes], None] = out.write
+        self.method: Callable[[int, Method], None] = out.method
+        self.unsent_bytes: Callable[[], int] = out.unsent_bytes
+        self._meter = terms.meter
+        self._channel_max = terms.channel_max
+        self._service = service
+        self._fail = fail
+        self._pause = pause
+        self._channels: dict[int, Channel] = {}
+        self._closing: set[int] = set()
+        self._unfinished = Unfinished()
+        self._publishes: dict[bytes, Publish] = {}
+        self._backlog_bytes = 0
+        self._blockers: dict[str, Callable[[], bool]] = {}
+        self._is_closed = False
+        self.is_paused = False
+
+    def frame(self, kind: int, number: int, view: memoryview, start: int, until: int) -> None:
+        """A frame of some channel came.
+
+        Raises:
+            ConnectionRefusal: the connection cannot go on.
+            Malformed: neither can it.
+        """
+        channel = self._channels.get(number)
+        if channel is None:
+            self._frame_of_none(kind, number, view, start, until)
+            return
+        try:
+            if kind == METHOD:
+                self._method(channel, bytes(view[start:until]))
+                return
+            if kind == HEADER:
+                content = channel.assembly.header(view, start, until)
+            elif kind == BODY:
+                content = channel.assembly.body(view, start, until)
+            else:
+                raise ConnectionRefusal(FRAME_ERROR, f"unknown frame type {kind}")
+            if content is not None:
+                channel.take(content)
+        except ChannelRefusal as refusal:
+            self.refuse(number, refusal, BasicPublish.ID)
+
+    def close(self) -> None:
+        """The connection ends."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for channel in list(self._channels.values()):
+            channel.close()
+        self._channels.clear()
+        self._blockers.clear()
+        self._service.queues.connection_gone(self.connection)
+
+    # What channels ask for (``Link``)
+
+    def charge(self, kind: str, size_bytes: int) -> int:
+        """Count what is used of a limited good; how long to wait, in milliseconds."""
+        return 0 if self._meter is None else self._meter.charge(kind, size_bytes)
+
+    def refuse(self, channel: int, refusal: Refusal, numbers: tuple[int, int]) -> None:
+        """End the channel, or the connection, and say why."""
+        found = self._channels.pop(channel, None)
+        if found is None:
+            return
+        found.close()
+        if not isinstance(refusal, ChannelRefusal):
+            self._fail(refusal, numbers)
+            return
+        self._closing.add(channel)
+        self.method(
+            channel,
+            ChannelClose(
+                reply_code=refusal.code,
+                reply_text=refusal.reply_text,
+                failed_class=numbers[0],
+                failed_method=numbers[1],
+            ),
+        )
+
+    def end(self, channel: int) -> None:
+        """The client closes a channel."""
+        self._channels.pop(channel).close()
+        self.method(channel, ChannelCloseOk())
+
+    def backlog_changed(self, size_bytes: int) -> None:
+        """A channel that waits for an answer keeps more, or less, of what came meanwhile."""
+        self._backlog_bytes += size_bytes
+        self._check_pause()
+
+    def blocked(self, reason: str, is_blocked: Callable[[], bool]) -> None:
+        """Read no more while a queue, or a quota, makes its publishers wait."""
+        is_first = not self._blockers
+        self._blockers[reason] = is_blocked
+        if is_first:
+            if BLOCKED in self.capabilities:
+                self.method(0, ConnectionBlocked(reason=reason))
+            self._check_pause()
+            self.runner.later(BLOCKED_CHECK_MS, self._check_blocked)
+
+    def _check_blocked(self) -> None:
+        self._blockers = {
+            reason: is_blocked for reason, is_blocked in self._blockers.items() if is_blocked()
+        }
+        if self._blockers:
+            self.runner.later(BLOCKED_CHECK_MS, self._check_blocked)
+        elif not self._is_closed:
+            if BLOCKED in self.capabilities:
+                self.method(0, ConnectionUnblocked())
+            self._check_pause()
+
+    def _check_pause(self) -> None:
+        full = bool(self._blockers) or self._backlog_bytes > BACKLOG_BYTES_MAX
+        if full != self.is_paused and not self._is_closed:
+            self.is_paused = full
+            self._pause(full)
+
+    # Methods
+
+    def _method(self, channel: Channel, raw: bytes) -> None:
+        if channel.assembly.is_open:
+            raise unexpected("a method")
+        publish = self._publishes.get(raw)
+        if publish is not None:
+            channel.assembly.begin(publish)
+            return
+        if raw.startswith(_PUBLISH):
+            channel.assembly.begin(self._read_publish(raw))
+            return
+        if len(raw) == _ACK.size and raw.startswith(_ACK_HEAD):
+            _, _, tag, flags = _ACK.unpack(raw)
+            channel.take(BasicAck(tag, bool(flags & 1)))
+            return
+        method = decode_method(raw, 0, len(raw))
+        if isinstance(method, ChannelOpen):
+            raise ConnectionRefusal(CHANNEL_ERROR, "second 'channel.open' seen")
+        channel.take(method)
+
+    def _read_publish(self, raw: bytes) -> Publish:
+        method = decode_method(raw, 0, len(raw))
+        assert isinstance(method, BasicPublish), "its numbers say so"
+        publish = Publish(method.exchange, method.routing_key, method.mandatory, method.immediate)
+        if len(self._publishes) >= _PUBLISHES_REMEMBERED_MAX:
+            self._publishes.clear()
+        self._publishes[raw] = publish
+        return publish
+
+    def _frame_of_none(
+        self, kind: int, number: int, view: memoryview, start: int, until: int
+    ) -> None:
+        """A frame of a channel that is not open, or that we closed and the client does not know."""
+        method: Method | None = None
+        if kind == METHOD:
+            method = decode_method(view, start, until)
+        if number in self._closing:
+            if isinstance(method, ChannelClose | ChannelCloseOk):
+                self._closing.discard(number)
+            if isinstance(method, ChannelClose):
+                self.method(number, ChannelCloseOk())
+            return
+        if not isinstance(method, ChannelOpen):
+            raise ConnectionRefusal(CHANNEL_ERROR, "expected 'channel.open'")
+        if number > self._channel_max:
+            raise ConnectionRefusal(
+                NOT_ALLOWED,
+                f"channel number {number} is above the negotiated maximum ({self._channel_max})",
+            )
+        self._channels[number] = Channel(number, self, self._service, self._unfinished)
+        self.method(number, ChannelOpenOk())

@@ -1,0 +1,321 @@
+"""Contents of AMQP to messages of the house and back.
+
+    properties ──▶ record headers with agreed names, readable by every protocol
+    headers    ──▶ record headers, values as text
+    all of it  ──▶ one more record header, last: ``amqp-properties``, the bytes as they came
+
+A message that comes back untouched (that header is still the last one) goes out with the very bytes
+that came in. What was added behind it since (the history of a dead letter) is merged into them. A
+message that never saw AMQP gets its properties from its headers.
+
+CC and BCC are routing keys beside the first; they stand as record headers of these names, one each,
+and BCC is left out of what consumers get.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from mainstem.broker.queues_api import NO_HEADERS, Routing
+from mainstem.model import message as names
+from mainstem.model.limits import HEADERS_PER_RECORD_MAX
+from mainstem.model.message import Message
+from mainstem.model.record import Header
+from mainstem.protocols.amqp.refusal import PRECONDITION_FAILED, ChannelRefusal
+from mainstem.wire.amqp.fields import Malformed, Timestamp
+from mainstem.wire.amqp.properties import Properties, decode_properties, encode_properties
+
+RAW: Final = "amqp-properties"
+CC: Final = "CC"
+BCC: Final = "BCC"
+DELAY: Final = "x-delay"
+DEATHS: Final = "x-death"
+DELIVERY_COUNT: Final = "x-delivery-count"
+EXPIRATION_MS_MAX: Final = 2**32 - 1
+TEXT_MAX: Final = 255
+_REMEMBERED_MAX: Final = 4_096
+_REMEMBERED_BYTES_MAX: Final = 512
+
+# Properties whose names other protocols know, then those with names of AMQP.
+_TEXTS: Final = {
+    "content_type": names.CONTENT_TYPE,
+    "content_encoding": "content-encoding",
+    "correlation_id": names.CORRELATION_ID,
+    "reply_to": names.REPLY_TO,
+    "message_id": names.MESSAGE_ID,
+    "type": "type",
+    "user_id": "user-id",
+    "app_id": "app-id",
+}
+_OURS: Final = frozenset({*_TEXTS.values(), names.EXPIRES_AT, names.PRIORITY, RAW, BCC, CC})
+# What the house adds for itself, which no client has to see.
+_HIDDEN: Final = frozenset({"x-dead-letter-id"})
+
+
+class Parsed(NamedTuple):
+    """What the properties of a content mean to us, apart from the time."""
+
+    properties: bytes
+    headers: tuple[Header, ...]
+    more_keys: tuple[str, ...]
+    table: Mapping[str, Any]
+    priority: int
+    expiration_ms: int | None
+    delay_ms: int
+    user_id: str | None
+    reply_to: str | None
+
+
+class Converter:
+    """Reads and writes properties; remembers those that come again and again."""
+
+    def __init__(self) -> None:
+        self._remembered: dict[bytes, Parsed] = {}
+        self._sound: set[bytes] = set()
+
+    def parsed(self, raw: bytes) -> Parsed:
+        """What the bytes of properties say.
+
+        Raises:
+            Malformed: they are none.
+            ChannelRefusal: a value cannot be meant.
+        """
+        found = self._remembered.get(raw)
+        if found is None:
+            found = _parsed(raw)
+            if len(raw) <= _REMEMBERED_BYTES_MAX:
+                if len(self._remembered) >= _REMEMBERED_MAX:
+                    self._remembered.clear()
+                self._remembered[raw] = found
+            self._note_sound(found.properties)
+        return found
+
+    def properties_of(self, message: Message, now_ms: int, failures: int = 0) -> bytes:
+        """The bytes of properties that a consumer gets.
+
+        Any protocol may have written the header with the bytes, so they are looked at before they
+        are sent on: a client would close its connection over bytes that make no sense.
+        """
+        headers = message.headers
+        if headers and headers[-1][0] == RAW and not failures:
+            raw = headers[-1][1]
+            if raw in self._sound:
+                return raw
+        found = _properties_of(message, now_ms)
+        if failures:
+            found.headers = {**(found.headers or {}), DELIVERY_COUNT: failures}
+        made = encode_properties(found)
+        self._note_sound(made)
+        return made
+
+    def _note_sound(self, raw: bytes) -> None:
+        if len(self._sound) >= _REMEMBERED_MAX:
+            self._sound.clear()
+        if len(raw) <= _REMEMBERED_BYTES_MAX:
+            self._sound.add(raw)
+
+
+def message_of(parsed: Parsed, body: bytes, key: str, now_ms: int) -> tuple[Message, Routing]:
+    """The message to publish, and what decides where it goes."""
+    headers = parsed.headers
+    expires_ms = 0
+    if parsed.expiration_ms is not None:
+        expires_ms = now_ms + parsed.expiration_ms
+        headers = ((names.EXPIRES_AT, b"%d" % expires_ms), *headers)
+    routing = Routing(
+        (key, *parsed.more_keys),
+        parsed.table,
+        parsed.priority,
+        expires_ms,
+        now_ms + parsed.delay_ms if parsed.delay_ms else 0,
+    )
+    return Message(key.encode(), body, headers, now_ms), routing
+
+
+def routing_of(message: Message) -> Routing:
+    """What decided where a stored message went: the same as when it was published."""
+    table: Mapping[str, Any] = NO_HEADERS
+    raw = message.header(RAW)
+    if raw is not None:
+        try:
+            table = decode_properties(raw, 0, len(raw)).headers or NO_HEADERS
+        except Malformed:
+            # Whatever wrote this, it was no AMQP client; the plain headers are all there is.
+            table = {name: value for name, value in message.headers if name != RAW}
+    delay_ms = table.get(DELAY, 0)
+    is_delayed = isinstance(delay_ms, int) and delay_ms > 0
+    more = [
+        value.decode(errors="replace")
+        for name, value in message.headers
+        if name in (CC, BCC) and value is not None
+    ]
+    return Routing(
+        ((message.key or b"").decode(errors="replace"), *more),
+        table,
+        message.priority or 0,
+        message.expires_ms or 0,
+        message.timestamp_ms + delay_ms if is_delayed else 0,
+    )
+
+
+def _properties_of(message: Message, now_ms: int) -> Properties:
+    raw = message.header(RAW)
+    if raw is not None:
+        try:
+            found = decode_properties(raw, 0, len(raw))
+        except Malformed:
+            pass
+        else:
+            return _merged(found, message)
+    return _made(message, now_ms)
+
+
+def _parsed(raw: bytes) -> Parsed:
+    found = decode_properties(raw, 0, len(raw))
+    table = found.headers or {}
+    if len(table) > HEADERS_PER_RECORD_MAX // 2:
+        raise ChannelRefusal(PRECONDITION_FAILED, f"{len(table)} headers in one message")
+    headers: list[Header] = [
+        (name, getattr(found, field).encode())
+        for field, name in _TEXTS.items()
+        if getattr(found, field) is not None
+    ]
+    if found.priority is not None:
+        headers.append((names.PRIORITY, b"%d" % found.priority))
+    if found.timestamp is not None:
+        headers.append(("timestamp", b"%d" % found.timestamp))
+    more: list[str] = []
+    for name, value in table.items():
+        if name in (CC, BCC):
+            keys = _keys(name, value)
+            more += keys
+            headers += [(name, key.encode()) for key in keys]
+        elif name not in _OURS:
+            headers.append((name, text_of(value)))
+    if BCC in table:
+        found.headers = table = {name: value for name, value in table.items() if name != BCC}
+        raw = encode_properties(found)
+    headers.append((RAW, raw))
+    delay_ms = table.get(DELAY, 0)
+    return Parsed(
+        raw,
+        tuple(headers),
+        tuple(more),
+        table,
+        found.priority or 0,
+        _expiration_ms(found.expiration),
+        max(0, delay_ms) if isinstance(delay_ms, int) else 0,
+        found.user_id,
+        found.reply_to,
+    )
+
+
+def _keys(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise ChannelRefusal(PRECONDITION_FAILED, f"invalid header '{name}': not a list of texts")
+    return value
+
+
+def _expiration_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        raise ChannelRefusal(
+            PRECONDITION_FAILED, f"invalid expiration '{text}': not a whole number"
+        )
+    if int(text) > EXPIRATION_MS_MAX:
+        raise ChannelRefusal(PRECONDITION_FAILED, f"invalid expiration '{text}': value too big")
+    return int(text)
+
+
+def text_of(value: Any) -> bytes | None:
+    """A header's value as other protocols see it."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, Timestamp):
+        return b"%d" % value
+    if isinstance(value, int | float | Decimal):
+        return str(value).encode()
+    return msgspec.json.encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A list or a table in kinds that JSON has; numbers of any size are kept as text."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Timestamp):
+        return int(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _merged(found: Properties, message: Message) -> Properties:
+    """Properties as they came, with what was added to the message since."""
+    if message.header(names.EXPIRES_AT) is None:
+        found.expiration = None
+    place = max(at for at, (name, _) in enumerate(message.headers) if name == RAW)
+    added = _table(message.headers[place + 1 :])
+    if added:
+        found.headers = {**(found.headers or {}), **added}
+    return found
+
+
+def _made(message: Message, now_ms: int) -> Properties:
+    """Properties of a message that never saw AMQP; everything there is meant to last."""
+    found = Properties(delivery_mode=2, headers=_table(message.headers) or None)
+    for field, name in _TEXTS.items():
+        value = message.header(name)
+        if value is not None and len(value) <= TEXT_MAX:
+            setattr(found, field, value.decode(errors="replace")[:TEXT_MAX])
+    found.priority = message.priority
+    if message.expires_ms is not None:
+        found.expiration = str(max(0, message.expires_ms - now_ms))
+    if message.timestamp_ms >= 0:
+        found.timestamp = Timestamp(message.timestamp_ms // 1_000)
+    return found
+
+
+def _table(headers: tuple[Header, ...]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for name, value in headers:
+        if name in _OURS or name in _HIDDEN or len(name.encode()) > TEXT_MAX:
+            continue
+        if name == DEATHS and value is not None:
+            table[name] = _deaths(value)
+        else:
+            table[name] = _text_or_bytes(value)
+    return table
+
+
+def _text_or_bytes(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _deaths(value: bytes) -> Any:
+    """The history of a dead letter as RabbitMQ's clients know it."""
+    try:
+        deaths = msgspec.json.decode(value, type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _text_or_bytes(value)
+    for death in deaths:
+        time_ms = death.pop("time-ms", 0)
+        if isinstance(time_ms, int) and time_ms >= 0:
+            death["time"] = Timestamp(time_ms // 1_000)
+        death.setdefault("count", 1)
+        death.setdefault("exchange", "")
+        death.setdefault("routing-keys", [])
+        for ours in ("why", "attempts", "subscriber"):
+            death.pop(ours, None)
+    return deaths

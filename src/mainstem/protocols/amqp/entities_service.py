@@ -1,0 +1,301 @@
+"""Exchanges, queues, bindings and single messages as AMQP's methods ask for them.
+
+Each handler takes the channel's ``Place`` and a method and returns the answer, which is sent unless
+the client did not want one. Refusals come in RabbitMQ's words.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mainstem.broker.queues_api import (
+    DEFAULT_EXCHANGE,
+    Binding,
+    Delivery,
+    Destination,
+    Exchange,
+    ExchangeKind,
+    exchange_of,
+    settings_of,
+)
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.amqp.link import AmqpService, Link
+from mainstem.protocols.amqp.permissions import Permissions
+from mainstem.protocols.amqp.refusal import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    ChannelRefusal,
+    ConnectionRefusal,
+    translated,
+)
+from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
+from mainstem.security.acl import Operation
+from mainstem.wire.amqp.entity_methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from mainstem.wire.amqp.method import Method
+
+RESERVED: Final = "amq."
+_TYPES: Final = frozenset({*ExchangeKind, "x-delayed-message"})
+
+
+class Place(Struct):
+    """Where a channel works: its connection, its rights, the queue that it declared last."""
+
+    link: Link
+    service: AmqpService
+    permissions: Permissions
+    last_queue: str = ""
+
+    def queue(self, name: str) -> str:
+        """The queue that is meant; no name is the one declared last."""
+        if name:
+            return name
+        if not self.last_queue:
+            raise ChannelRefusal(NOT_FOUND, "no previously declared queue")
+        return self.last_queue
+
+
+Handler = Callable[[Place, Any], Awaitable[Method]]
+
+
+async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
+    """``exchange.declare``."""
+    name, link = method.exchange, place.link
+    if method.passive:
+        if name == DEFAULT_EXCHANGE:
+            return ExchangeDeclareOk()
+        wish = Exchange(name=name, kind=ExchangeKind.DIRECT)
+    else:
+        _not_default(name)
+        if method.type not in _TYPES:
+            raise ConnectionRefusal(COMMAND_INVALID, f"unknown exchange type '{method.type}'")
+        place.permissions.exchange(Operation.CREATE, name)
+    with _about("exchange", name, link):
+        if not method.passive:
+            wish = exchange_of(
+                name,
+                method.type,
+                method.arguments,
+                durable=method.durable,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+            )
+        await place.service.queues.declare_exchange(link.namespace, wish, passive=method.passive)
+    return ExchangeDeclareOk()
+
+
+async def delete_exchange(place: Place, method: ExchangeDelete) -> Method:
+    """``exchange.delete``."""
+    name, link = method.exchange, place.link
+    _not_default(name)
+    if name.startswith(RESERVED):
+        raise ChannelRefusal(
+            ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'"
+        )
+    place.permissions.exchange(Operation.DELETE, name)
+    with _about("exchange", name, link):
+        await place.service.queues.delete_exchange(link.namespace, name, if_unused=method.if_unused)
+    return ExchangeDeleteOk()
+
+
+async def bind_exchange(place: Place, method: ExchangeBind) -> Method:
+    """``exchange.bind``."""
+    await _bind(place, _between_exchanges(place, method))
+    return ExchangeBindOk()
+
+
+async def unbind_exchange(place: Place, method: ExchangeUnbind) -> Method:
+    """``exchange.unbind``."""
+    await _unbind(place, _between_exchanges(place, method))
+    return ExchangeUnbindOk()
+
+
+async def declare_queue(place: Place, method: QueueDeclare) -> Method:
+    """``queue.declare``."""
+    link, queues = place.link, place.service.queues
+    name = method.queue
+    if name == REPLY_TO or name.startswith(PREFIX):
+        return _declared_replies(place, name)
+    if method.passive:
+        name = place.queue(name)
+        with _about("queue", name, link):
+            status = queues.status(link.namespace, name, connection=link.connection)
+    else:
+        if not name:
+            name = f"amq.gen-{place.service.new_name()}"
+        elif name.startswith(RESERVED):
+            _not_new(place, name)
+        place.permissions.queue(Operation.CREATE, name)
+        with _about("queue", name, link):
+            settings = settings_of(
+                method.arguments,
+                durable=method.durable,
+                exclusive=method.exclusive,
+                auto_delete=method.auto_delete,
+            )
+            status = await queues.declare_queue(
+                link.namespace, name, settings, connection=link.connection
+            )
+    place.last_queue = name
+    return QueueDeclareOk(
+        queue=name, message_count=status.messages, consumer_count=status.consumers
+    )
+
+
+async def bind_queue(place: Place, method: QueueBind) -> Method:
+    """``queue.bind``."""
+    await _bind(place, _to_queue(place, method))
+    return QueueBindOk()
+
+
+async def unbind_queue(place: Place, method: QueueUnbind) -> Method:
+    """``queue.unbind``."""
+    await _unbind(place, _to_queue(place, method))
+    return QueueUnbindOk()
+
+
+async def purge_queue(place: Place, method: QueuePurge) -> Method:
+    """``queue.purge``."""
+    name, link = place.queue(method.queue), place.link
+    place.permissions.queue(Operation.READ, name)
+    with _about("queue", name, link):
+        count = await place.service.queues.purge_queue(
+            link.namespace, name, connection=link.connection
+        )
+    return QueuePurgeOk(message_count=count)
+
+
+async def delete_queue(place: Place, method: QueueDelete) -> Method:
+    """``queue.delete``; one that is not there is gone already."""
+    name, link = place.queue(method.queue), place.link
+    place.permissions.queue(Operation.DELETE, name)
+    count = 0
+    with _about("queue", name, link, may_miss=True):
+        count = await place.service.queues.delete_queue(
+            link.namespace,
+            name,
+            connection=link.connection,
+            if_unused=method.if_unused,
+            if_empty=method.if_empty,
+        )
+    return QueueDeleteOk(message_count=count)
+
+
+async def get_message(place: Place, queue: str, *, no_ack: bool) -> tuple[Delivery | None, int]:
+    """``basic.get``: a message, if there is one, and how many are left."""
+    link = place.link
+    with _about("queue", queue, link):
+        return await place.service.queues.get(
+            link.namespace, queue, connection=link.connection, no_ack=no_ack
+        )
+
+
+HANDLERS: Final[dict[type[Method], Handler]] = {
+    ExchangeDeclare: declare_exchange,
+    ExchangeDelete: delete_exchange,
+    ExchangeBind: bind_exchange,
+    ExchangeUnbind: unbind_exchange,
+    QueueDeclare: declare_queue,
+    QueueBind: bind_queue,
+    QueueUnbind: unbind_queue,
+    QueuePurge: purge_queue,
+    QueueDelete: delete_queue,
+}
+
+
+async def _bind(place: Place, binding: Binding) -> None:
+    link = place.link
+    with _about(*_destination(binding), link):
+        await place.service.queues.bind(link.namespace, binding, connection=link.connection)
+
+
+async def _unbind(place: Place, binding: Binding) -> None:
+    link = place.link
+    # What is not bound is unbound; so it is with what is not there.
+    with _about(*_destination(binding), link, may_miss=True):
+        await place.service.queues.unbind(link.namespace, binding, connection=link.connection)
+
+
+def _destination(binding: Binding) -> tuple[str, str]:
+    return ("queue" if binding.destination.is_queue else "exchange"), binding.destination.name
+
+
+def _between_exchanges(place: Place, method: ExchangeBind | ExchangeUnbind) -> Binding:
+    _not_default(method.source)
+    _not_default(method.destination)
+    place.permissions.exchange(Operation.WRITE, method.destination)
+    place.permissions.exchange(Operation.READ, method.source)
+    destination = Destination(is_queue=False, name=method.destination)
+    return Binding(method.source, destination, method.routing_key, method.arguments)
+
+
+def _to_queue(place: Place, method: QueueBind | QueueUnbind) -> Binding:
+    queue = place.queue(method.queue)
+    _not_default(method.exchange)
+    place.permissions.queue(Operation.WRITE, queue)
+    place.permissions.exchange(Operation.READ, method.exchange)
+    key = method.routing_key
+    if not key and not method.queue:
+        # Neither is named: the queue declared last, by its own name.
+        key = queue
+    return Binding(method.exchange, Destination(is_queue=True, name=queue), key, method.arguments)
+
+
+def _declared_replies(place: Place, name: str) -> Method:
+    if name != REPLY_TO and name not in place.service.replies:
+        raise ChannelRefusal(NOT_FOUND, f"no queue '{name}' in vhost '{place.link.namespace}'")
+    return QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
+
+
+def _not_default(exchange: str) -> None:
+    if exchange == DEFAULT_EXCHANGE:
+        raise ChannelRefusal(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def _not_new(place: Place, name: str) -> None:
+    """Names of the house are not for clients to choose; a queue that has one may be declared."""
+    link = place.link
+    try:
+        place.service.queues.status(link.namespace, name, connection=link.connection)
+    except MainstemError as error:
+        if error.code is ErrorCode.UNKNOWN_QUEUE:
+            raise ChannelRefusal(
+                ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'"
+            ) from error
+
+
+@contextmanager
+def _about(what: str, name: str, link: Link, *, may_miss: bool = False) -> Iterator[None]:
+    try:
+        yield
+    except MainstemError as error:
+        missing = (ErrorCode.UNKNOWN_QUEUE, ErrorCode.UNKNOWN_EXCHANGE)
+        if may_miss and error.code in missing:
+            return
+        if error.code in (ErrorCode.RESOURCE_IN_USE, ErrorCode.QUEUE_NOT_EMPTY):
+            state = "in use" if error.code is ErrorCode.RESOURCE_IN_USE else "not empty"
+            text = f"{what} '{name}' in vhost '{link.namespace}' {state}"
+            raise ChannelRefusal(PRECONDITION_FAILED, text) from error
+        raise translated(error, what, name, link.namespace) from error

@@ -1,0 +1,53 @@
+"""Heartbeats: something is said every half interval, and a client that says nothing is gone."""
+
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.protocols.amqp.link import Runner
+from mainstem.protocols.amqp.outgoing import Outgoing
+from mainstem.wire.amqp.frames import HEARTBEAT_FRAME
+
+SILENT_TICKS_MAX: Final = 4  # of half an interval each
+
+
+class Heartbeat:
+    """The heartbeat of one connection; it beats until ``is_over``.
+
+    ``is_deaf``: nothing is read from the client for now, so its silence means nothing.
+    """
+
+    def __init__(
+        self,
+        out: Outgoing,
+        runner: Runner,
+        *,
+        is_over: Callable[[], bool],
+        is_deaf: Callable[[], bool],
+        missed: Callable[[], None],
+    ) -> None:
+        self._out = out
+        self._runner = runner
+        self._is_over = is_over
+        self._is_deaf = is_deaf
+        self._missed = missed
+        self._interval_ms = 0
+        self.silent_ticks = 0  # since the client was last heard
+
+    def start(self, interval_s: int) -> None:
+        """Begin to beat; 0 is never."""
+        self._interval_ms = interval_s * 500
+        if interval_s:
+            self._runner.later(self._interval_ms, self._beat)
+
+    def _beat(self) -> None:
+        if self._is_over():
+            return
+        self.silent_ticks = 0 if self._is_deaf() else self.silent_ticks + 1
+        if self.silent_ticks > SILENT_TICKS_MAX:
+            self._missed()
+            return
+        if not self._out.has_spoken:
+            self._out.write(HEARTBEAT_FRAME)
+            self._out.flush()
+        self._out.has_spoken = False
+        self._runner.later(self._interval_ms, self._beat)

@@ -1,0 +1,96 @@
+"""What a channel sees of its connection and of the node."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from mainstem.broker.queues_api import Queues
+from mainstem.broker.security_api import Rights, Security
+from mainstem.model.clock import Clock
+from mainstem.model.limits import KIB, MIB
+from mainstem.protocols.amqp.convert import Converter
+from mainstem.protocols.amqp.refusal import Refusal
+from mainstem.protocols.amqp.replies import ReplyDesk
+from mainstem.wire.amqp.method import Method
+
+Done = Callable[[Any, BaseException | None], None]
+
+CHANNELS_MAX: Final = 2_047
+FRAME_BYTES: Final = 128 * KIB
+HEARTBEAT_S: Final = 60
+MESSAGE_BYTES_MAX: Final = 16 * MIB
+
+
+class AmqpLimits(Struct, frozen=True, kw_only=True):
+    """What clients are told when they connect."""
+
+    channels_max: int = CHANNELS_MAX
+    frame_bytes_max: int = FRAME_BYTES
+    heartbeat_s: int = HEARTBEAT_S
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+
+
+class AmqpService(Struct, frozen=True, kw_only=True):
+    """What all AMQP sessions of a node share. ``new_name`` gives names that nobody guesses."""
+
+    queues: Queues
+    security: Security
+    clock: Clock
+    limits: AmqpLimits
+    new_name: Callable[[], str]
+    cluster_name: str
+    version: str
+    converter: Converter
+    replies: ReplyDesk
+
+
+class Runner(Protocol):
+    """What sessions need of the world outside."""
+
+    def run(self, work: Awaitable[Any], done: Done) -> None:
+        """Carry ``work`` out, then tell ``done``."""
+        ...
+
+    def soon(self, call: Callable[[], None]) -> object:
+        """Call back once the present work is done."""
+        ...
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
+        """Call back after a while."""
+        ...
+
+
+class Link(Protocol):
+    """One connection that is open, as its channels see it."""
+
+    namespace: str
+    connection: str  # a name that no other connection of the cluster has
+    user: str
+    rights: Rights
+    frame_max: int
+    capabilities: frozenset[str]
+    runner: Runner
+    write: Callable[[bytes], None]  # whole frames, sent with all others of this turn of the loop
+    method: Callable[[int, Method], None]  # the same of one method on a channel
+    unsent_bytes: Callable[[], int]  # what the client has not taken yet
+
+    def charge(self, kind: str, size_bytes: int) -> int:
+        """Count what is used of a limited good; how long to wait, in milliseconds."""
+        ...
+
+    def refuse(self, channel: int, refusal: Refusal, numbers: tuple[int, int]) -> None:
+        """End the channel, or the connection, and say why."""
+        ...
+
+    def backlog_changed(self, size_bytes: int) -> None:
+        """A channel that waits for an answer keeps more, or less, of what came meanwhile."""
+        ...
+
+    def blocked(self, reason: str, is_blocked: Callable[[], bool]) -> None:
+        """Read no more while a queue, or a quota, makes its publishers wait."""
+        ...
+
+    def end(self, channel: int) -> None:
+        """The client closes a channel."""
+        ...

@@ -1,0 +1,231 @@
+"""Publishing on one channel: plain, confirmed, or in transactions.
+
+    content ─▶ checks ─▶ Publisher ──settled──▶ basic.return (mandatory and nobody there)
+                                               ─▶ basic.ack, or basic.nack if it was refused
+
+Confirms follow in the order in which they settle; a run of them without a gap is one confirm of
+``multiple``. In a transaction contents wait for the commit, bounded by ``WAITING_BYTES_MAX``.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from mainstem.broker.queues_api import Fate, Published
+from mainstem.model.errors import MainstemError
+from mainstem.model.limits import MIB
+from mainstem.protocols.amqp.contents import Content
+from mainstem.protocols.amqp.convert import Parsed, message_of
+from mainstem.protocols.amqp.link import AmqpService, Link
+from mainstem.protocols.amqp.permissions import Permissions
+from mainstem.protocols.amqp.refusal import (
+    NO_ROUTE,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    RESOURCE_ERROR,
+    ChannelRefusal,
+    ConnectionRefusal,
+    translated,
+)
+from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
+from mainstem.security.quotas import PRODUCE_BYTES
+from mainstem.wire.amqp.basic_methods import BasicAck, BasicNack, BasicReturn
+from mainstem.wire.amqp.frames import content_frames
+from mainstem.wire.amqp.method_codec import encode_method
+from mainstem.wire.amqp.properties import decode_properties, encode_properties
+
+WAITING_BYTES_MAX: Final = 256 * MIB
+NOT_TOLD: Final = -1
+
+
+class Mode(Enum):
+    """What a channel promises its publisher."""
+
+    NORMAL = "none"
+    CONFIRM = "confirm"
+    TX = "tx"
+
+
+class Publishing:
+    """See the module. ``reply_name`` is where answers to this channel go, if it waits for any."""
+
+    def __init__(
+        self, channel: int, link: Link, service: AmqpService, permissions: Permissions
+    ) -> None:
+        self._channel = channel
+        self._link = link
+        self._service = service
+        self._permissions = permissions
+        self._publisher = service.queues.publisher(link.namespace, self._settled)
+        self._token = 0
+        self._mandatory: dict[int, Content] = {}
+        self._confirmed_from = 0  # the token before the first one that is confirmed
+        self._settled_until = 0
+        self._settled_beyond: set[int] = set()
+        self._waiting: list[Content] = []
+        self._waiting_bytes = 0
+        self._uncommitted: set[int] = set()
+        self._has_failed = False
+        self._committed: Callable[[bool], None] | None = None
+        self._is_closed = False
+        self.mode = Mode.NORMAL
+        self.reply_name = ""
+
+    def select(self, mode: Mode) -> None:
+        """The channel changes its mode, once."""
+        if self.mode not in (Mode.NORMAL, mode):
+            raise ChannelRefusal(
+                PRECONDITION_FAILED, f"cannot switch from {self.mode.value} to {mode.value} mode"
+            )
+        if mode is Mode.CONFIRM and self.mode is not mode:
+            self._confirmed_from = self._settled_until = self._token
+        self.mode = mode
+
+    def publish(self, content: Content) -> None:
+        """A whole message came."""
+        publish = content.publish
+        if publish.immediate:
+            raise ConnectionRefusal(NOT_IMPLEMENTED, "immediate=true")
+        if self.mode is not Mode.TX:
+            self._publish(content)
+            return
+        self._waiting.append(content)
+        self._waiting_bytes += content.size_bytes
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            raise ConnectionRefusal(RESOURCE_ERROR, "a transaction that is too large")
+
+    def commit(self, committed: Callable[[bool], None]) -> None:
+        """Publish all that waits; ``committed`` is told whether all of it was stored."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._has_failed = False
+        self._committed = committed
+        first = self._token + 1
+        self._uncommitted.update(range(first, first + len(waiting)))
+        for content in waiting:
+            self._publish(content)
+        self._check_committed()
+
+    def rollback(self) -> None:
+        """Forget all that waits."""
+        self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> None:
+        """The channel ends; what it published goes on."""
+        self._is_closed = True
+        self._mandatory.clear()
+        self._waiting.clear()
+        self._publisher.close()
+
+    def _publish(self, content: Content) -> None:
+        exchange, key, mandatory, _ = content.publish
+        link, service = self._link, self._service
+        parsed = service.converter.parsed(content.properties)
+        if parsed.user_id is not None and parsed.user_id != link.user:
+            raise ChannelRefusal(
+                PRECONDITION_FAILED,
+                f"user_id property set to '{parsed.user_id}' but authenticated user was "
+                f"'{link.user}'",
+            )
+        if parsed.reply_to == REPLY_TO:
+            parsed = self._with_reply_name(parsed)
+        self._token += 1
+        token = self._token
+        if not mandatory and self.mode is Mode.NORMAL:
+            token = NOT_TOLD
+        if not exchange and key.startswith(PREFIX):
+            self._answer(content._replace(properties=parsed.properties), token)
+            return
+        self._permissions.publish(exchange, key)
+        if mandatory:
+            self._mandatory[token] = content
+        message, routing = message_of(parsed, content.body, key, service.clock.wall_ms())
+        try:
+            self._publisher.publish(exchange, message, routing, token)
+        except MainstemError as error:
+            raise translated(error, "exchange", exchange, link.namespace) from error
+        wait_ms = link.charge(PRODUCE_BYTES, content.size_bytes)
+        if wait_ms:
+            until = service.clock.monotonic() + wait_ms / 1_000
+            link.blocked("a quota", lambda: service.clock.monotonic() < until)
+        if self._publisher.is_blocked:
+            link.blocked(
+                f"a queue that channel {self._channel} publishes to is full",
+                lambda: self._publisher.is_blocked and not self._is_closed,
+            )
+
+    def _with_reply_name(self, parsed: Parsed) -> Parsed:
+        """Let a request say where its answer goes."""
+        if not self.reply_name:
+            raise ChannelRefusal(PRECONDITION_FAILED, "fast reply consumer does not exist")
+        found = decode_properties(parsed.properties, 0, len(parsed.properties))
+        found.reply_to = self.reply_name
+        return self._service.converter.parsed(encode_properties(found))
+
+    def _answer(self, content: Content, token: int) -> None:
+        is_there = self._service.replies.deliver(content)
+        if token == NOT_TOLD:
+            return
+        if content.publish.mandatory:
+            self._mandatory[token] = content
+        fate = Fate.STORED if is_there else Fate.NOBODY
+        # In its turn: what was published before may be answered in this very moment.
+        self._link.runner.soon(partial(self._settled, [token], Published(fate, is_there)))
+
+    def _settled(self, tokens: Sequence[int], published: Published) -> None:
+        if self._is_closed:
+            return
+        is_refused = published.fate is Fate.REFUSED
+        if self._mandatory:
+            for token in tokens:
+                content = self._mandatory.pop(token, None)
+                if content is not None and not published.is_routed and not is_refused:
+                    self._return(content)
+        if self.mode is Mode.CONFIRM:
+            self._confirm(tokens, is_refused=is_refused)
+        elif self.mode is Mode.TX:
+            self._uncommitted.difference_update(tokens)
+            self._has_failed |= is_refused
+            self._check_committed()
+
+    def _confirm(self, tokens: Sequence[int], *, is_refused: bool) -> None:
+        first, last = tokens[0], tokens[-1]
+        in_a_row = first == self._settled_until + 1 and last - first + 1 == len(tokens)
+        if in_a_row:
+            many = len(tokens) > 1
+            self._tell(last, multiple=many, is_refused=is_refused)
+            self._settled_until = last
+        else:
+            for token in tokens:
+                self._tell(token, multiple=False, is_refused=is_refused)
+            self._settled_beyond.update(tokens)
+        while self._settled_until + 1 in self._settled_beyond:
+            self._settled_until += 1
+            self._settled_beyond.discard(self._settled_until)
+
+    def _tell(self, tag: int, *, multiple: bool, is_refused: bool) -> None:
+        kind = BasicNack if is_refused else BasicAck
+        tag -= self._confirmed_from
+        if tag > 0:
+            self._link.method(self._channel, kind(delivery_tag=tag, multiple=multiple))
+
+    def _return(self, content: Content) -> None:
+        exchange, key, _, _ = content.publish
+        method = BasicReturn(
+            reply_code=NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key
+        )
+        link = self._link
+        link.write(
+            content_frames(
+                self._channel,
+                encode_method(method),
+                content.properties,
+                content.body,
+                link.frame_max,
+            )
+        )
+
+    def _check_committed(self) -> None:
+        if self._committed is not None and not self._uncommitted:
+            committed, self._committed = self._committed, None
+            committed(not self._has_failed)

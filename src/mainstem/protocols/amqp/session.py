@@ -1,0 +1,358 @@
+"""One AMQP connection: bytes in, frames to whom they concern, the handshake, heartbeats, the end.
+
+Pure: whatever takes time is handed to the runner. A peer that breaks the rules is told so with
+``connection.close`` where it can understand it; before it has logged in it may send small frames
+only, and nothing is kept for it.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import IntEnum, auto
+from typing import Any, Final
+
+from mainstem.model.errors import MainstemError
+from mainstem.protocols.amqp import handshake
+from mainstem.protocols.amqp.connected import Connected, Terms
+from mainstem.protocols.amqp.entrance import Arrival, Entrance
+from mainstem.protocols.amqp.heartbeat import Heartbeat
+from mainstem.protocols.amqp.link import AmqpService, Runner
+from mainstem.protocols.amqp.login_service import Challenge, Login
+from mainstem.protocols.amqp.outgoing import Outgoing
+from mainstem.protocols.amqp.refusal import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    CONNECTION_FORCED,
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    NOT_IMPLEMENTED,
+    SYNTAX_ERROR,
+    ConnectionRefusal,
+    Refusal,
+    translated,
+)
+from mainstem.protocols.session import Sender
+from mainstem.security.principals import NOBODY, Identity
+from mainstem.wire.amqp import connection_methods as methods
+from mainstem.wire.amqp.fields import Malformed
+from mainstem.wire.amqp.frames import (
+    END,
+    HEAD,
+    HEAD_BYTES,
+    HEARTBEAT,
+    METHOD,
+    OVERHEAD_BYTES,
+    PROTOCOL_HEADER,
+)
+from mainstem.wire.amqp.method import Method
+from mainstem.wire.amqp.method_codec import UnknownMethod, decode_method
+
+log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_MS: Final = 10_000
+_head_at = HEAD.unpack_from
+
+
+class State(IntEnum):
+    """How far a connection is."""
+
+    HEADER = auto()
+    START = auto()
+    CHECKING = auto()
+    SECURE = auto()
+    TUNE = auto()
+    OPEN = auto()
+    OPENING = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+    DONE = auto()
+
+
+class AmqpSession:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        arrival: Arrival,
+        entrance: Entrance,
+        service: AmqpService,
+        runner: Runner,
+        unsent: Callable[[], int],
+    ) -> None:
+        self._sender = sender
+        self._arrival = arrival
+        self._entrance = entrance
+        self._service = service
+        self._runner = runner
+        self._out = Outgoing(sender, runner, unsent)
+        self._login = Login(entrance.security, arrival)
+        self._state = State.HEADER
+        self._payload_max = handshake.LOGIN_FRAME_BYTES_MAX
+        self._identity: Identity = NOBODY
+        self._capabilities: frozenset[str] = frozenset()
+        self._tuned = methods.ConnectionTuneOk()
+        self._connected: Connected | None = None
+        self._heartbeat = Heartbeat(
+            self._out,
+            runner,
+            is_over=lambda: self._state >= State.CLOSING,
+            is_deaf=lambda: self._connected is not None and self._connected.is_paused,
+            missed=self._missed,
+        )
+
+    @property
+    def is_in(self) -> bool:
+        """Whether the client is through with the handshake."""
+        return self._state >= State.RUNNING
+
+    def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
+        """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
+        self._heartbeat.silent_ticks = 0
+        need = HEAD_BYTES
+        try:
+            start, need = self._frames(buf, view, start, until)
+        except UnknownMethod as error:
+            self.fail(ConnectionRefusal(NOT_IMPLEMENTED, str(error)), error.numbers)
+            start = until
+        except Malformed as error:
+            self.fail(ConnectionRefusal(SYNTAX_ERROR, str(error)))
+            start = until
+        except ConnectionRefusal as refusal:
+            self.fail(refusal)
+            start = until
+        self._out.flush()
+        return (until, HEAD_BYTES) if self._state is State.DONE else (start, need)
+
+    def _frames(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
+        if self._state is State.HEADER:
+            if until - start < len(PROTOCOL_HEADER):
+                return start, len(PROTOCOL_HEADER)
+            start = self._greet(bytes(view[start : start + len(PROTOCOL_HEADER)]), start)
+        while until - start >= HEAD_BYTES and self._state is not State.DONE:
+            kind, channel, size = _head_at(buf, start)
+            if size > self._payload_max:
+                raise ConnectionRefusal(
+                    FRAME_ERROR, f"a frame of {size} bytes, {self._payload_max} are allowed"
+                )
+            end = start + OVERHEAD_BYTES + size
+            if end > until:
+                return start, OVERHEAD_BYTES + size
+            if buf[end - 1] != END:
+                raise ConnectionRefusal(FRAME_ERROR, "a frame does not end where it says")
+            self._frame(kind, channel, view, start + HEAD_BYTES, end - 1)
+            start = end
+        return start, HEAD_BYTES
+
+    def closed(self) -> None:
+        """The connection is gone: its deliveries return, its exclusive queues go."""
+        self._state = State.DONE
+        if self._connected is not None:
+            self._connected.close()
+
+    def shut_down(self) -> None:
+        """The node stops."""
+        self.fail(ConnectionRefusal(CONNECTION_FORCED, "the node is shutting down"))
+        self._out.flush()
+
+    def fail(self, refusal: Refusal, numbers: tuple[int, int] = (0, 0)) -> None:
+        """Tell the client why, and end the connection."""
+        if self._state >= State.CLOSING:
+            return
+        log.info(
+            "AMQP connection %s:%d ends: %s",
+            self._arrival.address,
+            self._arrival.port,
+            refusal.reply_text,
+        )
+        was_in = self._state >= State.RUNNING
+        is_told = (
+            refusal.code != ACCESS_REFUSED
+            or "authentication_failure_close" in self._capabilities
+            or was_in
+        )
+        if self._connected is not None:
+            self._connected.close()
+        if is_told and self._state is not State.HEADER:
+            self._out.method(
+                0,
+                methods.ConnectionClose(
+                    reply_code=refusal.code,
+                    reply_text=refusal.reply_text,
+                    failed_class=numbers[0],
+                    failed_method=numbers[1],
+                ),
+            )
+        self._state = State.CLOSING
+        if was_in:
+            self._runner.later(CLOSE_TIMEOUT_MS, self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """Nothing more is said or heard."""
+        if self._state is not State.DONE:
+            self._state = State.DONE
+            self._out.flush()
+            self._sender.close()
+
+    def _greet(self, header: bytes, start: int) -> int:
+        """The first eight bytes; whoever speaks something else is told what is spoken here."""
+        if header != PROTOCOL_HEADER:
+            self._out.write(PROTOCOL_HEADER)
+            self._end()
+            return start
+        service = self._service
+        offered = self._arrival.mechanisms
+        self._out.method(0, handshake.start(offered, service.cluster_name, service.version))
+        self._state = State.START
+        return start + len(PROTOCOL_HEADER)
+
+    def _frame(self, kind: int, channel: int, view: memoryview, start: int, until: int) -> None:
+        if kind == HEARTBEAT:
+            if channel or until != start:
+                raise ConnectionRefusal(FRAME_ERROR, "a heartbeat has no channel and no payload")
+            return
+        if channel:
+            if self._state is State.RUNNING and self._connected is not None:
+                self._connected.frame(kind, channel, view, start, until)
+            elif self._state is not State.CLOSING:
+                raise ConnectionRefusal(COMMAND_INVALID, "the connection is not open")
+            return
+        if kind != METHOD:
+            raise ConnectionRefusal(FRAME_ERROR, f"a frame of type {kind} on channel 0")
+        self._method(decode_method(view, start, until))
+
+    def _method(self, method: Method) -> None:
+        """A method of the connection itself."""
+        if isinstance(method, methods.ConnectionClose):
+            if self._connected is not None:
+                self._connected.close()
+            self._out.method(0, methods.ConnectionCloseOk())
+            self._end()
+            return
+        if self._state is State.CLOSING:
+            if isinstance(method, methods.ConnectionCloseOk):
+                self._end()
+            return
+        match (self._state, method):
+            case (State.START, methods.ConnectionStartOk()):
+                self._capabilities = handshake.capabilities(method.client_properties)
+                self._check(self._login.begin(method.mechanism, method.response))
+            case (State.SECURE, methods.ConnectionSecureOk()):
+                self._check(self._login.go_on(method.response))
+            case (State.TUNE, methods.ConnectionTuneOk()):
+                self._tune(method)
+            case (State.OPEN, methods.ConnectionOpen()):
+                self._open(method.virtual_host)
+            case (State.RUNNING, methods.ConnectionUpdateSecret()):
+                work = self._login.renew(self._identity, method.new_secret)
+                self._runner.run(work, self._renewed)
+            case _:
+                raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} came out of turn")
+
+    # The handshake
+
+    def _check(self, work: Any) -> None:
+        self._state = State.CHECKING
+        self._runner.run(work, self._checked)
+
+    def _checked(self, answer: Identity | Challenge | None, error: BaseException | None) -> None:
+        if self._state is not State.CHECKING:
+            return
+        if error is not None or answer is None:
+            self._fail_with(error)
+        elif isinstance(answer, Challenge):
+            self._state = State.SECURE
+            self._out.method(0, methods.ConnectionSecure(challenge=answer.data))
+        else:
+            self._take(answer)
+            self._state = State.TUNE
+            self._out.method(0, handshake.tune(self._service.limits))
+
+    def _take(self, identity: Identity) -> None:
+        """Somebody has shown who he is; his login may have an end."""
+        self._identity = identity
+        if identity.until_ms is not None:
+            left_ms = max(0, identity.until_ms - self._service.clock.wall_ms())
+            self._runner.later(left_ms, self._check_expiry)
+
+    def _check_expiry(self) -> None:
+        until_ms = self._identity.until_ms
+        if until_ms is not None and until_ms <= self._service.clock.wall_ms():
+            self.fail(ConnectionRefusal(CONNECTION_FORCED, "the login has expired"))
+
+    def _tune(self, chosen: methods.ConnectionTuneOk) -> None:
+        handshake.check_tuned(chosen, self._service.limits)
+        self._tuned = chosen
+        self._payload_max = chosen.frame_max - OVERHEAD_BYTES
+        self._state = State.OPEN
+        self._heartbeat.start(chosen.heartbeat)
+
+    def _open(self, namespace: str) -> None:
+        self._state = State.OPENING
+
+        def ready(_: object, error: BaseException | None) -> None:
+            if self._state is not State.OPENING:
+                return
+            if error is not None:
+                self._fail_with(error)
+                return
+            self._connected = self._connect(namespace)
+            self._state = State.RUNNING
+            self._out.method(0, methods.ConnectionOpenOk())
+
+        self._runner.run(self._service.queues.ready(), ready)
+
+    def _connect(self, namespace: str) -> Connected:
+        identity, arrival, security = self._identity, self._arrival, self._entrance.security
+        user = self._login.user if identity is NOBODY else identity.principal.name
+        meter = None
+        if security.quotas.limited:
+            meter = security.quotas.meter(identity.principal.name, "amqp", arrival.address)
+        terms = Terms(
+            connection=self._service.new_name(),
+            namespace=namespace,
+            user=user,
+            rights=self._entrance.rights(identity, arrival),
+            frame_max=self._tuned.frame_max,
+            channel_max=self._tuned.channel_max,
+            capabilities=self._capabilities,
+            meter=meter,
+        )
+        return Connected(
+            terms, self._service, self._out, self._runner, fail=self.fail, pause=self._pause
+        )
+
+    def _renewed(self, identity: Identity | None, error: BaseException | None) -> None:
+        if error is not None or identity is None:
+            self._fail_with(error)
+            return
+        self._take(identity)
+        self._out.method(0, methods.ConnectionUpdateSecretOk())
+
+    def _fail_with(self, error: BaseException | None) -> None:
+        if isinstance(error, MainstemError):
+            refusal = translated(error, "", "", "")
+            self.fail(ConnectionRefusal(refusal.code, refusal.text))
+        elif isinstance(error, Refusal):
+            self.fail(error)
+        else:
+            self.fail(ConnectionRefusal(INTERNAL_ERROR, "the node failed; its log says how"))
+
+    # Heartbeats and flow
+
+    def _missed(self) -> None:
+        log.warning(
+            "AMQP connection %s:%d ends: missed heartbeats",
+            self._arrival.address,
+            self._arrival.port,
+        )
+        if self._connected is not None:
+            self._connected.close()
+        self._end()
+
+    def _pause(self, is_paused: bool) -> None:  # noqa: FBT001 - a callback
+        if is_paused:
+            self._sender.pause()
+        else:
+            self._sender.resume()
