@@ -1,11 +1,11 @@
 """The part of the counter that concerns the cluster as a whole: features, nodes, the catalogue."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from mainstem.model.ids import NodeId
+from mainstem.model.ids import NodeId, StreamId
 from mainstem.model.metadata import Node
 
 
@@ -37,6 +37,18 @@ class Quorum(Struct, frozen=True):
     members: tuple[QuorumMember, ...] = ()
 
 
+class Member(Struct, frozen=True):
+    """One node of the cluster, and what it has; ``status`` is live, fenced or draining."""
+
+    node: Node
+    incarnation: int
+    status: str
+    voter: bool
+    leader: bool
+    writes: int
+    replicas: int
+
+
 class Cluster(Protocol):
     """Mutating verbs return once the change is durable."""
 
@@ -56,6 +68,22 @@ class Cluster(Protocol):
 
     async def unregister(self, node: NodeId) -> None:
         """Forget a node that is gone for good."""
+        ...
+
+    async def elect(self, streams: Sequence[StreamId], *, unclean: bool) -> Collection[StreamId]:
+        """Give streams their preferred writer, or offline ones any; those that changed."""
+        ...
+
+    async def reassign(self, stream: StreamId, replicas: tuple[NodeId, ...] | None) -> None:
+        """Want a stream on these nodes, the preferred writer first; None: where it is."""
+        ...
+
+    async def drain(self, node: NodeId, *, on: bool) -> None:
+        """Let a node hold nothing, or let it hold ranges again."""
+        ...
+
+    def members(self) -> Sequence[Member]:
+        """Every node that ever registered and was not forgotten."""
         ...
 
     def controller(self) -> NodeId:

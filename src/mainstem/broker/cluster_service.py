@@ -1,18 +1,25 @@
 """The cluster as a whole, in terms of the catalogue."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from mainstem.broker.cluster_api import FeatureUpdate, Quorum, QuorumMember
+from mainstem.broker.cluster_api import FeatureUpdate, Member, Quorum, QuorumMember
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.features import check_levels, level_of
-from mainstem.model.ids import NO_TOPIC_ID, NodeId
+from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, StreamId
 from mainstem.model.metadata import Node
 from mainstem.placement.records import SetFeatures, UnregisterNode
+from mainstem.placement.replication_records import (
+    DrainNode,
+    ElectWriters,
+    ReassignPartitions,
+    UndrainNode,
+)
 from mainstem.placement.service import PlacementService
 
 CONFLICTS_MAX = 10
@@ -126,6 +133,43 @@ class ClusterAdmin:
         await self._placement.submit(UnregisterNode(node, self._node().id))
         _log.info("node %d is no longer part of the cluster", node)
 
+    async def elect(self, streams: Sequence[StreamId], *, unclean: bool) -> Collection[StreamId]:
+        """Give streams their preferred writer, or offline ones any; those that changed."""
+        elections = await self._placement.submit(ElectWriters(tuple(streams), unclean))
+        return {election.stream for election in elections if election.writer != NO_NODE}
+
+    async def reassign(self, stream: StreamId, replicas: tuple[NodeId, ...] | None) -> None:
+        """Want a stream on these nodes, the preferred writer first; None: where it is."""
+        await self._placement.submit(ReassignPartitions(((stream, replicas),)))
+
+    async def drain(self, node: NodeId, *, on: bool) -> None:
+        """Let a node hold nothing, or let it hold ranges again."""
+        await self._placement.submit(DrainNode(node) if on else UndrainNode(node))
+        _log.info("node %d is %s", node, "drained" if on else "used again")
+
+    def members(self) -> Sequence[Member]:
+        """Every node that ever registered and was not forgotten."""
+        writes: Counter[NodeId] = Counter()
+        held: Counter[NodeId] = Counter()
+        for topic in self._catalogue.topics():
+            for stream in topic.streams:
+                writes[stream.writer] += 1
+                held.update(stream.last.replicas)
+        own, lead = self._node(), self.controller()
+        voters = {own.id} if self._group is None else _voters(self._group())
+        return [
+            Member(
+                node=own if known.node.id == own.id else known.node,
+                incarnation=known.incarnation,
+                status=known.status,
+                voter=known.node.id in voters,
+                leader=known.node.id == lead,
+                writes=writes[known.node.id],
+                replicas=held[known.node.id],
+            )
+            for known in sorted(self._catalogue.nodes(), key=lambda known: known.node.id)
+        ]
+
     def controller(self) -> NodeId:
         """Who decides about the cluster now; -1: nobody does."""
         return self._node().id if self._group is None else self._group().lead
@@ -184,6 +228,10 @@ class ClusterAdmin:
                 subject=update.name,
                 remedy="ask for an upgrade",
             )
+
+
+def _voters(status: GroupStatus) -> set[NodeId]:
+    return {member.node_id for member in status.members if not member.is_learner}
 
 
 def _end_of(member: GroupMember, status: GroupStatus, end: int) -> int:

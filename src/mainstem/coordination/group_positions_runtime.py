@@ -8,7 +8,7 @@ from mainstem.coordination.requests import CommitRequest, Outcome
 from mainstem.coordination.shard import Instant
 from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.transaction import ProducerIdentity
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
 from mainstem.streams.markers import Marker
 
@@ -23,7 +23,12 @@ class GroupPositions:
     async def ready_to_commit(self, group_id: str) -> int:
         """Make sure that a group can keep positions; the partition it is kept in."""
         check_name(group_id)
-        return (await self._shards.find_to_write(group_id)).partition
+        try:
+            return (await self._shards.find_to_write(group_id)).partition
+        except Unavailable as error:
+            if error.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            return self._shards.partition_of(group_id)  # another node keeps it
 
     async def commit_in_transaction(
         self, request: CommitRequest, producer: ProducerIdentity, check: Callable[[], None]

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from mainstem.coordination import transaction_rules as rules
+from mainstem.coordination.elsewhere_runtime import Add, Elsewhere
 from mainstem.coordination.markers_runtime import Markers, PendingPositions
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.requests import CommitRequest, Outcome
@@ -80,6 +81,7 @@ class TransactionsRuntime:
         markers: Markers,
         positions: Positions,
     ) -> None:
+        self._elsewhere: Elsewhere | None = None
         self._settings = settings
         self._clock = clock
         self._new_producer_id = new_producer_id
@@ -88,6 +90,11 @@ class TransactionsRuntime:
         self._shards = TransactionShards(settings, topic, clock)
         self._spare_id: int | None = None
         self._finisher = Finisher(markers, clock, self._shards.run)
+
+    def reach(self, elsewhere: Elsewhere) -> None:
+        """There are other nodes, which coordinate transactions as well."""
+        self._elsewhere = elsewhere
+        elsewhere.local = self
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
@@ -141,6 +148,25 @@ class TransactionsRuntime:
         """
         _check_id(transactional_id)
         producer = ProducerIdentity(producer_id, epoch)
+        if self._elsewhere is None or self._elsewhere.is_here(transactional_id):
+            return await self.add_here(
+                transactional_id, producer, partitions, verify_only=verify_only
+            )
+        asked = Add(transactional_id, producer, tuple(partitions), verify_only)
+        guard, answers = await self._elsewhere.add(asked)
+        if not guard.is_whole:
+            return [ErrorCode.INVALID_TXN_STATE] * len(partitions)
+        return answers
+
+    async def add_here(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Sequence[Partition],
+        *,
+        verify_only: bool,
+    ) -> Sequence[ErrorCode | None]:
+        """``add_partitions`` where this node coordinates the transaction."""
         if not verify_only:
             await self._carry_out(
                 transactional_id,
@@ -173,11 +199,14 @@ class TransactionsRuntime:
         Without ``verify_only`` the group is added to the transaction on the way.
         """
         place = (OFFSETS_TOPIC, await self._positions.ready_to_commit(request.group_id))
+        here = self._elsewhere is None or self._elsewhere.is_here(transactional_id)
         [refusal] = await self.add_partitions(
             transactional_id, *producer, [place], verify_only=verify_only
         )
 
         def check() -> None:
+            if not here:  # asked right before the positions are stored, with nothing in between
+                return
             [refused] = self._find(transactional_id).shard.holds(
                 transactional_id, producer, [place]
             )
@@ -188,6 +217,9 @@ class TransactionsRuntime:
 
         if refusal is not None:
             check()
+            raise InvalidRequest(
+                refusal, "the group is not part of the transaction", subject=transactional_id
+            )
         return await self._positions.commit_in_transaction(request, producer, check)
 
     async def end(self, request: EndRequest) -> ProducerIdentity:

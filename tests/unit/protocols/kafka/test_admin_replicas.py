@@ -8,6 +8,7 @@ from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.placement.records import RegisterNode
+from mainstem.placement.replication_records import FenceNode
 from mainstem.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -27,6 +28,7 @@ from mainstem.wire.kafka.messages.describe_quorum import (
 from mainstem.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from mainstem.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
 )
 from mainstem.wire.kafka.messages.unregister_broker import UnregisterBrokerRequest
 from mainstem.wire.kafka.messages.update_features import (
@@ -117,9 +119,29 @@ def test_a_node_that_does_not_run_takes_no_partition() -> None:
     async def story(client: Client) -> None:
         await with_topic(client)
         await another_node(client)
+        await client.counter.topics._placement.submit(FenceNode(NodeId(2), 1))
         assert await reassign(client, [2]) == BAD_REPLICAS
         assert await reassign(client, [1, 2]) == BAD_REPLICAS
+
+    tell(story)
+
+
+def test_a_partition_on_its_way_is_listed_and_can_be_called_back() -> None:
+    async def story(client: Client) -> None:
+        await with_topic(client)
+        await another_node(client)
         assert await reassign(client, [1, 2], allow_replication_factor_change=False) == BAD_FACTOR
+        assert await reassign(client, [2]) == 0
+        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+        [topic] = answer.topics
+        [moving] = topic.partitions
+        assert (moving.adding_replicas, moving.removing_replicas) == ([2], [1])
+        other = ListPartitionReassignmentsTopics("t", [1])
+        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=[other]))
+        assert answer.topics == []
+        assert await reassign(client, None) == 0
+        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+        assert answer.topics == []
 
     tell(story)
 

@@ -1,13 +1,14 @@
 """Where partitions are and who leads them.
 
-ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs. On one
-node every partition is led by its preferred replica and is where it can be: what asks for just that
-succeeds or is not needed, anything else names a node or a folder that is not there.
+ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs. An
+election is over when it is answered; a reassignment goes on by itself and is listed until all that
+the new nodes are to hold is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.model.metadata import Stream
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import NONE, kafka_code, kafka_message
@@ -30,10 +31,13 @@ from mainstem.wire.kafka.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from mainstem.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 _PREFERRED, _UNCLEAN = 0, 1
@@ -44,8 +48,10 @@ _NAMED_MAX = 10
 # ElectLeaders
 
 
-def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Let partitions be led by their preferred replica, or by any at all: they are already."""
+def elect_leaders(
+    call: Call, request: ElectLeadersRequest
+) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
+    """Let partitions be led by their preferred replica, or by any at all where nobody leads."""
     try:
         call.need_cluster(Operation.ALTER)
         if request.election_type not in (_PREFERRED, _UNCLEAN):
@@ -54,17 +60,31 @@ def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespo
             )
     except MainstemError as error:
         return _no_election(request, error)
-    if request.topic_partitions is None:
+    return _elect(call, request)
+
+
+async def _elect(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    unclean = request.election_type == _UNCLEAN
+    asked = request.topic_partitions
+    if asked is None:
         # Of all partitions, those that need no election are not listed.
-        return ElectLeadersResponse(replica_election_results=[])
+        wanting = [
+            TopicPartitions(topic.name, [s.id.partition for s in topic.streams if _wants(s)])
+            for topic in call.broker.topics.all()
+        ]
+        asked = [each for each in wanting if each.partitions]
+    named = [(each.topic, number) for each in asked for number in each.partitions]
+    results = dict(zip(named, await _elected(call, named, unclean=unclean), strict=True))
     return ElectLeadersResponse(
         replica_election_results=[
-            ReplicaElectionResult(
-                asked.topic, [_elected(call, asked.topic, number) for number in asked.partitions]
-            )
-            for asked in request.topic_partitions
+            ReplicaElectionResult(each.topic, [results[each.topic, n] for n in each.partitions])
+            for each in asked
         ]
     )
+
+
+def _wants(stream: Stream) -> bool:
+    return stream.writer != stream.wanted[0]
 
 
 def _no_election(request: ElectLeadersRequest, error: MainstemError) -> ElectLeadersResponse:
@@ -81,25 +101,44 @@ def _no_election(request: ElectLeadersRequest, error: MainstemError) -> ElectLea
     )
 
 
-def _elected(call: Call, topic: str, partition: int) -> PartitionResult:
+async def _elected(
+    call: Call, named: Sequence[tuple[str, int]], *, unclean: bool
+) -> list[PartitionResult]:
+    streams: dict[tuple[str, int], Stream] = {}
+    refused: dict[tuple[str, int], MainstemError] = {}
+    for place in named:
+        try:
+            stream = streams[place] = _stream(call, *place)
+            if stream.writer != NO_NODE and (unclean or not _wants(stream)):
+                raise InvalidRequest(ErrorCode.ELECTION_NOT_NEEDED, "its leader is as it should be")
+        except MainstemError as error:
+            refused[place] = error
+    open_ids = [streams[place].id for place in streams if place not in refused]
     try:
-        stream = _stream(call, topic, partition)
-        if stream.writer != stream.last.replicas[0]:
-            raise InvalidRequest(
-                ErrorCode.WRITER_UNAVAILABLE, "the preferred replica cannot lead now"
-            )
-        raise InvalidRequest(ErrorCode.ELECTION_NOT_NEEDED, "its preferred replica leads it")
+        changed = await call.broker.cluster.elect(open_ids, unclean=unclean) if open_ids else ()
     except MainstemError as error:
-        return PartitionResult(partition, kafka_code(error), kafka_message(error))
+        refused |= {place: error for place in named if place not in refused}
+        changed = ()
+    for place in named:
+        if place not in refused and streams[place].id not in changed:
+            refused[place] = InvalidRequest(
+                ErrorCode.WRITER_UNAVAILABLE, "no replica that may lead can do so now"
+            )
+    return [
+        PartitionResult(place[1], kafka_code(refused[place]), kafka_message(refused[place]))
+        if place in refused
+        else PartitionResult(place[1], NONE, None)
+        for place in named
+    ]
 
 
 # AlterPartitionReassignments and ListPartitionReassignments
 
 
-def alter_partition_reassignments(
+async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Move partitions to other nodes."""
+    """Move partitions to other nodes, or let them stay where they are."""
     try:
         call.need_cluster(Operation.ALTER)
     except MainstemError as error:
@@ -113,7 +152,7 @@ def alter_partition_reassignments(
             ReassignableTopicResponse(
                 asked.name,
                 [
-                    _reassigned(call, asked.name, partition, same_count=same_count)
+                    await _reassigned(call, asked.name, partition, same_count=same_count)
                     for partition in asked.partitions
                 ],
             )
@@ -122,32 +161,37 @@ def alter_partition_reassignments(
     )
 
 
-def _reassigned(
+async def _reassigned(
     call: Call, topic: str, asked: ReassignablePartition, *, same_count: bool
 ) -> ReassignablePartitionResponse:
     try:
         stream = _stream(call, topic, asked.partition_index)
+        wanted: tuple[NodeId, ...] | None = None
         if asked.replicas is None:
-            raise InvalidRequest(ErrorCode.NO_REASSIGNMENT, "it is not on its way anywhere")
-        held = stream.last.replicas
-        _check_replicas(call, asked.replicas)
-        if same_count and len(asked.replicas) != len(held):
-            raise InvalidRequest(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{len(asked.replicas)} replicas instead of {len(held)}",
-                subject=topic,
-            )
-        if set(asked.replicas) != set(held):
-            raise InvalidRequest(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "the nodes named are registered but do not run",
-                subject=topic,
-            )
+            if not _is_moving(stream):
+                raise InvalidRequest(ErrorCode.NO_REASSIGNMENT, "it is not on its way anywhere")
+        else:
+            _check_replicas(call, asked.replicas)
+            if same_count and len(asked.replicas) != len(stream.wanted):
+                raise InvalidRequest(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"{len(asked.replicas)} replicas instead of {len(stream.wanted)}",
+                    subject=topic,
+                )
+            wanted = tuple(NodeId(node) for node in asked.replicas)
+        if wanted != stream.wanted:
+            await call.broker.cluster.reassign(stream.id, wanted)
     except MainstemError as error:
         return ReassignablePartitionResponse(
             asked.partition_index, kafka_code(error), kafka_message(error)
         )
     return ReassignablePartitionResponse(asked.partition_index)
+
+
+def _is_moving(stream: Stream) -> bool:
+    return set(stream.wanted) != set(stream.last.replicas) or any(
+        held.replicating for held in stream.ranges
+    )
 
 
 def _check_replicas(call: Call, replicas: Sequence[int]) -> None:
@@ -166,15 +210,40 @@ def _check_replicas(call: Call, replicas: Sequence[int]) -> None:
 def list_partition_reassignments(
     call: Call, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Partitions on their way to other nodes. A move is over when it is answered: none."""
-    del request
+    """Partitions on their way to other nodes."""
     try:
         call.need_cluster(Operation.DESCRIBE)
     except MainstemError as error:
         return ListPartitionReassignmentsResponse(
             error_code=kafka_code(error), error_message=kafka_message(error), topics=[]
         )
-    return ListPartitionReassignmentsResponse(topics=[])
+    wanted = None
+    if request.topics is not None:
+        wanted = {
+            (each.name, number) for each in request.topics for number in each.partition_indexes
+        }
+    found = []
+    for topic in call.broker.topics.all():
+        moving = [
+            _moving(stream)
+            for stream in topic.streams
+            if _is_moving(stream)
+            and (wanted is None or (topic.name, stream.id.partition) in wanted)
+        ]
+        if moving:
+            found.append(OngoingTopicReassignment(topic.name, moving))
+    return ListPartitionReassignmentsResponse(topics=found)
+
+
+def _moving(stream: Stream) -> OngoingPartitionReassignment:
+    held = stream.last.replicas
+    copying = {node for each in stream.ranges for node in each.replicating}
+    return OngoingPartitionReassignment(
+        partition_index=stream.id.partition,
+        replicas=[int(node) for node in dict.fromkeys((*stream.wanted, *held))],
+        adding_replicas=[int(n) for n in stream.wanted if n not in held or n in copying],
+        removing_replicas=[int(n) for n in held if n not in stream.wanted],
+    )
 
 
 # AlterReplicaLogDirs

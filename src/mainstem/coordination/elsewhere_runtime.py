@@ -1,0 +1,243 @@
+"""Transactions that concern several nodes: markers and questions on their way between them.
+
+    writer of a partition                        coordinator of the transaction
+    guard set ─ Add(partitions) ───────────────▶ in the transaction, safely
+    guard still whole? write ◀───────────────────
+    guard broken, marker written ◀── Mark(outcome) ── decided and safe
+
+A transaction may end between the coordinator's answer and the write that it allows. The marker
+breaks the guard then, and the write is refused: no record ever follows the marker of its own
+transaction.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.coordination.markers_runtime import MarkedStream, Markers, PendingPositions
+from mainstem.coordination.transaction import Partition, ProducerIdentity
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import NO_NODE, NodeId
+from mainstem.streams.markers import Marker
+
+ASK_TIMEOUT_S: Final = 5.0
+PATIENCE_S: Final = 3.0
+PAUSE_S: Final = 0.05
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOADING,
+        ErrorCode.COORDINATOR_UNAVAILABLE,
+        ErrorCode.WRITER_UNAVAILABLE,
+    }
+)
+
+
+class Asker(Protocol):
+    """As much of ``Peers`` as is needed here."""
+
+    def ask(
+        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> Awaitable[memoryview]:
+        """A node's answer."""
+        ...
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """End a transaction in one partition."""
+
+    partition: Partition
+    producer: ProducerIdentity
+    marker: Marker
+
+
+class Add(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Add partitions to a transaction, or look whether they are in it."""
+
+    transactional_id: str
+    producer: ProducerIdentity
+    partitions: tuple[Partition, ...]
+    verify_only: bool
+
+
+_asked = msgspec.msgpack.Decoder(Mark | Add)
+_codes = msgspec.msgpack.Decoder(list[str | None])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Guard:
+    """What is being verified; ``is_whole`` until a marker comes for it."""
+
+    def __init__(self, partitions: Sequence[Partition], producer_id: int) -> None:
+        self.partitions = frozenset(partitions)
+        self.producer_id = producer_id
+        self.is_whole = True
+
+
+class Guards:
+    """The verifications that are under way on this node."""
+
+    def __init__(self) -> None:
+        self._held: set[Guard] = set()
+
+    @contextmanager
+    def held(self, partitions: Sequence[Partition], producer_id: int) -> Iterator[Guard]:
+        """A guard for as long as the block runs."""
+        guard = Guard(partitions, producer_id)
+        self._held.add(guard)
+        try:
+            yield guard
+        finally:
+            self._held.discard(guard)
+
+    def marked(self, partition: Partition, producer_id: int) -> None:
+        """A transaction ends here now."""
+        for guard in self._held:
+            if guard.producer_id == producer_id and partition in guard.partitions:
+                guard.is_whole = False
+
+
+class ClusterMarkers(Markers):
+    """Markers that go to whichever node writes a partition.
+
+    Args:
+        open_stream: the streams that this node writes.
+        positions: the positions of groups that this node coordinates.
+        node: this node.
+        peers: how others are asked.
+        writer_of: who writes a partition; refuses where there is none.
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[[str, int], MarkedStream],
+        positions: PendingPositions,
+        *,
+        node: NodeId,
+        peers: Asker,
+        writer_of: Callable[[str, int], NodeId],
+    ) -> None:
+        super().__init__(open_stream, positions)
+        self.guards = Guards()
+        self._node = node
+        self._peers = peers
+        self._writer_of = writer_of
+
+    async def write(self, partition: Partition, producer: ProducerIdentity, marker: Marker) -> None:
+        """End a transaction in one partition; returns once that is safe."""
+        writer = self._writer_of(*partition)
+        if writer == self._node:
+            await self.write_here(partition, producer, marker)
+            return
+        if writer == NO_NODE:
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE, "nobody writes it now", subject=str(partition)
+            )
+        question = _encode(Mark(partition, producer, marker))
+        await self._peers.ask(writer, Service.MARKERS, [question], timeout_s=ASK_TIMEOUT_S)
+
+    async def write_here(
+        self, partition: Partition, producer: ProducerIdentity, marker: Marker
+    ) -> None:
+        """End a transaction in one partition that this node writes."""
+        self.guards.marked(partition, producer.producer_id)
+        await super().write(partition, producer, marker)
+
+
+class LocalTransactions(Protocol):
+    """The transactions that this node coordinates."""
+
+    async def add_here(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Sequence[Partition],
+        *,
+        verify_only: bool,
+    ) -> Sequence[ErrorCode | None]:
+        """Add partitions to the ongoing transaction, or only look whether they are in it."""
+        ...
+
+
+class Elsewhere:
+    """The coordinators of other nodes, and this node's answers to theirs.
+
+    Args:
+        node: this node.
+        peers: how others are asked.
+        markers: how partitions learn of outcomes.
+        coordinator_of: who coordinates a transactional id; ``NO_NODE``: nobody now.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        peers: Asker,
+        markers: ClusterMarkers,
+        coordinator_of: Callable[[str], NodeId],
+    ) -> None:
+        self._node = node
+        self._peers = peers
+        self._markers = markers
+        self._coordinator_of = coordinator_of
+        self.local: LocalTransactions
+
+    def is_here(self, transactional_id: str) -> bool:
+        """Whether this node coordinates an id."""
+        return self._coordinator_of(transactional_id) == self._node
+
+    async def add(self, asked: Add) -> tuple[Guard, Sequence[ErrorCode | None]]:
+        """What the coordinator answers; it holds as long as the guard is whole.
+
+        Raises:
+            MainstemError: no coordinator was found in time, or what it refused.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE_S
+        with self._markers.guards.held(asked.partitions, asked.producer.producer_id) as guard:
+            while True:
+                try:
+                    return guard, await self._answer(asked)
+                except MainstemError as error:
+                    if error.code not in _AGAIN or loop.time() > give_up:
+                        raise
+                await asyncio.sleep(PAUSE_S)
+
+    async def _answer(self, asked: Add) -> Sequence[ErrorCode | None]:
+        coordinator = self._coordinator_of(asked.transactional_id)
+        if coordinator == self._node:
+            return await self._add_here(asked)
+        if coordinator == NO_NODE:
+            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, subject=asked.transactional_id)
+        answer = await self._peers.ask(
+            coordinator, Service.MARKERS, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
+        )
+        try:
+            return [None if c is None else ErrorCode[c] for c in _codes.decode(answer)]
+        except (msgspec.DecodeError, KeyError) as error:
+            raise Corrupt(f"not an answer of a coordinator: {error}") from error
+
+    async def _add_here(self, asked: Add) -> Sequence[ErrorCode | None]:
+        return await self.local.add_here(
+            asked.transactional_id,
+            asked.producer,
+            asked.partitions,
+            verify_only=asked.verify_only,
+        )
+
+    async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        """Another node asks (the handler of ``Service.MARKERS``)."""
+        try:
+            asked = _asked.decode(body)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"not a question about transactions: {error}") from error
+        if isinstance(asked, Mark):
+            await self._markers.write_here(asked.partition, asked.producer, asked.marker)
+            return ()
+        codes = await self._add_here(asked)
+        return [_encode([None if code is None else code.name for code in codes])]
