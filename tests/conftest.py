@@ -90,6 +90,10 @@ def _kcat() -> str | None:
     return _missing("kcat")
 
 
+def _curl() -> str | None:
+    return _missing("curl")
+
+
 def _postgres() -> str | None:
     """Debian keeps the server's programs out of the path."""
     found = any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -134,6 +138,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "npm": _npm,
     "go": _go,
     "kcat": _kcat,
+    "curl": _curl,
     "postgres": _postgres,
     "mariadb": _mariadb,
     "root": _root,
