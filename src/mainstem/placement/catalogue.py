@@ -162,12 +162,16 @@ def _node_draining(catalogue: Catalogue, fact: replication.NodeDraining) -> None
 
 
 def _targets_set(catalogue: Catalogue, fact: replication.TargetsSet) -> None:
+    topics = {stream.topic for stream, _ in fact.targets}
+    factors = {topic: catalogue._topics[topic].replicas_wanted for topic in topics}
     catalogue._put_streams(
         chain.targeted(catalogue._held(stream), target) for stream, target in fact.targets
     )
-    for topic in {stream.topic for stream, _ in fact.targets}:
+    for topic, before in factors.items():
         known = catalogue._topics[topic]
-        catalogue._put_topic(replace(known, replication=len(known.streams[0].wanted)))
+        after = len(known.streams[0].wanted)
+        factor = max(before, after) if fact.keep_factor else after
+        catalogue._put_topic(replace(known, replication=factor))
 
 
 def _node_unregistered(catalogue: Catalogue, fact: records.NodeUnregistered) -> None:

@@ -82,6 +82,15 @@ def successor(tables: Tables, stream: Stream, without: Iterable[NodeId] = ()) ->
     return able[0] if able else None
 
 
+def heir(tables: Tables, stream: Stream) -> NodeId | None:
+    """A live node that stays and lacks nothing, for a writer that is to go."""
+    node = successor(tables, stream)
+    known = None if node is None else tables.node(node)
+    if node is None or known is None or known.draining or _lacks(stream, node):
+        return None
+    return node
+
+
 def unclean_writer(tables: Tables, stream: Stream) -> NodeId | None:
     """Any live node that holds something of a stream; the open range's replicas first."""
     held = dict.fromkeys(stream.last.replicas)

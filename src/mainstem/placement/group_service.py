@@ -19,7 +19,7 @@ from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import NO_NODE, StateType
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.placement import records, replication_records, security_records
 from mainstem.placement.catalogue import Catalogue
@@ -168,7 +168,14 @@ class GroupPlacementService(PlacementService):
         kind = type(command)
         raw = msgspec.Raw(msgspec.msgpack.encode(command))
         question = msgspec.msgpack.encode(_Asked(kind.__name__, raw))
-        answered = _answered.decode(await self._ask(leader, question, timeout_s))
+        try:
+            answer = await self._ask(leader, question, timeout_s)
+        except Unavailable as refusal:
+            # Between nodes a refusal keeps its code, not its class.
+            if refusal.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            raise NotLeader(NO_NODE, refusal.cause) from refusal
+        answered = _answered.decode(answer)
         await self._replayed(answered.index, timeout_s)
         reply: ReplyT = msgspec.msgpack.decode(answered.reply, type=_reply_type(kind))
         return reply

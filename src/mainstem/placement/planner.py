@@ -23,6 +23,8 @@ Rank = Callable[[Node], tuple[int, int]]
 
 NAMED_MAX = 10
 """A refusal repeats no more of what was sent than this."""
+_DOWN = 1 << 40
+"""Worse than any load."""
 
 
 def place(
@@ -84,7 +86,7 @@ def plan(
                 [node for node in usable if node.id != writer.id],
                 [writer],
                 replication_factor - 1,
-                lambda n: (2 * (n.id in down) + loads.holds(n), -score(n)),  # noqa: B023 - used here
+                lambda n: (_DOWN * (n.id in down) + loads.excess(n), -score(n)),  # noqa: B023
             ),
         )
         loads.add(replicas)
@@ -130,6 +132,11 @@ def acks_for(tables: Tables, configs: Mapping[str, str], replicas: int) -> int:
 def min_insync(tables: Tables, configs: Mapping[str, str]) -> int:
     """How few replicas a range of a topic may have."""
     return topic_settings(configs, tables.cluster_configs()).min_insync_replicas
+
+
+def allows_unclean(tables: Tables, configs: Mapping[str, str]) -> bool:
+    """Whether a topic would rather lose records than wait for the nodes that have them."""
+    return topic_settings(configs, tables.cluster_configs()).unclean_leader_election
 
 
 def disks(tables: Tables, nodes: Iterable[NodeId]) -> tuple[tuple[NodeId, str], ...]:
@@ -186,35 +193,35 @@ def checked(tables: Tables, assignments: Sequence[Replicas]) -> tuple[Replicas, 
 
 
 class Loads:
-    """How many streams nodes write and hold, and what their share is."""
+    """How many streams nodes write, and follow as replicas; and what their share of that is."""
 
     def __init__(
         self, tables: Tables, nodes: Sequence[Node], more: int, replication_factor: int
     ) -> None:
-        self.writes = {node.id: 0 for node in nodes}
-        self.held = dict(self.writes)
+        self._writes = {node.id: 0 for node in nodes}
+        self._follows = dict(self._writes)
         for topic in tables.topics():
             for stream in topic.streams:
                 self.add(stream.wanted)
-        self.writes_share = -(-(sum(self.writes.values()) + more) // len(nodes))
-        holds = sum(self.held.values()) + more * replication_factor
-        self.held_share = -(-holds // len(nodes))
+        self._writes_share = -(-(sum(self._writes.values()) + more) // len(nodes))
+        follows = sum(self._follows.values()) + more * (replication_factor - 1)
+        self._follows_share = -(-follows // len(nodes))
 
     def add(self, replicas: Replicas) -> None:
         """Count a stream."""
-        if replicas[0] in self.writes:
-            self.writes[replicas[0]] += 1
-        for node in replicas:
-            if node in self.held:
-                self.held[node] += 1
+        for counts, node in zip(
+            (self._writes, *[self._follows] * (len(replicas) - 1)), replicas, strict=True
+        ):
+            if node in counts:
+                counts[node] += 1
 
     def leads(self, node: Node) -> bool:
         """Whether a node writes its share already."""
-        return self.writes[node.id] >= self.writes_share
+        return self._writes[node.id] >= self._writes_share
 
-    def holds(self, node: Node) -> bool:
-        """Whether a node holds its share already."""
-        return self.held[node.id] >= self.held_share
+    def excess(self, node: Node) -> int:
+        """By how many streams a node follows its share or more."""
+        return max(0, self._follows[node.id] + 1 - self._follows_share)
 
 
 def _machine(node: Node) -> str:

@@ -171,7 +171,7 @@ def _reassign(tables: Tables, command: replication.ReassignPartitions, now_ms: i
             targets[stream_id] = checked
     if not targets:
         return (), None
-    return (replication.TargetsSet(tuple(targets.items())),), None
+    return (replication.TargetsSet(tuple(targets.items()), command.keep_factor),), None
 
 
 # Copies of sealed ranges

@@ -86,9 +86,13 @@ class ElectWriters(Command[tuple[Election, ...]], frozen=True):
 
 
 class ReassignPartitions(Command[None], frozen=True):
-    """Want streams on these nodes, the preferred writer first; None: stay where you are."""
+    """Want streams on these nodes, the preferred writer first; None: stay where you are.
+
+    The number of nodes becomes the topic's; ``keep_factor``: unless that has more.
+    """
 
     moves: tuple[tuple[StreamId, tuple[NodeId, ...] | None], ...]
+    keep_factor: bool = False
 
 
 class ReplicaDone(Command[Stream], frozen=True):
@@ -163,6 +167,7 @@ class TargetsSet(Fact, frozen=True):
     """Where streams are wanted, the preferred writer first."""
 
     targets: tuple[tuple[StreamId, tuple[NodeId, ...]], ...]
+    keep_factor: bool = False
 
 
 class ReplicaCompleted(Fact, frozen=True):

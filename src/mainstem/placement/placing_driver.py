@@ -1,0 +1,133 @@
+"""Runs the placement leader's duties on whichever node leads the catalogue's group.
+
+    every turn: leases that have ended ──▶ FenceNode ──▶ what else is to be done (``Placing``)
+
+Every node runs one; only the leader's acts. What it finds is submitted as commands, which the
+catalogue checks again; what concerns a writer is told to its node with the next renewal.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mainstem.cluster.raft.core import NotLeader
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, Fenced, MainstemError, Unavailable
+from mainstem.model.ids import NO_NODE, NodeId
+from mainstem.placement.fact import Command
+from mainstem.placement.leases import NORMAL, LeaseSettings, LeaseTable
+from mainstem.placement.placing import Placing, RollOrder
+from mainstem.placement.replication_records import FenceNode, NodeStatus, UnfenceNode
+from mainstem.placement.service import PlacementService
+
+PLACING_PAUSE_MS: Final = 500
+TURNS_PER_RENEWAL: Final = 3
+
+_log = logging.getLogger(__name__)
+
+
+class PlacingDriver:
+    """See the module's text.
+
+    Args:
+        placement: the catalogue's door.
+        led_term: the term in which this node leads the group; None: it does not.
+        clock: the time.
+        settings: how long leases are.
+        placing: what is done besides fencing.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementService,
+        led_term: Callable[[], int | None],
+        clock: Clock,
+        settings: LeaseSettings = NORMAL,
+        placing: Placing | None = None,
+    ) -> None:
+        self._placement = placement
+        self._led_term = led_term
+        self._clock = clock
+        self.settings = settings
+        self._leases = LeaseTable(settings)
+        self._placing = placing or Placing()
+        self._term: int | None = None
+        self._orders: dict[NodeId, list[RollOrder]] = {}
+        self._place_ms = 0
+
+    async def run(self) -> None:
+        """Act as long as this node leads, until cancelled."""
+        pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
+        while True:
+            await asyncio.sleep(pause_s)
+            if self._leads():
+                await self._turn()
+
+    async def renew(self, node: NodeId, incarnation: int) -> tuple[NodeStatus, list[RollOrder]]:
+        """A node asks for its next lease: its status, and what its streams are to do.
+
+        Raises:
+            NotLeader: another node is to be asked.
+            Fenced: a newer process of that node has registered.
+            Unavailable: this node has not heard of the asking one yet.
+        """
+        if not self._leads():
+            raise NotLeader(NO_NODE)
+        known = self._placement.catalogue.node(node)
+        if known is None or known.incarnation < incarnation:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"node {node} is not registered here yet")
+        if known.incarnation > incarnation:
+            raise Fenced(
+                ErrorCode.FENCED_EPOCH,
+                f"incarnation {incarnation} is not the current one, {known.incarnation}",
+                subject=f"node {node}",
+            )
+        self._leases.renew(node, self._now_ms())
+        if known.fenced:
+            await self._placement.submit(UnfenceNode(node, incarnation))
+            self._leases.renew(node, self._now_ms())
+        fresh = self._placement.catalogue.node(node) or known
+        return fresh.status, self._orders.pop(node, [])
+
+    # Inside.
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _leads(self) -> bool:
+        term = self._led_term()
+        if term is not None and term != self._term:
+            nodes = [known.node.id for known in self._placement.catalogue.nodes()]
+            self._leases.begin(nodes, self._now_ms())
+            self._placing.begin()
+            self._orders.clear()
+        self._term = term
+        return term is not None
+
+    async def _turn(self) -> None:
+        catalogue = self._placement.catalogue
+        up = {k.node.id: k.incarnation for k in catalogue.nodes() if not k.fenced}
+        lapsed = self._leases.lapsed(up, self._now_ms())
+        for node in lapsed:
+            _log.warning("node %d did not renew its lease and is taken for dead", node)
+        await self._submit([FenceNode(n, up[n], "its lease has ended") for n in lapsed])
+        now_ms = self._now_ms()
+        if not lapsed and now_ms < self._place_ms:
+            return
+        self._place_ms = now_ms + PLACING_PAUSE_MS
+        steps = self._placing.step(catalogue, now_ms)
+        for node, orders in steps.orders.items():
+            self._orders[node] = orders
+        await self._submit(steps.commands)
+
+    async def _submit(self, commands: Sequence[Command[Any]]) -> None:
+        """Submit all at once; who is refused is looked at again in the next turn."""
+        answers = await asyncio.gather(
+            *map(self._placement.submit, commands), return_exceptions=True
+        )
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, MainstemError):
+                _log.info("%s was refused: %s", type(command).__name__, answer)
+            elif isinstance(answer, BaseException):
+                raise answer

@@ -1,0 +1,121 @@
+"""Where streams are placed: spread over machines and racks, even, and stable when nodes come."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
+from mainstem.model.metadata import Node
+from mainstem.placement import balancing, planner, records
+from mainstem.placement import replication_records as replication
+from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.fact import Command
+
+TOPIC = TopicId(bytes(range(16)))
+
+
+def cluster(nodes: Sequence[Node]) -> Catalogue:
+    catalogue = Catalogue()
+    for node in nodes:
+        run(catalogue, records.RegisterNode(node, 1, f"disk-{node.id}"))
+    return catalogue
+
+
+def run(catalogue: Catalogue, command: Command[Any]) -> None:
+    for fact in catalogue.decide(command, 0).facts:
+        catalogue.replay(fact)
+
+
+def plain(*ids: int) -> list[Node]:
+    return [Node(NodeId(number), "h", 1) for number in ids]
+
+
+def placed(catalogue: Catalogue, partitions: int, factor: int) -> list[tuple[NodeId, ...]]:
+    run(catalogue, records.CreateTopic(TOPIC, "t", partitions, factor))
+    topic = catalogue.topic("t")
+    assert topic is not None
+    return [stream.wanted for stream in topic.streams]
+
+
+def test_every_node_writes_and_holds_its_share() -> None:
+    sets = placed(cluster(plain(1, 2, 3, 4, 5)), partitions=100, factor=3)
+    writes = Counter(replicas[0] for replicas in sets)
+    held = Counter(node for replicas in sets for node in replicas)
+    assert set(writes.values()) == {20}
+    assert max(held.values()) - min(held.values()) <= 4
+
+
+def test_replicas_are_on_different_racks_and_machines_as_long_as_there_are() -> None:
+    nodes = [
+        Node(NodeId(at), "h", 1, rack=f"rack-{at % 3}", machine=f"machine-{at // 2}")
+        for at in range(12)
+    ]
+    where = {node.id: (node.rack, node.machine) for node in nodes}
+    for replicas in placed(cluster(nodes), partitions=60, factor=3):
+        assert len({where[node][0] for node in replicas}) == 3
+        assert len({where[node][1] for node in replicas}) == 3
+
+
+def test_a_machine_counts_more_than_a_rack() -> None:
+    nodes = [
+        Node(NodeId(1), "h", 1, rack="a", machine="m"),
+        Node(NodeId(2), "h", 1, rack="b", machine="m"),
+        Node(NodeId(3), "h", 1, rack="a", machine="n"),
+    ]
+    for replicas in placed(cluster(nodes), partitions=12, factor=2):
+        assert 3 in replicas
+
+
+def test_fenced_nodes_are_taken_only_when_there_is_no_other_way_and_draining_ones_never() -> None:
+    catalogue = cluster(plain(1, 2, 3, 4))
+    run(catalogue, replication.FenceNode(NodeId(2), 1))
+    run(catalogue, replication.DrainNode(NodeId(4)))
+    streams = [StreamId(TOPIC, PartitionIndex(at)) for at in range(9)]
+    assert all(set(r) == {1, 3} for r in planner.plan(catalogue, streams, 2))
+    for replicas in planner.plan(catalogue, streams, 3):
+        assert set(replicas) == {1, 2, 3}
+        assert replicas[-1] == 2
+
+
+def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
+    catalogue = cluster(plain(1, 2, 3))
+    before = placed(catalogue, partitions=60, factor=2)
+    run(catalogue, records.RegisterNode(Node(NodeId(4), "h", 1), 1, "disk-4"))
+    moves = dict(balancing.moves(catalogue, limit=1_000))
+    run(catalogue, replication.ReassignPartitions(tuple(moves.items())))
+    topic = catalogue.topic("t")
+    assert topic is not None
+    held = Counter(node for stream in topic.streams for node in stream.wanted)
+    assert abs(held[NodeId(4)] - 30) <= 3
+    for stream, old in zip(topic.streams, before, strict=True):
+        gained = set(stream.wanted) - set(old)
+        assert gained <= {4}
+        assert len(gained) <= 1
+    assert len(moves) == held[NodeId(4)]
+
+
+def test_writers_are_balanced_among_those_that_hold_a_stream() -> None:
+    catalogue = cluster(plain(1, 2, 3))
+    command = records.CreateTopic(TOPIC, "t", 9, 3, assignments=((1, 2, 3),) * 9)  # type: ignore[arg-type]
+    run(catalogue, command)
+    moves = balancing.moves(catalogue, limit=100)
+    run(catalogue, replication.ReassignPartitions(tuple(moves)))
+    topic = catalogue.topic("t")
+    assert topic is not None
+    writes = Counter(stream.wanted[0] for stream in topic.streams)
+    assert max(writes.values()) - min(writes.values()) <= 1
+    assert balancing.moves(catalogue, limit=100) == []
+
+
+def test_a_balanced_cluster_moves_nothing() -> None:
+    catalogue = cluster(plain(1, 2, 3))
+    placed(catalogue, partitions=30, factor=2)
+    assert balancing.moves(catalogue, limit=100) == []
+
+
+def test_a_stream_likes_nodes_in_an_order_that_others_do_not_change() -> None:
+    for partition in range(50):
+        score = planner.scores(StreamId(TOPIC, PartitionIndex(partition)))
+        few = sorted(plain(1, 2, 3), key=score)
+        many = sorted(plain(1, 2, 3, 4, 5), key=score)
+        assert [node for node in many if node.id <= 3] == few
