@@ -7,6 +7,7 @@
     broker.producers producer ids
     broker.cluster   features, nodes and the catalogue as a whole (``cluster_api``)
     broker.client_metrics  what clients measure of themselves (``client_metrics_api``)
+    broker.queues    queues, exchanges and bindings (``queues_api``)
     broker.security  logins, rights, quotas and their administration (``security_api``)
 
 Appending takes two steps, because one read burst of a connection brings many batches and the disk
@@ -20,6 +21,7 @@ from typing import Protocol
 from mainstem.broker.client_metrics_api import ClientMetrics
 from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
+from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
@@ -191,4 +193,5 @@ class Broker(Protocol):
     security: Security
     cluster: Cluster
     client_metrics: ClientMetrics
+    queues: Queues
     node: Node

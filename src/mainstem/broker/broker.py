@@ -6,6 +6,7 @@ from mainstem.broker.api import Producers, Streams
 from mainstem.broker.client_metrics_api import ClientMetrics
 from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
+from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
@@ -25,3 +26,4 @@ class NodeBroker:
     security: Security
     cluster: Cluster
     client_metrics: ClientMetrics
+    queues: Queues

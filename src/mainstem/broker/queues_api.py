@@ -13,13 +13,13 @@ by the protocols, through ``Rights``, before they call.
 A node where nobody uses queues has no topics for them: they are made at the first declaration.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from mainstem.model.errors import MainstemError
 from mainstem.model.message import Message
-from mainstem.model.record import Record
 from mainstem.queues.arguments import arguments_of, settings_of
+from mainstem.queues.counts import QueueCounts
 from mainstem.queues.dead_letters import Death, amqp_table, deaths_of
 from mainstem.queues.declaration import OnDifference
 from mainstem.queues.delivery_tags import DeliveryTags, Tagged
@@ -31,6 +31,7 @@ from mainstem.queues.exchange import (
     ExchangeKind,
     exchange_of,
 )
+from mainstem.queues.exchange_topics import DEFAULT_NAMESPACE, topic_for
 from mainstem.queues.facts import Reason
 from mainstem.queues.settings import NATIVE, DeliveryMode, Overflow, QueueSettings
 from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
@@ -53,6 +54,7 @@ from mainstem.queues.window import Window
 __all__ = [
     "ACKNOWLEDGE",
     "DEFAULT_EXCHANGE",
+    "DEFAULT_NAMESPACE",
     "NATIVE",
     "NO_HEADERS",
     "REJECT",
@@ -74,12 +76,13 @@ __all__ = [
     "ExchangeView",
     "Fate",
     "OnDifference",
-    "OnRecords",
+    "OnFlow",
     "OnSettled",
     "Outcome",
     "Overflow",
     "Published",
     "Publisher",
+    "QueueCounts",
     "QueueSettings",
     "QueueStatus",
     "QueueView",
@@ -87,18 +90,17 @@ __all__ = [
     "QueuesAdmin",
     "Reason",
     "Routing",
-    "RoutingReader",
     "Settlement",
     "Settling",
     "Subscription",
     "Tagged",
-    "Tail",
     "Window",
     "amqp_table",
     "arguments_of",
     "deaths_of",
     "exchange_of",
     "settings_of",
+    "topic_for",
 ]
 
 # Tokens of publishes that end alike, in the order in which they were published.
@@ -106,9 +108,8 @@ OnSettled = Callable[[Sequence[int], Published], None]
 Deliver = Callable[[Sequence[Delivery]], None]
 # A subscription ended without its own doing: the queue was deleted, or is lost to this node.
 Ended = Callable[[MainstemError | None], None]
-RoutingReader = Callable[[Message], Routing]
-# Topic, partition, records in order.
-OnRecords = Callable[[str, int, Sequence[Record]], None]
+# Whether a publisher should go on; told when that changes.
+OnFlow = Callable[[bool], None]
 
 
 class Publisher(Protocol):
@@ -159,14 +160,6 @@ class Subscription(Settling, Protocol):
         ...
 
 
-class Tail(Protocol):
-    """Somebody who is told about every record of a topic from now on."""
-
-    def close(self) -> None:
-        """Tell nothing more."""
-        ...
-
-
 class QueuesAdmin(Protocol):
     """What administrators look at, and what only they do."""
 
@@ -212,8 +205,8 @@ class QueuesAdmin(Protocol):
         """
         ...
 
-    def counts(self) -> Mapping[str, Any]:
-        """Counters for metrics: published, delivered, acknowledged, returned and so on."""
+    def counts(self) -> QueueCounts:
+        """What queues have done since the node started."""
         ...
 
 
@@ -230,14 +223,6 @@ class Queues(Protocol):
 
         Raises:
             Unavailable: it cannot be loaded, or the node is stopping.
-        """
-        ...
-
-    def read_with(self, header: str, reader: RoutingReader) -> None:
-        """Messages with a record header of that name are routed by what ``reader`` finds in them.
-
-        For protocols whose headers have types that record headers do not show. Called while the
-        node is built, before anything is loaded.
         """
         ...
 
@@ -304,8 +289,13 @@ class Queues(Protocol):
 
     # Messages
 
-    def publisher(self, namespace: str, settled: OnSettled) -> Publisher:
-        """Somebody wants to publish."""
+    def publisher(
+        self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
+    ) -> Publisher:
+        """Somebody wants to publish. ``flow`` is told when it should stop, and may go on.
+
+        ``settled`` may be called before ``publish`` returns.
+        """
         ...
 
     def consume(
@@ -318,8 +308,4 @@ class Queues(Protocol):
         self, namespace: str, queue: str, *, connection: str = "", no_ack: bool = False
     ) -> tuple[Delivery | None, int]:
         """One message, if one is ready, and how many are left."""
-        ...
-
-    def tail(self, topic: str, on_records: OnRecords) -> Tail:
-        """Be told about every record that is committed in a topic from now on."""
         ...

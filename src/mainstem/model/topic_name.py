@@ -13,12 +13,16 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+QUEUES_TOPIC = "__queues"
+QUEUE_DATA_TOPIC = "__queue_data"
 MQTT_SESSIONS_TOPIC = "__mqtt_sessions"
 MQTT_RETAINED_TOPIC = "__mqtt_retained"
 INTERNAL_TOPICS = frozenset(
     {
         GROUP_OFFSETS_TOPIC,
         TRANSACTION_STATE_TOPIC,
+        QUEUES_TOPIC,
+        QUEUE_DATA_TOPIC,
         MQTT_SESSIONS_TOPIC,
         MQTT_RETAINED_TOPIC,
         "__share_group_state",

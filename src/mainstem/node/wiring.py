@@ -36,6 +36,7 @@ from mainstem.node.config import Config
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
+from mainstem.node.queues import NodeQueueRooms
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
@@ -57,6 +58,7 @@ from mainstem.telemetry.metrics import Metrics
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
+QUEUES_MEMORY_BYTES_MAX = 1024 * MIB
 CLIENT_METRICS_FILE = "client-metrics.jsonl"
 CLIENT_METRICS_FILE_BYTES_MAX = 16 * MIB
 CLIENT_METRICS_FILES_KEPT = 4
@@ -82,6 +84,7 @@ class Rooms:
     audit: AuditFile
     measured: AuditFile
     kafka: KafkaListeners
+    queues: NodeQueueRooms
     cluster: ClusterNode | None = None
     http: RestService | None = None
     http_port: int = 0
@@ -173,6 +176,7 @@ class Rooms:
         if self.http is not None:
             self.http.refuse_new()
         await self.kafka.stop()
+        await self.queues.runtime.stop()
         self.transactions.stop()
         self.groups.stop()
         await self.commits.drain()
@@ -279,6 +283,9 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         file_bytes_max=CLIENT_METRICS_FILE_BYTES_MAX,
         files_kept=CLIENT_METRICS_FILES_KEPT,
     )
+    queues = NodeQueueRooms(
+        placement.service, topics, streams, clock, memory_bytes_max=QUEUES_MEMORY_BYTES_MAX
+    )
     broker = NodeBroker(
         node=node,
         streams=streams,
@@ -294,11 +301,13 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
             None if cluster is None else cluster.status,
         ),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
+        queues=queues.counter,
     )
 
     placement.service.subscribe(topic_news(groups, topics))
     groups.start()
     transactions.start()
+    queues.runtime.start()
     rooms = Rooms(
         config=config,
         placement=placement,
@@ -316,6 +325,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         audit=audit,
         measured=measured,
         kafka=kafka,
+        queues=queues,
         cluster=cluster,
     )
     await rooms.listen(on_fatal)
@@ -342,7 +352,8 @@ def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
     """Expire, compact, join and verify for as long as the node runs."""
     config, streams, store = rooms.config, rooms.streams, rooms.store
     service = rooms.placement.service
-    retention = RetentionDriver(streams, store, flusher, rooms.clock)
+    retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
+    rooms.tend(rooms.queues.upkeep.run(), on_fatal)
     rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
     rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
     rooms.tend(rooms.security.sweep(), on_fatal)

@@ -1,8 +1,8 @@
 """The bindings of one exchange, arranged so that a message finds its own.
 
-Direct: a table of keys. Fan-out: the list. Topic: a trie. Headers: a table of headers. What a key
-leads to is remembered, within a bound, until a binding changes: then a thousand queues behind one
-busy exchange cost a publish no more than one.
+Direct: a table of keys. Fan-out: the list. Topic, MQTT: a trie. Headers: a table of headers. What a
+key leads to is remembered, within a bound, until a binding changes: then a thousand queues behind
+one busy exchange cost a publish no more than one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from mainstem.model.limits import ROUTES_REMEMBERED_MAX
 from mainstem.queues.exchange import Binding, ExchangeKind
 from mainstem.queues.header_table import HeaderTable
-from mainstem.queues.pattern_trie import PatternTrie
+from mainstem.queues.pattern_trie import AMQP, MQTT, PatternTrie
 
 _Identity = tuple[Any, ...]
+_PATTERNS = (ExchangeKind.TOPIC, ExchangeKind.MQTT)
 
 
 class Matched(NamedTuple):
@@ -30,7 +31,9 @@ class BindingIndex:
         self.kind = kind
         self._bindings: dict[_Identity, Binding] = {}
         self._by_key: dict[str, dict[_Identity, None]] = {}
-        self._trie: PatternTrie[_Identity] = PatternTrie()
+        self._trie: PatternTrie[_Identity] = PatternTrie(
+            MQTT if kind is ExchangeKind.MQTT else AMQP
+        )
         self._headers: HeaderTable[_Identity] = HeaderTable()
         self._remembered: dict[str, Matched] = {}
 
@@ -52,7 +55,7 @@ class BindingIndex:
         self._bindings[identity] = binding
         if self.kind is ExchangeKind.DIRECT:
             self._by_key.setdefault(binding.key, {})[identity] = None
-        elif self.kind is ExchangeKind.TOPIC:
+        elif self.kind in _PATTERNS:
             self._trie.add(binding.key, identity)
         elif self.kind is ExchangeKind.HEADERS:
             self._headers.add(binding.arguments, identity)
@@ -68,7 +71,7 @@ class BindingIndex:
             del under[identity]
             if not under:
                 del self._by_key[binding.key]
-        elif self.kind is ExchangeKind.TOPIC:
+        elif self.kind in _PATTERNS:
             self._trie.discard(binding.key, identity)
         elif self.kind is ExchangeKind.HEADERS:
             self._headers.discard(binding.arguments, identity)
@@ -90,7 +93,7 @@ class BindingIndex:
     def _found(self, key: str) -> Iterable[_Identity]:
         if self.kind is ExchangeKind.DIRECT:
             return self._by_key.get(key, ())
-        if self.kind is ExchangeKind.TOPIC:
+        if self.kind in _PATTERNS:
             return self._trie.match(key)
         return self._bindings
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mainstem.model.ids import StreamId
 from mainstem.queues.facts import Pointer, QueueFact, Reason
+from mainstem.queues.settings import QueueName
 
 
 class Deliver(NamedTuple):
@@ -75,6 +76,13 @@ class ConsumerCancelled(NamedTuple):
     consumer: str
 
 
+class QueueGone(NamedTuple):
+    """A queue was deleted, by somebody or by itself."""
+
+    queue: int
+    name: QueueName
+
+
 class AdmissionChanged(NamedTuple):
     """Whether routers may offer messages to a queue, or ask for credit again."""
 
@@ -82,7 +90,7 @@ class AdmissionChanged(NamedTuple):
     is_open: bool
 
 
-Notice = LeaseLost | ActiveChanged | ConsumerCancelled | AdmissionChanged
+Notice = LeaseLost | ActiveChanged | ConsumerCancelled | QueueGone | AdmissionChanged
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ class ExchangeKind(StrEnum):
     FANOUT = "fanout"
     TOPIC = "topic"
     HEADERS = "headers"
+    # Keys are levels with `/` between them, patterns know `+` and `#`.
+    MQTT = "mqtt"
 
 
 class Exchange(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import Corrupt
 from mainstem.queues.facts import QueueFact
 from mainstem.queues.router import RouterFact
+from mainstem.queues.shard_book import ShardFact
 from mainstem.queues.topology import TopologyFact
 
 _VERSION = 1
@@ -65,3 +66,5 @@ class PackedFacts(Generic[T]):
 QUEUE_CODEC: FactCodec[QueueFact] = PackedFacts(Decoder(QueueFact))
 TOPOLOGY_CODEC: FactCodec[TopologyFact] = PackedFacts(Decoder(TopologyFact))
 ROUTER_CODEC: FactCodec[RouterFact] = PackedFacts(Decoder(RouterFact))
+# Everything that a partition of the internal topic keeps.
+SHARD_CODEC: FactCodec[ShardFact] = PackedFacts(Decoder(ShardFact))

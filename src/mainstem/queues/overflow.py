@@ -4,6 +4,8 @@ A queue that drops its head drops the oldest of its least urgent messages; so ur
 lost to make room for others. In a fan-out the message goes for every subscriber at once.
 """
 
+from collections.abc import Collection
+
 from mainstem.model.ids import StreamId
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.effects import Effects
@@ -99,8 +101,13 @@ def expire(body: QueueBody, now_ms: int, limit: int, effects: Effects) -> None:
         body.condemn(body.lanes[lane_id], items, Reason.EXPIRED, now_ms, effects)
 
 
-def purge(body: QueueBody, now_ms: int, effects: Effects) -> None:
-    """Everything goes that is in nobody's hands; there are no dead letters of it."""
+def purge(
+    body: QueueBody, now_ms: int, effects: Effects, moved: Collection[int] | None = None
+) -> None:
+    """Everything goes that is in nobody's hands; there are no dead letters of it.
+
+    With ``moved`` only these go, and count as settled: they stand elsewhere.
+    """
     if body.ledger.is_fanout:
         whole = [message for message in body.ledger.messages.values() if message.reason is None]
         effects.count = len(whole)
@@ -109,12 +116,13 @@ def purge(body: QueueBody, now_ms: int, effects: Effects) -> None:
     lane = body.lanes[ONLY_LANE]
     items = [
         item for item in lane.ledger.items.values()
-        if item.sequence in lane.ready or item.sequence in lane.delayed
+        if (item.sequence in lane.ready or item.sequence in lane.delayed)
+        and (moved is None or item.sequence in moved)
     ]  # fmt: skip
     for item in items:
         lane.withdraw(item)
     effects.count = len(items)
-    body.settle(lane, items, Reason.PURGED, effects)
+    body.settle(lane, items, Reason.PURGED if moved is None else None, effects)
 
 
 def trim(body: QueueBody, stream: StreamId, until: int, now_ms: int, effects: Effects) -> None:

@@ -10,7 +10,7 @@ an acknowledgement or for a reason. ``now_ms`` counts milliseconds since 1970 an
 while a node runs: its driver adds what has passed on the monotonic clock to the date it began with.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -221,10 +221,10 @@ class Queue:
         settling.bury(self.body, lane_id, sequences, effects)
         return self._done(now_ms, effects)
 
-    def on_purged(self, now_ms: int) -> Effects:
-        """All that is in nobody's hands goes; ``count`` tells how many."""
+    def on_purged(self, now_ms: int, moved: Collection[int] | None = None) -> Effects:
+        """All that is in nobody's hands goes, or what of it was moved; ``count``: how many."""
         effects = Effects()
-        overflow.purge(self.body, now_ms, effects)
+        overflow.purge(self.body, now_ms, effects, moved)
         return self._done(now_ms, effects)
 
     def on_trimmed(self, stream: StreamId, until: int, now_ms: int) -> Effects:

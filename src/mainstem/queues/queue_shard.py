@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUES_PER_SHARD_MAX
 from mainstem.queues.declaration import OnDifference, settled_settings
-from mainstem.queues.effects import ConsumerCancelled, Effects
+from mainstem.queues.effects import ConsumerCancelled, Effects, QueueGone
 from mainstem.queues.facts import QueueChanged, QueueDeclared, QueueDeleted, QueueFact
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
@@ -232,6 +232,7 @@ class QueueShard:
             if not self._exclusive[connection]:
                 del self._exclusive[connection]
         self._messages -= self._counts.pop(number, 0)
+        effects.notices.append(QueueGone(number, self._book.entries[number].name))
         self._record(QueueDeleted(number), effects, is_kept=queue.body.settings.is_kept)
 
     def _described(self, number: int, *, is_new: bool) -> Declared:

@@ -139,6 +139,9 @@ class Router:
         version = self._topology.version
         if self._marks[-1][1] == version:
             return None
+        if next_offset == self.cursor:
+            # Nothing is to be routed by what was before.
+            self._marks.clear()
         self._mark(next_offset, version)
         return VersionTaken(self.stream, next_offset, version)
 
@@ -159,6 +162,13 @@ class Router:
         queues = table.route(exchange, keys, headers) if exchange in table else ()
         return self._offers([pointer], [queues])
 
+    def on_passed(self, until: int) -> CursorMoved | None:
+        """All before an offset was routed, also what was for nobody at all."""
+        last = self._unstored[-1].until if self._unstored else self.cursor
+        if until > last:
+            self._unstored.append(_Unstored(until, 0, set()))
+        return self.advance()
+
     def replay(self, fact: "RouterFact") -> None:
         """Take a stored fact in."""
         if isinstance(fact, VersionTaken):
@@ -174,6 +184,16 @@ class Router:
                 break
             unstored.waiting_for.discard(queue)
         return self.advance()
+
+    @property
+    def version(self) -> int:
+        """The oldest version of the topology that messages behind the cursor still need."""
+        return self._marks[0][1]
+
+    def lacks_credit(self, queue: str, size_bytes: int) -> bool:
+        """Whether a queue that refuses has to be asked before a message may go there."""
+        known = self._purses.get(queue)
+        return known is None or not known[1].can_pay(size_bytes)
 
     def on_credit(self, queue: str, overflow: Overflow, credit: Credit) -> None:
         """The owner of a queue that refuses lent credit.

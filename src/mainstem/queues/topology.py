@@ -159,6 +159,20 @@ class Topology:
         """The bindings that lead to a queue or an exchange."""
         return list(self._to.get(destination, {}).values())
 
+    def upstream(self, names: Iterable[str]) -> set[str]:
+        """The exchanges whose messages these ones see: themselves, and all that lead there."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            found.add(name)
+            arriving = self.bindings_to(Destination(is_queue=False, name=name))
+            waiting += [binding.source for binding in arriving]
+            waiting += [each.name for each in self.live if each.alternate == name]
+        return found
+
     def table(self, version: int) -> RoutingTable:
         """Exchanges and bindings as they were at a version that is not forgotten."""
         if version >= self.version:

@@ -57,3 +57,39 @@ class Watermarks:
         """How much has to go until publishes may be accepted again."""
         allowed = (self._enter[Pressure.REFUSE] - self._relief) * self.memory_bytes_max // 100
         return max(0, used_bytes - allowed)
+
+
+class SharedMemory:
+    """The memory of all shards of a node: each tells what it uses, the sum decides."""
+
+    def __init__(self, memory_bytes_max: int, marks: Marks | None = None) -> None:
+        self._memory_bytes_max = memory_bytes_max
+        self._marks = marks
+        self.used_bytes: dict[int, int] = {}
+
+    def share(self) -> Watermarks:
+        """What one more shard is measured by."""
+        number = len(self.used_bytes)
+        self.used_bytes[number] = 0
+        return _Share(self, number, self._memory_bytes_max, self._marks)
+
+
+class _Share(Watermarks):
+    """The watermarks of one shard, which know what the others use."""
+
+    def __init__(
+        self, memory: SharedMemory, number: int, memory_bytes_max: int, marks: Marks | None
+    ) -> None:
+        super().__init__(memory_bytes_max, marks)
+        self._memory = memory
+        self._number = number
+
+    def on_used(self, used_bytes: int) -> Pressure:
+        """So much is in use here; the level that follows from all of it."""
+        self._memory.used_bytes[self._number] = used_bytes
+        return super().on_used(sum(self._memory.used_bytes.values()))
+
+    def excess_bytes(self, used_bytes: int) -> int:
+        """How much has to go here; what others use is theirs to drop as well."""
+        others = sum(self._memory.used_bytes.values()) - self._memory.used_bytes[self._number]
+        return min(used_bytes, super().excess_bytes(used_bytes + others))

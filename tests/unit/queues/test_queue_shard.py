@@ -5,7 +5,7 @@ from tests.unit.queues.building import NOW, STREAM, named, offer, pointers, read
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.declaration import OnDifference
-from mainstem.queues.effects import ConsumerCancelled, Effects
+from mainstem.queues.effects import ConsumerCancelled, QueueGone, Effects
 from mainstem.queues.facts import QueueDeclared, QueueDeleted, QueueFact, QueuesCounted, Reason
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
@@ -128,7 +128,10 @@ def test_a_deleted_queue_takes_its_consumers_and_messages_with_it() -> None:
     effects = shard.on_delete(named("q"), NOW)
 
     assert effects.count == 2
-    assert effects.notices == [ConsumerCancelled(declared.queue, "a")]
+    assert effects.notices == [
+        ConsumerCancelled(declared.queue, "a"),
+        QueueGone(declared.queue, named("q")),
+    ]
     with pytest.raises(InvalidRequest) as gone:
         shard.need(named("q"))
     assert gone.value.code is ErrorCode.UNKNOWN_QUEUE

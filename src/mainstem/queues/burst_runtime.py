@@ -1,0 +1,246 @@
+"""What is published to a stream, gathered into bursts: taken, refused, or made to wait.
+
+publish ─▶ route ─▶ room? ─▶ burst ─▶ stage (one batch) ─▶ flush ─▶ check
+                      ├─ no: refused, perhaps to become a dead letter
+                      └─ no: parked, where a queue makes its publishers wait
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from mainstem.model.batch import NO_TIMESTAMP
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import Offset
+from mainstem.model.limits import KIB
+from mainstem.model.message import Message
+from mainstem.model.record import Record, build_batch
+from mainstem.queues.admission import Credit
+from mainstem.queues.bodies_runtime import Bodies
+from mainstem.queues.exchange import DEFAULT_EXCHANGE
+from mainstem.queues.publisher_runtime import LivePublisher
+from mainstem.queues.router import Route, Router
+from mainstem.queues.routing import delay_of
+from mainstem.queues.settings import Overflow
+from mainstem.queues.steady_clock import SteadyClock
+from mainstem.queues.vocabulary import Routing
+from mainstem.streams.writer_driver import StreamWriter
+
+BATCH_BYTES = 512 * KIB
+PARKED_MAX = 10_000
+# What a record needs beside its value.
+_RECORD_BYTES = 100
+
+
+class Wish(NamedTuple):
+    """A message that somebody wants to publish."""
+
+    publisher: LivePublisher
+    message: Message
+    routing: Routing
+    token: int
+
+
+class Burst:
+    """Messages of one batch."""
+
+    __slots__ = ("base", "messages", "pointers", "records", "routes", "size_bytes", "told", "until")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.messages: list[Message] = []
+        # Size, priority, expiry and when it is visible, of each.
+        self.pointers: list[tuple[int, int, int, int]] = []
+        self.routes: list[Route] = []
+        self.told: list[tuple[LivePublisher, int]] = []
+        self.size_bytes = 0
+        self.base = 0
+        self.until = 0
+
+    def refuse(self, error: MainstemError) -> None:
+        """Nothing of it is stored."""
+        by_publisher: dict[LivePublisher, list[int]] = {}
+        for publisher, token in self.told:
+            by_publisher.setdefault(publisher, []).append(token)
+        for publisher, tokens in by_publisher.items():
+            publisher.refuse(tokens, error)
+
+
+class Admitting(Protocol):
+    """What is asked of the namespace before a message is taken."""
+
+    # Queues that refuse or block when they are full: they are asked before each message.
+    refusing: set[str]
+
+    def lend(self, queue: str, router: str, wanted: Credit) -> tuple[Overflow, Credit]:
+        """Ask a queue that refuses for room."""
+        ...
+
+    def refused(self, queue: str, message: Message, routing: Routing) -> None:
+        """A full queue wants what it refuses to be a dead letter."""
+        ...
+
+    def dirty(self, stream: "Bursts") -> None:
+        """The stream has something to append."""
+        ...
+
+
+class Bursts:
+    """See the module."""
+
+    def __init__(
+        self,
+        exchange: str,
+        door: StreamWriter,
+        router: Router,
+        bodies: Bodies,
+        clock: SteadyClock,
+        admitting: Admitting,
+    ) -> None:
+        self.exchange = exchange
+        self.door = door
+        self.router = router
+        self.label = f"{door.topic}-{door.id.partition}"
+        # Messages may say how long they wait; set where the exchange was declared so.
+        self.is_delayed = False
+        self._bodies = bodies
+        self._clock = clock
+        self._gathered: list[Burst] = []
+        self._parked: deque[Wish] = deque()
+        self.unconfirmed: deque[Burst] = deque()
+        self.unrouted: deque[Burst] = deque()
+        self._admitting = admitting
+
+    def publish(
+        self, publisher: LivePublisher, message: Message, routing: Routing, token: int
+    ) -> None:
+        """Take one message of a publisher, refuse it, or let it wait."""
+        wish = Wish(publisher, message, routing, token)
+        must_wait = publisher.parked and not publisher.is_forced
+        if must_wait or not self._take(wish):
+            self._park(wish)
+
+    def _take(self, wish: Wish) -> bool:
+        """Take or refuse a message; False where it has to wait."""
+        publisher, message, routing, token = wish
+        size_bytes = len(message.value or b"")
+        try:
+            route = self._route(routing, size_bytes, is_forced=publisher.is_forced)
+        except Unavailable as error:
+            publisher.refuse((token,), error)
+            return True
+        if not route.is_free and not publisher.is_forced:
+            return self._turn_away(route, wish)
+        if not route.queues and self.exchange == DEFAULT_EXCHANGE:
+            publisher.nobody(token)
+            return True
+        if route.is_free:
+            self.router.reserve(route, size_bytes)
+        self._add(wish, route, size_bytes)
+        return True
+
+    def _route(self, routing: Routing, size_bytes: int, *, is_forced: bool) -> Route:
+        router = self.router
+        route = router.route(self.exchange, routing.keys, routing.headers, size_bytes)
+        refusing = self._admitting.refusing
+        if not refusing or is_forced:
+            return route
+        for queue in route.queues:
+            if queue in refusing and router.lacks_credit(queue, size_bytes):
+                lent = self._admitting.lend(queue, self.label, Credit(1, size_bytes))
+                router.on_credit(queue, *lent)
+        return router.route(self.exchange, routing.keys, routing.headers, size_bytes)
+
+    def _turn_away(self, route: Route, wish: Wish) -> bool:
+        if route.blocked_by and not route.refused_by:
+            return False
+        for queue in route.dead_letters:
+            self._admitting.refused(queue, wish.message, wish.routing)
+        full = ", ".join(route.refused_by)
+        error = Unavailable(ErrorCode.OVERLOADED, f"queue '{full}' is full", subject=full)
+        wish.publisher.refuse((wish.token,), error)
+        return True
+
+    def _park(self, wish: Wish) -> None:
+        if len(self._parked) >= PARKED_MAX:
+            error = Unavailable(ErrorCode.OVERLOADED, f"{PARKED_MAX} messages wait already")
+            wish.publisher.refuse((wish.token,), error)
+            return
+        self._parked.append(wish)
+        wish.publisher.park()
+
+    def on_room(self) -> None:
+        """A queue may have room: those who wait try again, each in its order."""
+        waiting, self._parked = self._parked, deque()
+        held: set[LivePublisher] = set()
+        for wish in waiting:
+            if wish.publisher in held or not self._take(wish):
+                held.add(wish.publisher)
+                self._parked.append(wish)
+            else:
+                wish.publisher.unpark()
+
+    def _add(self, wish: Wish, route: Route, size_bytes: int) -> None:
+        publisher, message, routing, token = wish
+        bursts = self._gathered
+        if not bursts:
+            self._admitting.dirty(self)
+            bursts.append(Burst())
+        elif bursts[-1].size_bytes + size_bytes > BATCH_BYTES:
+            bursts.append(Burst())
+        burst = bursts[-1]
+        now_ms = self._clock.now_ms()
+        timestamp_ms = message.timestamp_ms
+        if timestamp_ms == NO_TIMESTAMP:
+            timestamp_ms = now_ms
+        visible_ms = routing.visible_ms
+        if self.is_delayed and not visible_ms:
+            delay_ms = delay_of(routing.headers)
+            visible_ms = now_ms + delay_ms if delay_ms else 0
+        key, value, headers, _ = message
+        burst.records.append(Record(0, timestamp_ms, key, value, headers))
+        burst.messages.append(message)
+        burst.pointers.append((size_bytes, routing.priority, routing.expires_ms, visible_ms))
+        burst.routes.append(route)
+        burst.told.append((publisher, token))
+        burst.size_bytes += size_bytes + _RECORD_BYTES
+
+    def stage(self) -> list[Burst]:
+        """Give what came to the stream; it is written by the flush that follows."""
+        bursts, self._gathered = self._gathered, []
+        staged: list[Burst] = []
+        for burst in bursts:
+            batch = build_batch(burst.records)
+            try:
+                burst.base = self.door.stage(memoryview(batch), 0, len(batch))
+            except MainstemError as error:
+                burst.refuse(error)
+                continue
+            burst.until = burst.base + len(burst.records)
+            self.unconfirmed.append(burst)
+            self.unrouted.append(burst)
+            self._bodies.keep(self.door.id, burst.base, burst.messages)
+            staged.append(burst)
+        return staged
+
+    def check(self, staged: Sequence[Burst]) -> None:
+        """The flush is done: what could not be written is refused."""
+        for burst in staged:
+            failure = self.door.failure(Offset(burst.base))
+            if failure is not None:
+                self.unconfirmed.remove(burst)
+                self.unrouted.remove(burst)
+                burst.refuse(failure)
+
+    def give_up(self, error: MainstemError) -> None:
+        """Nothing that is not committed will be."""
+        lost = [*self.unconfirmed, *self._gathered]
+        self.unconfirmed.clear()
+        self.unrouted.clear()
+        self._gathered = []
+        for burst in lost:
+            burst.refuse(error)
+        parked, self._parked = self._parked, deque()
+        for wish in parked:
+            wish.publisher.refuse((wish.token,), error)
+            wish.publisher.unpark()

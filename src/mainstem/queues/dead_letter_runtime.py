@@ -1,0 +1,204 @@
+"""Dead letters: read the body, write its history, publish it, then let the original go.
+
+After a crash the letters of all condemned messages are due again. Those that were appended before
+are found by their ids in the streams of their exchange, from the time of the oldest death on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mainstem.model.batch import NO_TIMESTAMP
+from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.ids import StreamId
+from mainstem.model.message import Message
+from mainstem.queues.bodies_runtime import Bodies, records_between
+from mainstem.queues.counts import QueueCounts
+from mainstem.queues.dead_letters import (
+    DEAD_LETTER_ID,
+    X_DEATH,
+    Death,
+    dead_letter,
+    deaths_of,
+    goes_round,
+)
+from mainstem.queues.effects import DeadLetter
+from mainstem.queues.facts import Reason
+from mainstem.queues.queue_book import Entry
+from mainstem.queues.queue_shard_runtime import QueueShardRuntime
+from mainstem.queues.routing import routing_of
+from mainstem.queues.settings import QueueSettings
+from mainstem.queues.space_runtime import Space
+from mainstem.queues.vocabulary import Fate, Published, Routing
+
+if TYPE_CHECKING:
+    from mainstem.queues.publisher_runtime import LivePublisher
+
+_RETRY_S = 1.0
+_COPIES = ("CC", "BCC")
+
+_log = logging.getLogger(__name__)
+
+_Owed = tuple[QueueShardRuntime, DeadLetter]
+
+
+class Burials:
+    """See the module."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        counts: QueueCounts,
+        space_of: Callable[[str], Space],
+        exchange_of: Callable[[StreamId], str],
+    ) -> None:
+        self._bodies = bodies
+        self._counts = counts
+        self._space_of = space_of
+        self._exchange_of = exchange_of
+        self._publishers: dict[str, LivePublisher] = {}
+        self._owed: dict[int, _Owed] = {}
+        self._next_token = 0
+
+    def forget(self) -> None:
+        """Everything is loaded anew: what is owed will be due again."""
+        self._publishers.clear()
+        self._owed.clear()
+
+    def recovered(self, shard: QueueShardRuntime, letters: Sequence[DeadLetter]) -> None:
+        """Letters that may have been appended before a crash."""
+        if not letters:
+            return
+        known: dict[tuple[str, str], set[bytes]] = {}
+        since_ms = min(letter.at_ms for letter in letters)
+        left: list[DeadLetter] = []
+        for letter in letters:
+            entry = shard.live.shard.queues.entries.get(letter.queue)
+            target = None if entry is None else entry.settings.dead_letter_exchange
+            if entry is not None and target is not None:
+                where = (entry.name.namespace, target)
+                if where not in known:
+                    known[where] = self._appended(*where, since_ms)
+                if letter_id(shard, letter).encode() in known[where]:
+                    self._buried(shard, letter)
+                    continue
+            left.append(letter)
+        self.bury(shard, left)
+
+    def bury(self, shard: QueueShardRuntime, letters: Sequence[DeadLetter]) -> None:
+        """Publish dead letters; their originals go once they are committed."""
+        for letter in letters:
+            entry = shard.live.shard.queues.entries.get(letter.queue)
+            if entry is not None and not self._publish(shard, letter, entry):
+                self._buried(shard, letter)
+
+    def refused(self, space: Space, queue: str, message: Message, routing: Routing) -> None:
+        """A full queue refused a message that is to become a dead letter."""
+        shard, number = space.queues[queue]
+        settings = shard.live.shard.queues.entries[number].settings
+        now_ms = shard.now_ms()
+        death = Death(
+            queue=queue,
+            reason=Reason.OVERFLOW.amqp,
+            routing_keys=routing.keys,
+            time_ms=now_ms,
+            why=Reason.OVERFLOW,
+        )
+        letter = dead_letter(_sound(message), death, f"refused-{shard.live.partition}-{now_ms}")
+        self._send(space, settings, letter, -1)
+
+    def _publish(self, shard: QueueShardRuntime, letter: DeadLetter, entry: Entry) -> bool:
+        """Publish one; False where there is nothing to publish, or nowhere."""
+        space = self._space_of(entry.name.namespace)
+        target = entry.settings.dead_letter_exchange
+        message = self._bodies.read(letter.stream, letter.pointer.offset)
+        if message is None or target is None or target not in space.book.topology.live:
+            self._counts.dropped[letter.reason] += 1
+            return False
+        message = _sound(message)
+        if goes_round(deaths_of(message), entry.name.name, letter.reason):
+            self._counts.dropped[letter.reason] += 1
+            return False
+        routing = routing_of(message)
+        death = Death(
+            queue=entry.name.name,
+            reason=letter.reason.amqp,
+            exchange=self._exchange_of(letter.stream),
+            routing_keys=routing.keys,
+            time_ms=letter.at_ms,
+            why=letter.reason,
+            attempts=letter.failures,
+        )
+        self._next_token += 1
+        self._owed[self._next_token] = (shard, letter)
+        history = dead_letter(message, death, letter_id(shard, letter))
+        self._send(space, entry.settings, history, self._next_token)
+        return True
+
+    def _send(self, space: Space, settings: QueueSettings, letter: Message, token: int) -> None:
+        key = settings.dead_letter_key
+        if key is not None:
+            for name in _COPIES:
+                letter = letter.with_header(name, None)
+            letter = letter._replace(key=key.encode())
+        letter = letter._replace(timestamp_ms=NO_TIMESTAMP)
+        publisher = self._publishers.get(space.name)
+        if publisher is None:
+            publisher = space.publisher(self._settled, is_forced=True)
+            self._publishers[space.name] = publisher
+        target = settings.dead_letter_exchange
+        assert target is not None, "whoever sends a letter knows where to"
+        publisher.publish(target, letter, routing_of(letter), token)
+
+    def _settled(self, tokens: Sequence[int], published: Published) -> None:
+        owed = [self._owed.pop(token) for token in tokens if token in self._owed]
+        if published.fate is Fate.REFUSED:
+            # The disk may be full: the messages stay condemned until their letters are stored.
+            asyncio.get_running_loop().call_later(_RETRY_S, self._again, owed)
+            return
+        for shard, letter in owed:
+            self._counts.dead_lettered[letter.reason] += 1
+            self._buried(shard, letter)
+
+    def _again(self, owed: list[_Owed]) -> None:
+        for shard, letter in owed:
+            if shard.is_open:
+                self.bury(shard, [letter])
+
+    def _buried(self, shard: QueueShardRuntime, letter: DeadLetter) -> None:
+        queue = shard.shard.queue(letter.queue)
+        if queue is not None and shard.is_open:
+            effects = queue.on_dead_lettered(letter.lane, [letter.sequence], shard.now_ms())
+            shard.take(letter.queue, effects)
+
+    def _appended(self, namespace: str, exchange: str, since_ms: int) -> set[bytes]:
+        """The ids of all letters that an exchange got since a time."""
+        found: set[bytes] = set()
+        for stream in self._space_of(namespace).streams.get(exchange, ()):
+            door = stream.door
+            moment = door.offset_for_timestamp(since_ms)
+            if moment is None:
+                continue
+            try:
+                for record in records_between(door, moment[0], door.committed):
+                    for name, value in record.headers:
+                        if name == DEAD_LETTER_ID and value is not None:
+                            found.add(value)
+            except MainstemError as error:
+                _log.warning("dead letters of '%s' may be repeated: %s", exchange, error)
+        return found
+
+
+def letter_id(shard: QueueShardRuntime, letter: DeadLetter) -> str:
+    """The name of a letter: of its shard, queue, lane and sequence, none of which is used twice."""
+    return f"{shard.live.partition}-{letter.queue}-{letter.lane}-{letter.sequence}"
+
+
+def _sound(message: Message) -> Message:
+    """The message without a history that is none."""
+    try:
+        deaths_of(message)
+    except Corrupt:
+        return message.with_header(X_DEATH, None)
+    return message

@@ -1,0 +1,116 @@
+"""Somebody who publishes: what it is owed an answer for, and whether it should wait.
+
+Answers are collected and told in few calls, each with the tokens of all publishes that ended alike.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mainstem.model.errors import MainstemError
+from mainstem.model.message import Message
+from mainstem.queues.vocabulary import Fate, Published, Routing
+
+if TYPE_CHECKING:
+    from mainstem.queues.space_runtime import Space
+
+OnSettled = Callable[[Sequence[int], Published], None]
+OnFlow = Callable[[bool], None]
+
+ROUTED = Published(Fate.STORED, is_routed=True)
+UNROUTED = Published(Fate.STORED, is_routed=False)
+NOBODY = Published(Fate.NOBODY, is_routed=False)
+
+
+class LivePublisher:
+    """One source of messages. ``is_forced``: queues that are full have no say."""
+
+    __slots__ = (
+        "__weakref__",
+        "_flow",
+        "_routed",
+        "_settled",
+        "_space",
+        "_unrouted",
+        "is_forced",
+        "parked",
+    )
+
+    def __init__(
+        self,
+        space: "Space",
+        settled: OnSettled,
+        flow: OnFlow | None = None,
+        *,
+        is_forced: bool = False,
+    ) -> None:
+        self._space = space
+        self._settled: OnSettled | None = settled
+        self._flow = flow
+        self._routed: list[int] = []
+        self._unrouted: list[int] = []
+        self.is_forced = is_forced
+        # Messages that wait for room in a queue that makes its publishers wait.
+        self.parked = 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the session should stop reading."""
+        return self.parked > 0 or self._space.is_slow
+
+    def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
+        """Publish; see the counter."""
+        self._space.counts.published += 1
+        self._space.publish(self, exchange, message, routing, token)
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._settled = self._flow = None
+
+    def note(self, token: int, *, is_routed: bool) -> None:
+        """A message is committed; it is told with the others."""
+        if token >= 0:
+            (self._routed if is_routed else self._unrouted).append(token)
+
+    def tell(self) -> None:
+        """Tell what was noted."""
+        routed, unrouted = self._routed, self._unrouted
+        counts = self._space.counts
+        if routed:
+            self._routed = []
+            if self._settled is not None:
+                self._settled(routed, ROUTED)
+        if unrouted:
+            counts.unroutable += len(unrouted)
+            self._unrouted = []
+            if self._settled is not None:
+                self._settled(unrouted, UNROUTED)
+
+    def nobody(self, token: int) -> None:
+        """Nobody wants the message, and nothing was stored."""
+        self._space.counts.unroutable += 1
+        if token >= 0 and self._settled is not None:
+            self._settled((token,), NOBODY)
+
+    def refuse(self, tokens: Sequence[int], error: MainstemError) -> None:
+        """Nothing was stored."""
+        self._space.counts.refused += len(tokens)
+        owed = [token for token in tokens if token >= 0]
+        if owed and self._settled is not None:
+            self._settled(owed, Published(Fate.REFUSED, is_routed=False, error=error))
+
+    def park(self) -> None:
+        """One more message waits."""
+        self.parked += 1
+        if self.parked == 1 and self._flow is not None:
+            self._flow(False)  # noqa: FBT003 - the callback's only argument
+
+    def unpark(self) -> None:
+        """One waits no longer."""
+        self.parked -= 1
+        if not self.parked and self._flow is not None:
+            self._flow(not self._space.is_slow)
+
+    def on_pressure(self, *, is_slow: bool) -> None:
+        """Memory runs short, or does no longer."""
+        if self._flow is not None and not self.parked:
+            self._flow(not is_slow)

@@ -1,0 +1,242 @@
+"""All queues of this node: loaded from their internal topic, served, kept, and tidied up.
+
+    __queues        facts, in shards: a queue belongs to the shard that its name falls on, what is
+                    known of a namespace to the shard that the namespace falls on
+    __queue_data    bodies of what is published to queues by name
+    topics          bodies of what is published to exchanges, one topic each
+
+Nothing of this is there before the first declaration. Where facts cannot be stored everything is
+loaded anew: queues that are not durable are lost then, consumers are told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mainstem.coordination.shard_runtime import LiveShard
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.limits import MIB
+from mainstem.model.topic_name import QUEUES_TOPIC
+from mainstem.queues.bodies_runtime import Doors
+from mainstem.queues.exchange import DEFAULT_EXCHANGE
+from mainstem.queues.exchange_topics import data_topic
+from mainstem.queues.fact_codec import SHARD_CODEC
+from mainstem.queues.queue_shard_runtime import QueueShardRuntime
+from mainstem.queues.queues_switchboard_runtime import QueuesSwitchboard
+from mainstem.queues.shard_book import ShardBook
+from mainstem.queues.space_runtime import Space
+from mainstem.queues.watermarks import SharedMemory
+from mainstem.streams.writer_driver import StreamWriter
+
+QUEUE_PARTITIONS = 8
+DATA_PARTITIONS = 4
+MEMORY_BYTES_MAX = 1024 * MIB
+RELOAD_S = 1.0
+
+QUEUES_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": "16842752",
+}
+# Bodies go once no queue needs them; retention is looked at when a segment is full.
+DATA_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "60000",
+    "segment.bytes": "67108864",
+    "max.message.bytes": "16842752",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class TopicWish(NamedTuple):
+    """A topic that has to be there."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+    is_internal: bool
+
+
+class TopicDesk(NamedTuple):
+    """How queues reach topics.
+
+    Args:
+        ensure: creates a topic if it is not there.
+        delete: takes a topic away.
+        doors: the streams of a topic; empty where there is none.
+        trim: (topic, partition, before): lets a stream start later.
+        flush: writes all that is staged.
+    """
+
+    ensure: Callable[[TopicWish], Awaitable[None]]
+    delete: Callable[[str], Awaitable[None]]
+    doors: Callable[[str], Sequence[StreamWriter]]
+    trim: Callable[[str, int, int], Awaitable[Any]]
+    flush: Callable[[], None]
+
+
+class QueuesRuntime(QueuesSwitchboard):
+    """See the module."""
+
+    def __init__(
+        self,
+        topics: TopicDesk,
+        doors: Doors,
+        clock: Clock,
+        *,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+    ) -> None:
+        super().__init__(doors, clock, topics.flush)
+        self.topics = topics
+        self._memory_bytes_max = memory_bytes_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready = asyncio.Event()
+        self._ensuring = asyncio.Lock()
+        self._is_stopped = False
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Begin to load what is stored, if anything ever was."""
+        if self.topics.doors(QUEUES_TOPIC):
+            self.run(self._load())
+        else:
+            self._ready.set()
+
+    async def ready(self) -> None:
+        """Wait until what is stored is loaded."""
+        await self._ready.wait()
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def stop(self) -> None:
+        """Keep what is known and serve nothing more."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+        self.flush()
+        for space in self.spaces.values():
+            space.keep_cursors()
+        for shard in self.shards:
+            shard.run_turn()
+        self.refusal = Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping")
+        self._ready.set()
+        for shard in self.shards:
+            shard.close(self.refusal)
+        for space in self.spaces.values():
+            for stream in space.all_streams():
+                stream.close(self.refusal)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let work go on by itself until it ends or the node stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def ensure(self, namespace: str) -> Space:
+        """The namespace, with all topics that it needs."""
+        await self.ready()
+        known = self.spaces.get(namespace)
+        if known is not None and DEFAULT_EXCHANGE in known.streams:
+            return known
+        async with self._ensuring:
+            if not self.shards:
+                await self.topics.ensure(
+                    TopicWish(QUEUES_TOPIC, QUEUE_PARTITIONS, QUEUES_CONFIGS, is_internal=True)
+                )
+                await self._load()
+                await self.ready()
+            space = self.space(namespace)
+            if DEFAULT_EXCHANGE not in space.streams:
+                topic = data_topic(namespace)
+                await self.topics.ensure(
+                    TopicWish(topic, DATA_PARTITIONS, DATA_CONFIGS, is_internal=True)
+                )
+                doors = self.topics.doors(topic)
+                space.prepare(doors)
+                await space.home.safe()
+                space.open_exchange(DEFAULT_EXCHANGE, doors)
+        return space
+
+    # Loading
+
+    def shard_failed(self, shard: QueueShardRuntime, error: MainstemError) -> None:
+        """Facts could not be stored: load everything anew, for the machines are ahead."""
+        if self.refusal is not None:
+            return
+        _log.error("shard %d of queues could not be stored: %s", shard.live.partition, error)
+        self.refusal = Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, str(error))
+        self._ready.clear()
+        for other in self.shards:
+            if other is not shard:
+                other.close(self.refusal)
+        for space in self.spaces.values():
+            for stream in space.all_streams():
+                stream.close(self.refusal)
+        self.forget()
+        self.run(self._reload())
+
+    async def _reload(self) -> None:
+        await asyncio.sleep(RELOAD_S)
+        self.refusal = None
+        await self._load()
+
+    async def _load(self) -> None:
+        lives = []
+        for door in self.topics.doors(QUEUES_TOPIC):
+            book = ShardBook(self._has_queue)
+            live = LiveShard(book, SHARD_CODEC, door, door.id.partition)
+            await live.load()
+            if live.refusal is not None:
+                self.refusal = live.refusal
+                self._ready.set()
+                return
+            lives.append(live)
+        memory = SharedMemory(self._memory_bytes_max)
+        self.shards = [QueueShardRuntime(live, self, memory.share()) for live in lives]
+        for shard in self.shards:
+            shard.facts_since_snapshot = shard.live.written
+            for name, queue in shard.shard:
+                self.space(name.namespace).add_queue(name.name, shard, queue.body.id)
+            for namespace in shard.live.shard.spaces:
+                self.space(namespace)
+        for space in self.spaces.values():
+            self._open(space)
+        for shard in self.shards:
+            effects = shard.shard.on_recovered(self.clock.now_ms())
+            letters, effects.dead_letters = effects.dead_letters, []
+            shard.carry_out(effects)
+            self.burials.recovered(shard, letters)
+        for space in self.spaces.values():
+            for stream in space.all_streams():
+                stream.route_committed()
+        self._ready.set()
+
+    def _open(self, space: Space) -> None:
+        """Take a namespace up where it was left."""
+        taken = {DEFAULT_EXCHANGE: data_topic(space.name)}
+        taken |= {each.exchange: each.topic for each in space.book.topics.values()}
+        for exchange, topic in taken.items():
+            doors = self.topics.doors(topic)
+            for door in doors:
+                self.opened(door.id, exchange)
+            if doors and exchange in space.book.topology.live:
+                space.prepare(doors)
+                space.open_exchange(exchange, doors)
+        space.change(space.book.topology.restarted())
+
+    def _has_queue(self, namespace: str, name: str) -> bool:
+        space = self.spaces.get(namespace)
+        return space is not None and name in space.queues
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Our bug: the node's handler decides what becomes of a node without its queues.
+            task.get_loop().call_exception_handler(
+                {"message": "queues failed", "exception": error, "task": task}
+            )

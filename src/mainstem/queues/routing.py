@@ -1,0 +1,43 @@
+"""What decides where a stored message goes, read from the record that it is.
+
+The key of the record is the routing key, its headers are bytes. Headers ``CC`` and ``BCC``, each as
+often as need be, are further keys; ``x-delay`` asks an exchange that delays messages to wait.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainstem.model.message import Message
+from mainstem.queues.vocabulary import NO_HEADERS, Routing
+
+DELAY_HEADER = "x-delay"
+DELAY_MS_MAX = 2**32 - 1
+_COPIES = ("CC", "BCC")
+_DIGITS_MAX = 18
+
+
+def routing_of(message: Message) -> Routing:
+    """Keys, headers and times of a message."""
+    key = "" if message.key is None else message.key.decode(errors="replace")
+    if not message.headers:
+        return Routing((key,), NO_HEADERS)
+    copies = [
+        value.decode(errors="replace")
+        for wanted in _COPIES
+        for name, value in message.headers
+        if name == wanted and value is not None
+    ]
+    return Routing(
+        (key, *copies), dict(message.headers), message.priority or 0, message.expires_ms or 0
+    )
+
+
+def delay_of(headers: Mapping[str, Any]) -> int:
+    """How long a message wants to wait, in milliseconds; what is no such number is no delay."""
+    wish = headers.get(DELAY_HEADER)
+    if isinstance(wish, bytes | str):
+        is_number = len(wish) <= _DIGITS_MAX and wish.isascii() and wish.isdigit()
+        wish = int(wish) if is_number else 0
+    if isinstance(wish, bool) or not isinstance(wish, int):
+        return 0
+    return max(0, min(wish, DELAY_MS_MAX))

@@ -1,0 +1,154 @@
+"""The exchanges of one namespace: their topology, their streams, and how far each is routed.
+
+change ─▶ facts ─▶ home shard ─▶ committed ─▶ answered
+            └─▶ routers note from which offset on it holds
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from mainstem.model.ids import StreamId
+from mainstem.queues.burst_runtime import Bursts
+from mainstem.queues.exchange_stream_runtime import ExchangeStream
+from mainstem.queues.queue_shard_runtime import QueueShardRuntime
+from mainstem.queues.router import CursorMoved, Router
+from mainstem.queues.space_book import InSpace, SpaceBook, SpaceFact
+from mainstem.queues.topology import Bound, ExchangeDeclared, ExchangeDeleted, TopologyFact, Unbound
+from mainstem.queues.watermarks import Pressure
+from mainstem.streams.writer_driver import StreamWriter
+
+
+class ExchangeSurroundings(Protocol):
+    """What exchanges ask of the rest of the room."""
+
+    def flush_soon(self, stream: Bursts) -> None:
+        """A stream has something to append."""
+        ...
+
+    def flush(self) -> None:
+        """Append all that was published, now."""
+        ...
+
+    def opened(self, stream: StreamId, exchange: str) -> None:
+        """A stream belongs to an exchange from now on."""
+        ...
+
+
+class SpaceExchanges(ABC):
+    """See the module."""
+
+    def __init__(
+        self, name: str, book: SpaceBook, home: QueueShardRuntime, around: ExchangeSurroundings
+    ) -> None:
+        self.name = name
+        self.book = book
+        self.home = home
+        self.streams: dict[str, list[ExchangeStream]] = {}
+        self.level = Pressure.ACCEPT
+        self._around = around
+        self._moved: dict[ExchangeStream, None] = {}
+
+    @abstractmethod
+    def make_stream(self, exchange: str, door: StreamWriter, router: Router) -> ExchangeStream:
+        """A stream of an exchange, in service."""
+
+    def record(self, fact: InSpace) -> None:
+        """Something happened here: remember it, and let the home shard keep it."""
+        self.book.replay(fact)
+        self.home.store(SpaceFact(self.name, fact))
+
+    def change(self, facts: Sequence[TopologyFact]) -> None:
+        """Exchanges or bindings change from the next message on."""
+        if not facts:
+            return
+        # What was published before is appended before, so that offsets tell old from new.
+        self._around.flush()
+        affected = self.book.topology.upstream(_sources(facts))
+        for fact in facts:
+            self.record(fact)
+        affected |= self.book.topology.upstream(_sources(facts))
+        for stream in self.all_streams():
+            taken = stream.router.on_topology(stream.door.next_offset)
+            if taken is not None and stream.exchange in affected:
+                self.record(taken)
+        for fact in facts:
+            if isinstance(fact, ExchangeDeleted):
+                self.close_exchange(fact.name)
+
+    def prepare(self, doors: Sequence[StreamWriter]) -> None:
+        """New streams are routed from where they end now; kept before anything is published."""
+        for door in doors:
+            if door.id not in self.book.positions:
+                self.record(CursorMoved(door.id, door.committed, self.book.topology.version))
+
+    def open_exchange(self, exchange: str, doors: Sequence[StreamWriter]) -> None:
+        """The streams of an exchange serve from now on; they are prepared."""
+        streams = []
+        for door in doors:
+            position = self.book.positions[door.id]
+            router = Router(
+                door.id, self.book.topology, cursor=position.cursor, version=position.version
+            )
+            for mark in position.marks:
+                router.replay(mark)
+            router.on_topology(door.next_offset)
+            router.pressure = self.level
+            streams.append(self.make_stream(exchange, door, router))
+            self._around.opened(door.id, exchange)
+        self.streams[exchange] = streams
+        self.note_exchange(exchange)
+
+    def note_exchange(self, exchange: str) -> None:
+        """An exchange was declared: what its streams need to know of it."""
+        if exchange in self.book.topology.live:
+            is_delayed = self.book.topology.live.exchange(exchange).delayed
+            for stream in self.streams.get(exchange, ()):
+                stream.is_delayed = is_delayed
+
+    def close_exchange(self, exchange: str) -> None:
+        """An exchange is gone; what it published stays until queues are done with it."""
+        for stream in self.streams.pop(exchange, ()):
+            stream.close()
+
+    def all_streams(self) -> Iterator[ExchangeStream]:
+        """Every stream of every exchange."""
+        return (stream for streams in self.streams.values() for stream in streams)
+
+    def stored(self, stream: ExchangeStream) -> None:
+        """The cursor of a stream moved: kept now and then, since owners know what they have."""
+        self._moved[stream] = None
+
+    def keep_cursors(self) -> None:
+        """Keep how far each stream is routed, and forget versions that nobody needs."""
+        moved, self._moved = self._moved, {}
+        for stream in moved:
+            router = stream.router
+            self.record(CursorMoved(router.stream, router.cursor, router.version))
+        if moved:
+            versions = [stream.router.version for stream in self.all_streams()]
+            self.book.topology.forget(min(versions, default=self.book.topology.version))
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Go on when others had their turn."""
+        asyncio.get_running_loop().call_soon(work)
+
+    def dirty(self, stream: Bursts) -> None:
+        """A stream has something to append."""
+        self._around.flush_soon(stream)
+
+
+def _sources(facts: Sequence[TopologyFact]) -> list[str]:
+    names: list[str] = []
+    for fact in facts:
+        match fact:
+            case Bound(_, binding) | Unbound(_, binding):
+                names.append(binding.source)
+            case ExchangeDeclared(_, exchange):
+                names.append(exchange.name)
+            case ExchangeDeleted(_, name):
+                names.append(name)
+            case _:
+                pass
+    return names

@@ -1,0 +1,19 @@
+"""Dates for queues: the date at the start plus what has passed since, so that time never goes back.
+
+A clock that is set back would otherwise bring expired messages to life, and one that is set forward
+would end every lease at once.
+"""
+
+from mainstem.model.clock import Clock
+
+
+class SteadyClock:
+    """See the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._began_ms + int(self._clock.monotonic() * 1000)
