@@ -47,11 +47,14 @@ class Catalogue(Tables):
         return Catalogue(self.state())
 
     def become(self, state: CatalogueState) -> None:
-        """Forget everything and be as ``state`` says; whoever holds the catalogue sees it."""
-        Tables.__init__(self, state)
+        """Forget everything and be as ``state`` says; whoever holds the catalogue sees it.
 
-    def _cluster_formed(self, fact: records.ClusterFormed) -> None:
-        self._cluster_id = fact.cluster_id
+        So does whoever holds its ``security``.
+        """
+        security = self.security
+        Tables.__init__(self, state)
+        security.become(state.security)
+        self.security = security
 
     def _node_registered(self, fact: records.NodeRegistered) -> None:
         known = self._nodes.get(fact.node.id)
@@ -106,9 +109,6 @@ class Catalogue(Tables):
         else:
             _put_or_drop(self._node_configs, fact.node, fact.configs)
 
-    def _producer_ids_allocated(self, fact: records.ProducerIdsAllocated) -> None:
-        self._next_producer_id = fact.until
-
     def _streams_restarted(self, fact: records.StreamsRestarted) -> None:
         self._put_streams(
             chain.restarted(self._held(end.stream), end, fact.at_ms) for end in fact.ends
@@ -150,6 +150,14 @@ class Catalogue(Tables):
 
 def _of_security(catalogue: Catalogue, fact: SecurityFact) -> None:
     catalogue.security.replay(fact)
+
+
+def _cluster_formed(catalogue: Catalogue, fact: records.ClusterFormed) -> None:
+    catalogue._cluster_id = fact.cluster_id
+
+
+def _producer_ids_allocated(catalogue: Catalogue, fact: records.ProducerIdsAllocated) -> None:
+    catalogue._next_producer_id = fact.until
 
 
 def _features_set(catalogue: Catalogue, fact: records.FeaturesSet) -> None:
@@ -197,7 +205,7 @@ def _stepped(step: Callable[[Stream, Any], Stream]) -> Callable[[Catalogue, Any]
 
 
 _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
-    records.ClusterFormed: Catalogue._cluster_formed,
+    records.ClusterFormed: _cluster_formed,
     records.NodeRegistered: Catalogue._node_registered,
     records.TopicCreated: Catalogue._topic_created,
     records.TopicRestored: lambda catalogue, fact: catalogue._put_topic(fact.topic),
@@ -213,7 +221,7 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     ),
     records.FeaturesSet: _features_set,
     records.NodeUnregistered: _node_unregistered,
-    records.ProducerIdsAllocated: Catalogue._producer_ids_allocated,
+    records.ProducerIdsAllocated: _producer_ids_allocated,
     records.StreamsRestarted: Catalogue._streams_restarted,
     records.RangeSealed: Catalogue._range_sealed,
     records.StreamTrimmed: Catalogue._stream_trimmed,

@@ -94,6 +94,20 @@ def _unregister_node(tables: Tables, command: records.UnregisterNode) -> Outcome
             subject=f"node {node}",
             remedy="move or delete them first",
         )
+    kept = sum(
+        1
+        for topic in tables.topics()
+        for s in topic.streams
+        for r in s.ranges
+        if node in r.replicas
+    )
+    if kept:
+        raise InvalidRequest(
+            ErrorCode.POLICY_VIOLATION,
+            f"it is to hold {kept} ranges",
+            subject=f"node {node}",
+            remedy="drain the node first, or delete the topics",
+        )
     return (records.NodeUnregistered(node),), None
 
 

@@ -25,6 +25,17 @@ class SecurityTable:
         self._delegation_tokens = {token.id: token for token in state.delegation_tokens}
         self._token_secret = state.token_secret
 
+    def become(self, state: SecurityState) -> None:
+        """Be as ``state`` says; whoever holds this table, or a mapping of it, sees that."""
+        other = SecurityTable(state)
+        for name, value in vars(other).items():
+            mine = getattr(self, name)
+            if isinstance(mine, dict):
+                mine.clear()
+                mine.update(value)
+            else:
+                setattr(self, name, value)
+
     def state(self) -> SecurityState:
         """Everything as one value."""
         return SecurityState(

@@ -94,6 +94,17 @@ def test_a_restart_finds_everything_in_the_journal_and_in_the_snapshot(shop: Sho
     assert shop.catalogue.fork().state() == before
 
 
+def test_whoever_holds_the_table_sees_another_nodes_snapshot(shop: Shop) -> None:
+    table = shop.catalogue.security
+    users, rules = table.users, table.rules
+    state = filled(Shop()).catalogue.state()
+    shop.catalogue.become(state)
+    assert shop.catalogue.security is table
+    assert (table.users, table.rules) == (users, rules)
+    assert users
+    assert shop.catalogue.state() == state
+
+
 def test_an_older_snapshot_has_no_security_and_is_read_all_the_same() -> None:
     state = msgspec.json.decode(b'{"cluster_id":"c"}', type=CatalogueState)
     assert Catalogue(state).security.state() == records.SecurityState()
