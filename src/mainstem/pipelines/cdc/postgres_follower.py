@@ -2,9 +2,10 @@
 
     begin ──▶ snapshot: files of the spool ──▶ stream: spans of the log, by where transactions end
 
-Promises: a position that was given out can be read again until ``commit`` is told of a later one,
-by this process or another; the slot moves only with ``commit``; a slot that is gone is told at
-once, with the remedy, and never silently replaced unless ``when_needed`` says so.
+Promises: a position that was given out can be read again, by this process or another, until what
+comes after a later one is asked for or ``commit`` is told of it, and the slot moves only then; a
+slot that is gone is told at once, with the remedy, and never silently replaced unless
+``when_needed`` says so.
 """
 
 import logging
@@ -18,6 +19,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.cdc.pgoutput import lsn_number
 from mainstem.pipelines.cdc.postgres_increment import Increment
 from mainstem.pipelines.cdc.postgres_log import ROWS_PER_BATCH, LogCourse, told_tables
+from mainstem.pipelines.cdc.postgres_messages import MessageSpool
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import (
     Connection,
@@ -101,6 +103,7 @@ class Follower:
         forget_spool(self._folder, end.file)
         if self._streams and end.lsn:
             self._asked().advance(end.lsn)
+            MessageSpool(self._folder).forget(end.lsn)
 
     def close(self) -> None:
         """End all sessions."""

@@ -6,7 +6,7 @@ them, so that none is lost.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from mainstem.pipelines.cdc import stamps as stamping
 from mainstem.pipelines.cdc.pgoutput import COMMIT, MESSAGE, parse
 from mainstem.pipelines.cdc.pgoutput import Commit as CommitMessage
 from mainstem.pipelines.cdc.postgres_increment import Increment
+from mainstem.pipelines.cdc.postgres_messages import MessageSpool
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import PublishedTable, Server, refusals
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
@@ -47,6 +48,8 @@ class LogCourse:
         self._increment = increment
         self._now = now
         self._watch = SlotWatch(config, folder, now)
+        self._spool = MessageSpool(folder)
+        self._done_until = 0
         self._signal_table: int | None = None
         self._messages_seen = 0
         self._beat_at = now()
@@ -76,12 +79,16 @@ class LogCourse:
             until = min(until, cap)
         if until <= start.lsn:
             return self._idle(start, start.lsn, cap)
+        self._done(start.lsn)
         # Ends of transactions are messages too; small transactions have one for every row or two.
         asked = rows_max + min(2 * rows_max, BRACKETS) + self._messages_seen
         while True:
-            found = server.boundaries(until, min(asked, CHANGES_MAX), self._signal_oid())
+            signal_oid = self._signal_oid()
+            with server.peeked(until, min(asked, CHANGES_MAX)) as blocks:
+                found = self._spool.fill(blocks, signal_oid)
             end, seen = _cut(found, start.lsn, until, rows_max)
             if end > start.lsn:
+                self._spool.keep(start.lsn, end, seen)
                 self._heed(found, end)
                 self._messages_seen = seen
                 self._beat_at = self._now()
@@ -89,6 +96,17 @@ class LogCourse:
             if not found or found[-1][0] < asked:
                 return self._idle(start, until, cap)
             asked *= 4  # what the slot still holds of earlier batches filled the answer
+
+    def _done(self, lsn: int) -> None:
+        """Who asks what comes after a place is done with everything before it.
+
+        The slot is told at once, and not when Spark says so in the middle of the next batch: the
+        server would decode everything from the last batch's beginning again.
+        """
+        if lsn != self._done_until:
+            self._server.advance(lsn)
+            self._spool.forget(lsn)
+            self._done_until = lsn
 
     def _chunk(self, start: Position, rows_max: int | None) -> Position | None:
         """A chunk of a table that is read again, and the log up to where the chunk saw it."""
@@ -111,7 +129,7 @@ class LogCourse:
             self._signal_table = oids[0] if oids else 0
         return self._signal_table
 
-    def _heed(self, found: list[tuple[int, int, bytes]], end: int) -> None:
+    def _heed(self, found: Sequence[tuple[int, int, bytes]], end: int) -> None:
         """Do what signals up to a position say; remembered before Spark knows of the position."""
         told = list(signals_in(found, self._increment.heeded_until, end))
         if told:
@@ -155,7 +173,7 @@ def _stamped_until(start: Position) -> int:
 
 
 def _cut(
-    found: list[tuple[int, int, bytes]], start: int, until: int, rows_max: int
+    found: Sequence[tuple[int, int, bytes]], start: int, until: int, rows_max: int
 ) -> tuple[int, int]:
     """The last boundary within the bound, and the number of its message."""
     end, seen, base, brackets = start, 0, 0, 0

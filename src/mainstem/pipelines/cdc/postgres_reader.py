@@ -4,10 +4,9 @@ The driver's side asks the follower how far to go; tasks read files of the spool
 between two positions of the log, and write events. One span of the log is one task, in order.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +19,7 @@ from mainstem.pipelines.cdc.envelope import NULL, Record, event
 from mainstem.pipelines.cdc.frame import arrow
 from mainstem.pipelines.cdc.postgres_changes import ChangeTeller, Span
 from mainstem.pipelines.cdc.postgres_follower import Follower, chosen_tables
+from mainstem.pipelines.cdc.postgres_messages import kept_messages, told_messages
 from mainstem.pipelines.cdc.postgres_position import Position
 from mainstem.pipelines.cdc.postgres_server import Server, refusals
 from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
@@ -31,12 +31,6 @@ from mainstem.pipelines.cdc.postgres_snapshot import (
 )
 from mainstem.pipelines.cdc.postgres_table import MADE_HERE, TableShape, TableWriter
 from mainstem.pipelines.cdc.reader import CdcDataSource, CdcStreamReader, ReaderSettings
-
-_COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\x00"
-_COPY_HEADER_BYTES: Final = 19
-# Of a row (lsn, data): two fields, eight bytes of place, and the size of the message.
-_COPY_ROW: Final = struct.Struct(">hiQi")
-
 
 Settings = ReaderSettings[PostgresCdcConfig]
 
@@ -198,7 +192,7 @@ def _changed_keys(settings: Settings, told: SpoolFile, span: Span) -> set[bytes 
         teller = ChangeTeller(config, routing, server, span, stamping.Stamps([]))
         return {
             record.key
-            for record in teller.records(_messages(config, span.until))
+            for record in teller.records(_messages(settings, span))
             if record.topic == topic
             and record.key is not None
             and teller.xid is not None
@@ -215,22 +209,20 @@ def log_records(settings: Settings, span: Span, stamps: str) -> Iterator[Record]
     try:
         held = stamping.Stamps(stamping.decode(stamps))
         teller = ChangeTeller(config, settings.routing(), server, span, held)
-        yield from teller.records(_messages(config, span.until))
+        yield from teller.records(_messages(settings, span))
     finally:
         server.close()
 
 
-def _messages(config: PostgresCdcConfig, until: int) -> Iterator[tuple[int, bytes]]:
-    """The messages of the slot up to a position, over a session of their own."""
-    server = Server(config)
+def _messages(settings: Settings, span: Span) -> Iterator[tuple[int, bytes]]:
+    """The messages of the slot up to a position: as the driver kept them, or told once more."""
+    kept = kept_messages(Path(settings.state_dir), span.since, span.until)
+    if kept is not None:
+        yield from kept
+        return
+    server = Server(settings.config)
     try:
-        with server.peeked(until) as blocks:
-            unpack, size = _COPY_ROW.unpack_from, _COPY_ROW.size
-            for block in blocks:
-                at = _COPY_HEADER_BYTES if block[:11] == _COPY_SIGNATURE else 0
-                if len(block) - at < size:
-                    continue  # the trailer
-                _, _, lsn, _ = unpack(block, at)
-                yield lsn, bytes(block[at + size :])
+        with server.peeked(span.until) as blocks:
+            yield from told_messages(blocks)
     finally:
         server.close()

@@ -209,15 +209,18 @@ class Server:
         )
 
     @contextmanager
-    def peeked(self, upto: int) -> Iterator[Iterator[bytes | bytearray | memoryview]]:
+    def peeked(
+        self, upto: int, changes_max: int | None = None
+    ) -> Iterator[Iterator[bytes | bytearray | memoryview]]:
         """The slot's messages up to a position: rows of COPY's binary format (place, message)."""
         query = sql.SQL(
-            "COPY (SELECT lsn, data FROM pg_logical_slot_peek_binary_changes({}, {}, NULL,"
+            "COPY (SELECT lsn, data FROM pg_logical_slot_peek_binary_changes({}, {}, {},"
             " 'proto_version', '1', 'publication_names', {}, 'messages', 'true'))"
             " TO STDOUT (FORMAT binary)"
         ).format(
             sql.Literal(self._config.slot_name),
             sql.Literal(lsn_text(upto)),
+            sql.Literal(changes_max),
             sql.Literal(self._config.publication_name),
         )
         # COPY cannot be begun again half-way; an empty look waits until the slot is free.

@@ -1,7 +1,7 @@
 """Signals among what a slot tells: new rows of a signal table, and messages. Pure."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mainstem.pipelines.cdc import pgoutput
 from mainstem.pipelines.cdc.signals import PREFIX, Signal, from_message, from_row
@@ -9,7 +9,7 @@ from mainstem.pipelines.cdc.signals import PREFIX, Signal, from_message, from_ro
 _log = logging.getLogger(__name__)
 
 
-def signals_in(found: list[tuple[int, int, bytes]], since: int, until: int) -> Iterator[Signal]:
+def signals_in(found: Sequence[tuple[int, int, bytes]], since: int, until: int) -> Iterator[Signal]:
     """Signals of transactions that ended after ``since`` up to ``until``."""
     waiting: list[Signal] = []
     for _, lsn, data in found:
