@@ -49,6 +49,8 @@ def dev(
         "kafka.port": kafka_port,
         "http.host": host,
         "http.port": http_port,
+        "amqp.host": host,
+        "amqp.port": 0 if kafka_port == 0 else None,
     } | assigned(assignments or [])
     file = Path(config) if config else None
     if not throwaway:

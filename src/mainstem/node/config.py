@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from mainstem.model import limits
 from mainstem.model.topic_config import TOPIC_KEYS
+from mainstem.node.amqp_config import AmqpSection
 from mainstem.node.cluster_config import ClusterSection
 from mainstem.node.security_config import SecuritySection, TlsSection
 
@@ -367,6 +368,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: NodeSettings = field(default_factory=NodeSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    amqp: AmqpSection = field(default_factory=AmqpSection)
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicsSettings = field(default_factory=TopicsSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
@@ -433,7 +435,7 @@ Preset = Literal["local", "single"]
 # Presets change defaults for a purpose; whatever a file, the environment or a flag says still wins.
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     # A developer's machine: nobody wants to wait for members that will not come.
-    "local": {"groups": {"initial_rebalance_delay_ms": 0}},
+    "local": {"groups": {"initial_rebalance_delay_ms": 0}, "amqp": {"enabled": True}},
     # One node that serves for real: the defaults.
     "single": {},
 }

@@ -16,6 +16,7 @@ from msgspec import Struct
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.node_config import check_node_configs
 from mainstem.model.topic_config import TOPIC_KEYS, check_topic_configs
+from mainstem.node.amqp_config import amqp_knows_clients
 from mainstem.node.config import PRESETS, Config
 from mainstem.node.config_leaf import ENVIRONMENT_PREFIX, Leaf, leaves, nearest
 from mainstem.node.listener_spec import is_loopback, kafka_listeners
@@ -205,15 +206,21 @@ def _check_listeners(config: Config) -> None:
                 "passwords and tokens would travel in the clear to other machines",
                 "set http.tls, or pass --insecure where something in front speaks TLS",
             )
+    if config.amqp.enabled:
+        doors.append(("amqp.host", config.amqp.host, _amqp_asks(config)))
     for path, host, asks in doors:
         if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(
                 path,
                 f"{host} can be reached from other machines and nobody would have to log in",
-                "listen on 127.0.0.1, ask for a login (kafka.listeners, http.login), or pass "
-                "--insecure on a network you trust entirely",
+                "listen on 127.0.0.1, ask for a login (kafka.listeners; login of the others), or "
+                "pass --insecure on a network you trust entirely",
             )
-    speaks_tls = any(spec.tls for spec in specs) or (config.http.enabled and config.http.tls)
+    speaks_tls = (
+        any(spec.tls for spec in specs)
+        or (config.http.enabled and config.http.tls)
+        or (config.amqp.enabled and config.amqp.tls)
+    )
     if speaks_tls and not (config.tls.certificate_file and config.tls.key_file):
         _refuse(
             "tls.certificate_file",
@@ -226,6 +233,18 @@ def _check_listeners(config: Config) -> None:
         except InvalidRequest as error:
             _refuse("security.super_users", error.cause, error.remedy)
     NameRules(config.tls.name_rules)
+
+
+def _amqp_asks(config: Config) -> bool:
+    """Whether AMQP clients log in; those of other machines would do it in the clear."""
+    amqp = config.amqp
+    if amqp.login and not (amqp.tls or is_loopback(amqp.host) or config.node.insecure):
+        _refuse(
+            "amqp.tls",
+            "passwords would travel in the clear to other machines",
+            "set amqp.tls, or pass --insecure where something in front speaks TLS",
+        )
+    return amqp_knows_clients(config)
 
 
 def _refuse(subject: str, cause: str, remedy: str = "") -> NoReturn:

@@ -6,6 +6,7 @@ from mainstem.broker.security_api import Caller, Security
 from mainstem.broker.security_service import SecurityService
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.node.amqp_config import amqp_knows_clients
 from mainstem.node.config import Config
 from mainstem.node.listener_spec import ListenerSpec, is_loopback, kafka_listeners
 from mainstem.placement.service import PlacementService
@@ -39,7 +40,8 @@ def is_enforced(config: Config) -> bool:
     if config.security.authorise != "auto":
         return config.security.authorise == "on"
     by_kafka = any(knows_clients(config, spec) for spec in kafka_listeners(config))
-    return by_kafka or (config.http.enabled and http_knows_clients(config))
+    by_amqp = config.amqp.enabled and amqp_knows_clients(config)
+    return by_kafka or by_amqp or (config.http.enabled and http_knows_clients(config))
 
 
 def http_knows_clients(config: Config) -> bool:

@@ -30,6 +30,7 @@ from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
+from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
@@ -84,6 +85,7 @@ class Rooms:
     audit: AuditFile
     measured: AuditFile
     kafka: KafkaListeners
+    amqp: AmqpDoor
     queues: NodeQueueRooms
     cluster: ClusterNode | None = None
     http: RestService | None = None
@@ -93,7 +95,7 @@ class Rooms:
 
     def addresses(self) -> dict[str, object]:
         """Where each protocol listens."""
-        found = self.kafka.addresses()
+        found = self.kafka.addresses() | self.amqp.addresses()
         if self.http is not None:
             found["http"] = f"{self.config.http.host}:{self.http_port}"
         if self.cluster is not None:
@@ -146,6 +148,7 @@ class Rooms:
             )
             secure = tls.context if tls is not None and config.http.tls else None
             self.http_port = await self.http.start(config.http.host, config.http.port, secure)
+        await self.amqp.start(self.clock, self.metrics, tls)
 
     def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         """Run a chore for as long as the node runs; one that fails ends the node."""
@@ -176,6 +179,7 @@ class Rooms:
         if self.http is not None:
             self.http.refuse_new()
         await self.kafka.stop()
+        await self.amqp.stop(grace_s)
         await self.queues.runtime.stop()
         self.transactions.stop()
         self.groups.stop()
@@ -307,6 +311,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     placement.service.subscribe(topic_news(groups, topics))
     groups.start()
     transactions.start()
+    amqp = AmqpDoor(config, broker)
     queues.runtime.start()
     rooms = Rooms(
         config=config,
@@ -325,6 +330,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         audit=audit,
         measured=measured,
         kafka=kafka,
+        amqp=amqp,
         queues=queues,
         cluster=cluster,
     )

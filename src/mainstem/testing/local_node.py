@@ -37,6 +37,7 @@ class LocalNode(ServerProcess):
         self.environment = dict(environment or {})
         self.python = python
         self.http = "127.0.0.1:0"
+        self.amqp = "127.0.0.1:0"
         self.announced: dict[str, object] = {}  # what the node printed when it was ready
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -47,6 +48,7 @@ class LocalNode(ServerProcess):
         )
         self.kafka = str(self.announced["kafka"])
         self.http = str(self.announced.get("http", self.http))
+        self.amqp = str(self.announced.get("amqp", self.amqp))
 
     def _command(self) -> list[str]:
         return [
@@ -59,6 +61,8 @@ class LocalNode(ServerProcess):
             self.kafka.rpartition(":")[2],
             "--http-port",
             self.http.rpartition(":")[2],
+            "--set",
+            f"amqp.port={self.amqp.rpartition(':')[2]}",
             *self.arguments,
         ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from mainstem.broker.security_api import Rights
+from mainstem.model.errors import MainstemError
 from mainstem.model.limits import MIB
 from mainstem.protocols.amqp.channel import Channel
 from mainstem.protocols.amqp.contents import Publish, Unfinished, unexpected
@@ -23,6 +24,7 @@ from mainstem.protocols.amqp.refusal import (
     ChannelRefusal,
     ConnectionRefusal,
     Refusal,
+    translated,
 )
 from mainstem.security.quotas import Meter
 from mainstem.wire.amqp.basic_methods import BasicAck, BasicPublish
@@ -249,5 +251,10 @@ class Connected:
                 NOT_ALLOWED,
                 f"channel number {number} is above the negotiated maximum ({self._channel_max})",
             )
-        self._channels[number] = Channel(number, self, self._service, self._unfinished)
+        try:
+            channel = Channel(number, self, self._service, self._unfinished)
+        except MainstemError as error:
+            found = translated(error, "", "", self.namespace)
+            raise ConnectionRefusal(found.code, found.text) from error
+        self._channels[number] = channel
         self.method(number, ChannelOpenOk())

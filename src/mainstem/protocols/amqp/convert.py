@@ -9,7 +9,8 @@ that came in. What was added behind it since (the history of a dead letter) is m
 message that never saw AMQP gets its properties from its headers.
 
 CC and BCC are routing keys beside the first; they stand as record headers of these names, one each,
-and BCC is left out of what consumers get.
+and BCC is left out of what consumers get. Where a message goes is decided by the record headers, so
+that it can be decided again from the record alone; what bindings ask for is text for that reason.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mainstem.broker.queues_api import NO_HEADERS, Routing
+from mainstem.broker.queues_api import Routing
 from mainstem.model import message as names
 from mainstem.model.limits import HEADERS_PER_RECORD_MAX
 from mainstem.model.message import Message
@@ -30,8 +31,8 @@ from mainstem.wire.amqp.properties import Properties, decode_properties, encode_
 RAW: Final = "amqp-properties"
 CC: Final = "CC"
 BCC: Final = "BCC"
-DELAY: Final = "x-delay"
 DEATHS: Final = "x-death"
+X_MATCH: Final = "x-match"
 DELIVERY_COUNT: Final = "x-delivery-count"
 EXPIRATION_MS_MAX: Final = 2**32 - 1
 TEXT_MAX: Final = 255
@@ -60,10 +61,9 @@ class Parsed(NamedTuple):
     properties: bytes
     headers: tuple[Header, ...]
     more_keys: tuple[str, ...]
-    table: Mapping[str, Any]
+    by_name: Mapping[str, Any]
     priority: int
     expiration_ms: int | None
-    delay_ms: int
     user_id: str | None
     reply_to: str | None
 
@@ -124,40 +124,8 @@ def message_of(parsed: Parsed, body: bytes, key: str, now_ms: int) -> tuple[Mess
     if parsed.expiration_ms is not None:
         expires_ms = now_ms + parsed.expiration_ms
         headers = ((names.EXPIRES_AT, b"%d" % expires_ms), *headers)
-    routing = Routing(
-        (key, *parsed.more_keys),
-        parsed.table,
-        parsed.priority,
-        expires_ms,
-        now_ms + parsed.delay_ms if parsed.delay_ms else 0,
-    )
+    routing = Routing((key, *parsed.more_keys), parsed.by_name, parsed.priority, expires_ms)
     return Message(key.encode(), body, headers, now_ms), routing
-
-
-def routing_of(message: Message) -> Routing:
-    """What decided where a stored message went: the same as when it was published."""
-    table: Mapping[str, Any] = NO_HEADERS
-    raw = message.header(RAW)
-    if raw is not None:
-        try:
-            table = decode_properties(raw, 0, len(raw)).headers or NO_HEADERS
-        except Malformed:
-            # Whatever wrote this, it was no AMQP client; the plain headers are all there is.
-            table = {name: value for name, value in message.headers if name != RAW}
-    delay_ms = table.get(DELAY, 0)
-    is_delayed = isinstance(delay_ms, int) and delay_ms > 0
-    more = [
-        value.decode(errors="replace")
-        for name, value in message.headers
-        if name in (CC, BCC) and value is not None
-    ]
-    return Routing(
-        ((message.key or b"").decode(errors="replace"), *more),
-        table,
-        message.priority or 0,
-        message.expires_ms or 0,
-        message.timestamp_ms + delay_ms if is_delayed else 0,
-    )
 
 
 def _properties_of(message: Message, now_ms: int) -> Properties:
@@ -186,27 +154,24 @@ def _parsed(raw: bytes) -> Parsed:
         headers.append((names.PRIORITY, b"%d" % found.priority))
     if found.timestamp is not None:
         headers.append(("timestamp", b"%d" % found.timestamp))
-    more: list[str] = []
+    more: dict[str, list[str]] = {CC: [], BCC: []}
     for name, value in table.items():
-        if name in (CC, BCC):
-            keys = _keys(name, value)
-            more += keys
-            headers += [(name, key.encode()) for key in keys]
+        if name in more:
+            more[name] = _keys(name, value)
+            headers += [(name, key.encode()) for key in more[name]]
         elif name not in _OURS:
             headers.append((name, text_of(value)))
     if BCC in table:
         found.headers = table = {name: value for name, value in table.items() if name != BCC}
         raw = encode_properties(found)
     headers.append((RAW, raw))
-    delay_ms = table.get(DELAY, 0)
     return Parsed(
         raw,
         tuple(headers),
-        tuple(more),
-        table,
+        (*more[CC], *more[BCC]),
+        dict(headers),
         found.priority or 0,
         _expiration_ms(found.expiration),
-        max(0, delay_ms) if isinstance(delay_ms, int) else 0,
         found.user_id,
         found.reply_to,
     )
@@ -228,6 +193,11 @@ def _expiration_ms(text: str | None) -> int | None:
     if int(text) > EXPIRATION_MS_MAX:
         raise ChannelRefusal(PRECONDITION_FAILED, f"invalid expiration '{text}': value too big")
     return int(text)
+
+
+def binding_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a binding asks of headers, in the form that record headers have."""
+    return {name: value if name == X_MATCH else text_of(value) for name, value in arguments.items()}
 
 
 def text_of(value: Any) -> bytes | None:

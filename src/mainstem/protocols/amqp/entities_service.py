@@ -17,10 +17,12 @@ from mainstem.broker.queues_api import (
     Destination,
     Exchange,
     ExchangeKind,
+    Queues,
     exchange_of,
     settings_of,
 )
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.amqp.convert import binding_arguments
 from mainstem.protocols.amqp.link import AmqpService, Link
 from mainstem.protocols.amqp.permissions import Permissions
 from mainstem.protocols.amqp.refusal import (
@@ -57,6 +59,7 @@ from mainstem.wire.amqp.entity_methods import (
 from mainstem.wire.amqp.method import Method
 
 RESERVED: Final = "amq."
+ALWAYS_THERE: Final = Exchange(name="amq.direct", kind=ExchangeKind.DIRECT)
 _TYPES: Final = frozenset({*ExchangeKind, "x-delayed-message"})
 
 
@@ -78,6 +81,12 @@ class Place(Struct):
 
 
 Handler = Callable[[Place, Any], Awaitable[Method]]
+
+
+async def enter(queues: Queues, namespace: str) -> None:
+    """A client opens a virtual host: what queues need is there from then on."""
+    await queues.ready()
+    await queues.declare_exchange(namespace, ALWAYS_THERE, passive=True)
 
 
 async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
@@ -248,7 +257,9 @@ def _between_exchanges(place: Place, method: ExchangeBind | ExchangeUnbind) -> B
     place.permissions.exchange(Operation.WRITE, method.destination)
     place.permissions.exchange(Operation.READ, method.source)
     destination = Destination(is_queue=False, name=method.destination)
-    return Binding(method.source, destination, method.routing_key, method.arguments)
+    return Binding(
+        method.source, destination, method.routing_key, binding_arguments(method.arguments)
+    )
 
 
 def _to_queue(place: Place, method: QueueBind | QueueUnbind) -> Binding:
@@ -260,7 +271,12 @@ def _to_queue(place: Place, method: QueueBind | QueueUnbind) -> Binding:
     if not key and not method.queue:
         # Neither is named: the queue declared last, by its own name.
         key = queue
-    return Binding(method.exchange, Destination(is_queue=True, name=queue), key, method.arguments)
+    return Binding(
+        method.exchange,
+        Destination(is_queue=True, name=queue),
+        key,
+        binding_arguments(method.arguments),
+    )
 
 
 def _declared_replies(place: Place, name: str) -> Method:

@@ -1,19 +1,19 @@
 """Which rights AMQP's verbs take, in the words of access rules.
 
-An exchange is the topic of its name, a queue the topic ``queue.<name>``; in another virtual host
-than ``/`` both stand behind its name. Configuring takes CREATE and DELETE, publishing WRITE,
-consuming READ; a binding takes WRITE on where it leads and READ on where it comes from.
+An exchange is its topic, a queue the topic ``queue.<name>``; in another virtual host than ``/``
+both are called as Kafka clients see them (``exchange.<host>.<name>``). Configuring takes CREATE and
+DELETE, publishing WRITE, consuming READ; a binding takes WRITE on where it leads and READ on where
+it comes from.
 """
 
 from typing import Final
 
-from mainstem.broker.queues_api import DEFAULT_EXCHANGE
+from mainstem.broker.queues_api import DEFAULT_EXCHANGE, topic_for
 from mainstem.broker.security_api import Rights
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp.refusal import ACCESS_REFUSED, ChannelRefusal
 from mainstem.security.acl import Operation, ResourceType
 
-DEFAULT_NAMESPACE: Final = "/"
 _REMEMBERED_MAX: Final = 1_024
 
 
@@ -28,12 +28,13 @@ class Permissions:
 
     def queue(self, operation: Operation, name: str) -> None:
         """Refuse unless the client may do that to a queue."""
-        self._need(operation, f"queue.{name}", "queue", name)
+        if self._rights.version:
+            self._need(operation, topic_for(self._namespace, f"queue.{name}"), "queue", name)
 
     def exchange(self, operation: Operation, name: str) -> None:
         """Refuse unless the client may do that to an exchange; the default one is everybody's."""
-        if name != DEFAULT_EXCHANGE:
-            self._need(operation, name, "exchange", name)
+        if self._rights.version and name != DEFAULT_EXCHANGE:
+            self._need(operation, topic_for(self._namespace, name), "exchange", name)
 
     def publish(self, exchange: str, key: str) -> None:
         """Refuse unless the client may publish there."""
@@ -45,13 +46,10 @@ class Permissions:
     def _need(self, operation: Operation, resource: str, what: str, name: str) -> None:
         rights = self._rights
         version = rights.version
-        if not version or self._allowed.get((operation, resource)) == version:
+        if self._allowed.get((operation, resource)) == version:
             return
-        place = resource
-        if self._namespace != DEFAULT_NAMESPACE:
-            place = f"{self._namespace}/{resource}"
         try:
-            rights.need(operation, ResourceType.TOPIC, place)
+            rights.need(operation, ResourceType.TOPIC, resource)
         except MainstemError:
             raise ChannelRefusal(
                 ACCESS_REFUSED,

@@ -57,7 +57,7 @@ class Publishing:
         self._link = link
         self._service = service
         self._permissions = permissions
-        self._publisher = service.queues.publisher(link.namespace, self._settled)
+        self._publisher = service.queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
         self._mandatory: dict[int, Content] = {}
         self._confirmed_from = 0  # the token before the first one that is confirmed
@@ -69,6 +69,7 @@ class Publishing:
         self._has_failed = False
         self._committed: Callable[[bool], None] | None = None
         self._is_closed = False
+        self._is_held = False
         self.mode = Mode.NORMAL
         self.reply_name = ""
 
@@ -148,10 +149,14 @@ class Publishing:
         if wait_ms:
             until = service.clock.monotonic() + wait_ms / 1_000
             link.blocked("a quota", lambda: service.clock.monotonic() < until)
-        if self._publisher.is_blocked:
-            link.blocked(
+
+    def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
+        """A queue makes its publishers wait, or no longer."""
+        self._is_held = not may_publish
+        if self._is_held and not self._is_closed:
+            self._link.blocked(
                 f"a queue that channel {self._channel} publishes to is full",
-                lambda: self._publisher.is_blocked and not self._is_closed,
+                lambda: self._is_held and not self._is_closed,
             )
 
     def _with_reply_name(self, parsed: Parsed) -> Parsed:

@@ -13,7 +13,9 @@ from typing import Any, Final
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import handshake
 from mainstem.protocols.amqp.connected import Connected, Terms
+from mainstem.protocols.amqp.entities_service import enter
 from mainstem.protocols.amqp.entrance import Arrival, Entrance
+from mainstem.protocols.amqp.expiry import Expiry
 from mainstem.protocols.amqp.heartbeat import Heartbeat
 from mainstem.protocols.amqp.link import AmqpService, Runner
 from mainstem.protocols.amqp.login_service import Challenge, Login
@@ -92,6 +94,8 @@ class AmqpSession:
         self._capabilities: frozenset[str] = frozenset()
         self._tuned = methods.ConnectionTuneOk()
         self._connected: Connected | None = None
+        expired = ConnectionRefusal(CONNECTION_FORCED, "the login has expired")
+        self._expiry = Expiry(runner, service.clock, lambda: self.fail(expired))
         self._heartbeat = Heartbeat(
             self._out,
             runner,
@@ -265,21 +269,10 @@ class AmqpSession:
             self._state = State.SECURE
             self._out.method(0, methods.ConnectionSecure(challenge=answer.data))
         else:
-            self._take(answer)
+            self._identity = answer
+            self._expiry.note(answer)
             self._state = State.TUNE
             self._out.method(0, handshake.tune(self._service.limits))
-
-    def _take(self, identity: Identity) -> None:
-        """Somebody has shown who he is; his login may have an end."""
-        self._identity = identity
-        if identity.until_ms is not None:
-            left_ms = max(0, identity.until_ms - self._service.clock.wall_ms())
-            self._runner.later(left_ms, self._check_expiry)
-
-    def _check_expiry(self) -> None:
-        until_ms = self._identity.until_ms
-        if until_ms is not None and until_ms <= self._service.clock.wall_ms():
-            self.fail(ConnectionRefusal(CONNECTION_FORCED, "the login has expired"))
 
     def _tune(self, chosen: methods.ConnectionTuneOk) -> None:
         handshake.check_tuned(chosen, self._service.limits)
@@ -301,7 +294,7 @@ class AmqpSession:
             self._state = State.RUNNING
             self._out.method(0, methods.ConnectionOpenOk())
 
-        self._runner.run(self._service.queues.ready(), ready)
+        self._runner.run(enter(self._service.queues, namespace), ready)
 
     def _connect(self, namespace: str) -> Connected:
         identity, arrival, security = self._identity, self._arrival, self._entrance.security
@@ -327,7 +320,8 @@ class AmqpSession:
         if error is not None or identity is None:
             self._fail_with(error)
             return
-        self._take(identity)
+        self._identity = identity
+        self._expiry.note(identity)
         self._out.method(0, methods.ConnectionUpdateSecretOk())
 
     def _fail_with(self, error: BaseException | None) -> None:

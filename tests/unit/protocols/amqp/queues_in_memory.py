@@ -19,6 +19,7 @@ from mainstem.broker.queues_api import (
     Exchange,
     ExchangeKind,
     Fate,
+    OnFlow,
     OnSettled,
     Published,
     QueueSettings,
@@ -151,6 +152,7 @@ class QueuesInMemory:
         self.soon = soon
         self.exchanges: dict[str, Exchange] = {
             "": Exchange(name="", kind=ExchangeKind.DIRECT),
+            "amq.direct": Exchange(name="amq.direct", kind=ExchangeKind.DIRECT),
             "amq.fanout": Exchange(name="amq.fanout", kind=ExchangeKind.FANOUT),
         }
         self.found: dict[str, OneQueue] = {}
@@ -158,15 +160,13 @@ class QueuesInMemory:
         self.published: list[tuple[str, Message, Routing]] = []
         self.settled: list[tuple[int, Settlement]] = []
         self.gone: list[str] = []
+        self.flows: list[OnFlow | None] = []
         self.refuses_publishes = False
         self.number = 0
         self.admin: Any = None
 
     async def ready(self) -> None:
         """At once."""
-
-    def read_with(self, header: str, reader: Any) -> None:
-        """Nothing is read again."""
 
     async def declare_exchange(
         self, namespace: str, wish: Exchange, *, passive: bool = False, shared: bool = False
@@ -240,7 +240,10 @@ class QueuesInMemory:
             name: queue for name, queue in self.found.items() if queue.connection != connection
         }
 
-    def publisher(self, namespace: str, settled: OnSettled) -> OnePublisher:
+    def publisher(
+        self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
+    ) -> OnePublisher:
+        self.flows.append(flow)
         return OnePublisher(self, namespace, settled)
 
     def consume(
@@ -261,9 +264,6 @@ class QueuesInMemory:
         if not found.ready:
             return None, 0
         return Holder(self, found).hand_out(no_ack=no_ack), len(found.ready)
-
-    def tail(self, topic: str, on_records: Any) -> Any:
-        raise AssertionError("nobody tails here")
 
     def pump(self) -> None:
         """Deliver what is ready."""

@@ -1,0 +1,103 @@
+"""The AMQP listener of a node."""
+
+import secrets
+from typing import Final
+
+import mainstem
+from mainstem.broker.broker import NodeBroker
+from mainstem.model.clock import Clock
+from mainstem.node.amqp_config import amqp_knows_clients
+from mainstem.node.config import Config
+from mainstem.node.listener_spec import is_loopback
+from mainstem.protocols.amqp.convert import Converter
+from mainstem.protocols.amqp.entrance import Entrance
+from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
+from mainstem.protocols.amqp.listener import AmqpListener
+from mainstem.protocols.amqp.replies import ReplyDesk
+from mainstem.protocols.listener import Buffers
+from mainstem.protocols.tls_listener import TlsDoor
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.tls_transport import TlsContexts
+from mainstem.telemetry.metrics import Metrics
+
+NAME_BYTES: Final = 16
+TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
+# Secrets would travel in the clear: for these a listener that others reach needs TLS.
+_IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
+
+
+class AmqpDoor:
+    """The listener, closed until ``start`` and where AMQP is switched off."""
+
+    def __init__(self, config: Config, broker: NodeBroker) -> None:
+        self._config = config
+        self._broker = broker
+        self._listener: AmqpListener | None = None
+        self._port = 0
+
+    def addresses(self) -> dict[str, object]:
+        """Where it listens."""
+        if self._listener is None:
+            return {}
+        host = self._config.amqp.host
+        return {"amqp": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
+
+    async def start(self, clock: Clock, metrics: Metrics, tls: TlsContexts | None) -> None:
+        """Listen, unless AMQP is switched off."""
+        config, broker = self._config, self._broker
+        if not config.amqp.enabled:
+            return
+        service = AmqpService(
+            queues=broker.queues,
+            security=broker.security,
+            clock=clock,
+            limits=AmqpLimits(
+                channels_max=config.amqp.channels_max,
+                frame_bytes_max=config.amqp.frame_bytes_max,
+                heartbeat_s=config.amqp.heartbeat_s,
+                message_bytes_max=config.amqp.message_bytes_max,
+            ),
+            new_name=lambda: secrets.token_urlsafe(NAME_BYTES),
+            cluster_name=config.node.cluster_id or f"node-{config.node.id}",
+            version=mainstem.__version__,
+            converter=Converter(),
+            replies=ReplyDesk(),
+        )
+        self._listener = AmqpListener(
+            service,
+            _entrance(config, broker),
+            metrics,
+            connections_max=config.amqp.max_connections,
+            buffers=Buffers(config.memory.large_frames_bytes_max),
+        )
+        door: TlsDoor | None = None
+        if config.amqp.tls:
+            assert tls is not None, "checked when the configuration was read"
+            door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
+        self._port = await self._listener.start(config.amqp.host, config.amqp.port, door)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Accept no more; tell every client that the node stops, then close its connection."""
+        if self._listener is not None:
+            await self._listener.stop()
+            await self._listener.drain(timeout_s)
+
+
+def _entrance(config: Config, broker: NodeBroker) -> Entrance:
+    own = is_loopback(config.amqp.host)
+    safe = config.amqp.tls or own or config.node.insecure
+    known = amqp_knows_clients(config)
+    mechanisms: tuple[str, ...] = ()
+    if config.amqp.login:
+        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
+    certificates = config.tls.client_certificates if config.amqp.tls else "none"
+    per_minute = config.security.connections_per_minute_max
+    return Entrance(
+        security=broker.security,
+        login=known,
+        mechanisms=mechanisms,
+        names=None if certificates == "none" else NameRules(config.tls.name_rules),
+        trusted=own and config.security.trust_loopback and not known,
+        login_timeout_ms=config.security.login_timeout_ms,
+        connections_per_minute=None if own or not per_minute else per_minute,
+    )
