@@ -126,6 +126,10 @@ class GroupPlacementService(PlacementService):
                 )
             await asyncio.sleep(LEADER_PAUSE_S)
 
+    async def confirm(self, timeout_s: float) -> None:
+        """As ``PlacementService.confirm``: most voters have heard from the leader."""
+        await self._driver.read_barrier(timeout_s)
+
     async def decide_for(self, data: bytes | memoryview) -> bytes:
         """Another node asks this one, which it believes to lead.
 

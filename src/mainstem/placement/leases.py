@@ -3,27 +3,33 @@
     node ──renew every 0.3 s──▶ leader            leader: not renewed for 1.5 s ──▶ fenced
     node: my lease ends 1.5 s after I *asked* for it, so never later than at the leader
 
-A new leader grants everybody one lease before it declares anybody dead. A leader that was itself
-away (paused, starved of processor time) gives that time back to everybody. Pure; times are
-milliseconds of a clock that never goes back.
+A new leader grants everybody one lease before it declares anybody dead; to the leader before it a
+shorter one, because an election has already waited for that one. A leader that was itself away
+(paused, starved of processor time) gives that time back to everybody. A lease is granted from the
+moment at which most nodes last confirmed that the granting one leads, so that none outlives its
+grantor by more than its length. Pure; times are milliseconds of a clock that never goes back.
 """
 
 from collections.abc import Iterable
 
 from msgspec import Struct
 
-from mainstem.model.ids import NodeId
+from mainstem.model.ids import NO_NODE, NodeId
 
 
 class LeaseSettings(Struct, frozen=True):
-    """``lease_ms`` is how long a lease lasts, ``renew_ms`` how often it is renewed."""
+    """``lease_ms`` is how long a lease lasts, ``renew_ms`` how often it is renewed.
+
+    ``election_ms`` is the shortest silence of a leader after which another is elected.
+    """
 
     lease_ms: int = 1_500
     renew_ms: int = 300
+    election_ms: int = 1_000
 
 
 NORMAL = LeaseSettings()
-FAST = LeaseSettings(lease_ms=500, renew_ms=100)
+FAST = LeaseSettings(lease_ms=500, renew_ms=100, election_ms=300)
 PRESETS = {"normal": NORMAL, "fast": FAST}
 
 
@@ -37,9 +43,12 @@ class LeaseTable:
         self._until_ms: dict[NodeId, int] = {}
         self._seen_ms = 0
 
-    def begin(self, nodes: Iterable[NodeId], now: int) -> None:
-        """This node leads from now on: everybody has one lease."""
-        self._until_ms = dict.fromkeys(nodes, now + self._settings.lease_ms)
+    def begin(self, nodes: Iterable[NodeId], now: int, former: NodeId = NO_NODE) -> None:
+        """This node leads from now on, ``former`` did before: everybody has one lease."""
+        settings = self._settings
+        self._until_ms = dict.fromkeys(nodes, now + settings.lease_ms)
+        if former in self._until_ms:
+            self._until_ms[former] -= min(settings.election_ms, settings.lease_ms)
         self._seen_ms = now
 
     def renew(self, node: NodeId, now: int) -> None:

@@ -136,6 +136,7 @@ class LeasesService:
 
     async def _renew(self, timeout_s: float) -> Granted | None:
         leader = self._leader()
+        self._placing.saw_leader(leader)
         if leader == NO_NODE:
             return None
         renewal = Renewal(self._incarnation)
@@ -149,8 +150,7 @@ class LeasesService:
             raise Corrupt(f"not a lease: {error}") from error
 
     async def _grant(self, node: NodeId, asked: Renewal) -> Granted:
-        status, orders = await self._placing.renew(node, asked.incarnation)
-        return Granted(self._placing.settings.lease_ms, status, tuple(orders))
+        return Granted(*await self._placing.renew(node, asked.incarnation))
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

@@ -9,7 +9,7 @@ catalogue checks again; what concerns a writer is told to its node with the next
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.model.clock import Clock
@@ -25,6 +25,14 @@ PLACING_PAUSE_MS: Final = 500
 TURNS_PER_RENEWAL: Final = 3
 
 _log = logging.getLogger(__name__)
+
+
+class Renewed(NamedTuple):
+    """A lease of ``lease_ms`` from the moment at which it was asked for."""
+
+    lease_ms: int
+    status: NodeStatus
+    orders: tuple[RollOrder, ...]
 
 
 class PlacingDriver:
@@ -55,22 +63,28 @@ class PlacingDriver:
         self._term: int | None = None
         self._orders: dict[NodeId, list[RollOrder]] = {}
         self._place_ms = 0
+        self._confirmed_ms = -1
+        self._former = NO_NODE
 
     async def run(self) -> None:
         """Act as long as this node leads, until cancelled."""
-        pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
-        while True:
-            await asyncio.sleep(pause_s)
-            if self._leads():
-                await self._turn()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._take_turns())
+            both.create_task(self._confirm())
 
-    async def renew(self, node: NodeId, incarnation: int) -> tuple[NodeStatus, list[RollOrder]]:
-        """A node asks for its next lease: its status, and what its streams are to do.
+    def saw_leader(self, leader: NodeId) -> None:
+        """Somebody leads, or nobody; whoever it was last is the one before this node."""
+        if leader != NO_NODE and self._term is None:
+            self._former = leader
+
+    async def renew(self, node: NodeId, incarnation: int) -> Renewed:
+        """A node asks for its next lease: how long it is, and what its streams are to do.
 
         Raises:
             NotLeader: another node is to be asked.
             Fenced: a newer process of that node has registered.
-            Unavailable: this node has not heard of the asking one yet.
+            Unavailable: this node has not heard of the asking one yet, or does not know whether
+                it still leads.
         """
         if not self._leads():
             raise NotLeader(NO_NODE)
@@ -83,12 +97,15 @@ class PlacingDriver:
                 f"incarnation {incarnation} is not the current one, {known.incarnation}",
                 subject=f"node {node}",
             )
+        lease_ms = self._confirmed_ms + self.settings.lease_ms - self._now_ms()
+        if lease_ms <= 0:
+            raise Unavailable(ErrorCode.TIMED_OUT, "too few nodes confirm that this one leads")
         self._leases.renew(node, self._now_ms())
         if known.fenced:
             await self._placement.submit(UnfenceNode(node, incarnation))
             self._leases.renew(node, self._now_ms())
         fresh = self._placement.catalogue.node(node) or known
-        return fresh.status, self._orders.pop(node, [])
+        return Renewed(lease_ms, fresh.status, tuple(self._orders.pop(node, ())))
 
     # Inside.
 
@@ -99,11 +116,36 @@ class PlacingDriver:
         term = self._led_term()
         if term is not None and term != self._term:
             nodes = [known.node.id for known in self._placement.catalogue.nodes()]
-            self._leases.begin(nodes, self._now_ms())
+            self._leases.begin(nodes, self._now_ms(), self._former)
+            self._confirmed_ms = -1
             self._placing.begin()
             self._orders.clear()
         self._term = term
         return term is not None
+
+    async def _take_turns(self) -> None:
+        pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
+        while True:
+            await asyncio.sleep(pause_s)
+            if self._leads():
+                await self._turn()
+
+    async def _confirm(self) -> None:
+        """Ask most nodes again and again whether this one still leads."""
+        pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
+        while True:
+            await asyncio.sleep(pause_s)
+            if not self._leads():
+                continue
+            asked_ms, term = self._now_ms(), self._term
+            try:
+                await self._placement.confirm(self.settings.lease_ms / 1000)
+            except Unavailable as refusal:
+                _log.info("nobody confirms that this node leads: %s", refusal)
+                continue
+            # A question that outlasts the term is answered by the next leader.
+            if self._leads() and self._term == term:
+                self._confirmed_ms = asked_ms
 
     async def _turn(self) -> None:
         catalogue = self._placement.catalogue

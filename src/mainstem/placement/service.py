@@ -125,6 +125,13 @@ class PlacementService:
             self._worker.add_done_callback(self._worked)
         return await answer
 
+    async def confirm(self, timeout_s: float) -> None:
+        """Return once it is certain that this node decides; a catalogue of its own it always does.
+
+        Raises:
+            Unavailable: nobody confirmed that in time.
+        """
+
     async def close(self) -> None:
         """Finish what was submitted, then refuse."""
         self._closed = True

@@ -37,6 +37,12 @@ def test_a_new_leader_grants_everybody_one_lease() -> None:
     assert walked(table, 1_400, 5_000, ONE) == {TWO: 2_900}
 
 
+def test_the_leader_before_has_been_waited_for_already() -> None:
+    table = LeaseTable(NORMAL)
+    table.begin((ONE, TWO), 0, former=TWO)
+    assert walked(table, 0, 5_000, ONE) == {TWO: 500}
+
+
 def test_a_node_that_was_never_seen_has_a_first_lease() -> None:
     table = LeaseTable(NORMAL)
     table.begin((ONE,), 0)
