@@ -51,6 +51,8 @@ class RangeLog:
         # An offset that is durable, and in which segment at which byte it stands.
         self.synced_place = (identity.start_offset, identity.start_offset, 0)
         self.sealed = False
+        self.missing = False  # sealed elsewhere and not whole here: readers are refused
+        self.found = False  # the files were there when the range was opened
         self.closed = False
         self.discarded = False
         self.size_bytes = 0
@@ -74,7 +76,7 @@ class RangeLog:
     def adopt(self, segments: list[Segment], *, sealed: bool) -> None:
         """The directory exists and holds these segments, all of them durable."""
         self._list.adopt(segments)
-        self.directory_synced = True
+        self.found = self.directory_synced = True
         self.sealed = sealed
         if segments:
             last = segments[-1]

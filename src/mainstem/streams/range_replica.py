@@ -91,10 +91,10 @@ class RangeReplica:
 
     __slots__ = (
         "_accepted",
-        "_acks_unsynced",
         "_fence",
         "_stored_promise",
         "_writer",
+        "acks_unsynced",
         "directory",
         "known_committed",
         "limbo",
@@ -113,7 +113,7 @@ class RangeReplica:
         self.written_end = self.synced_end = self._accepted = found.end
         self.known_committed = found.start
         self.sealed_end: Offset | None = None
-        self._acks_unsynced = acks_unsynced
+        self.acks_unsynced = acks_unsynced
         self._writer: Epoch | None = None
         # The epoch that waits for an answer and what must be synced before.
         self._fence: tuple[Epoch, Offset] | None = None
@@ -121,7 +121,7 @@ class RangeReplica:
     @property
     def end(self) -> Offset:
         """What may be acknowledged: the end that the flush policy names."""
-        return self.written_end if self._acks_unsynced else self.synced_end
+        return self.written_end if self.acks_unsynced else self.synced_end
 
     def on_append(
         self,
@@ -145,7 +145,7 @@ class RangeReplica:
         promise = self._promise(epoch)
         self._writer = epoch
         self.known_committed = max(self.known_committed, min(committed, self.written_end))
-        syncs = to_disk or not self._acks_unsynced
+        syncs = to_disk or not self.acks_unsynced
         if until <= self._accepted:
             sync = syncs and self._is_dirty()
             return ReplicaEffects(promise=promise, sync=sync, ack=self._ack())
@@ -169,7 +169,7 @@ class RangeReplica:
     def on_written(self, end: Offset) -> ReplicaEffects:
         """Everything below ``end`` is written, and lost with the power."""
         self.written_end = max(self.written_end, min(end, self._accepted))
-        return self._told() if self._acks_unsynced else _NOTHING
+        return self._told() if self.acks_unsynced else _NOTHING
 
     def on_write_failed(self) -> ReplicaEffects:
         """What was not yet written never will be: a full disk."""

@@ -140,6 +140,27 @@ class RangeWriter:
         """Whether a seal is under way."""
         return self._is_frozen
 
+    def check_append(self, size_bytes: int) -> None:
+        """Refuse what ``on_append`` would refuse.
+
+        Raises:
+            Fenced: another writer was elected.
+            Unavailable: too much waits for acknowledgement.
+        """
+        if self.deposed_by is not None:
+            raise Fenced(
+                ErrorCode.FENCED_EPOCH,
+                f"epoch {self.opened.epoch} ended, {self.deposed_by} has begun",
+                subject=str(self.opened.stream),
+            )
+        waiting = self._total() - self._bytes_until(self.committed)
+        if waiting and waiting + size_bytes > self._limits.uncommitted_bytes_max:
+            raise Unavailable(
+                ErrorCode.OVERLOADED,
+                f"{waiting} bytes wait for replicas",
+                subject=str(self.opened.stream),
+            )
+
     def on_append(self, until: Offset, size_bytes: int, now: int) -> WriterEffects:
         """Batches take the offsets from ``next_offset`` to ``until``.
 
@@ -147,7 +168,7 @@ class RangeWriter:
             Fenced: another writer was elected.
             Unavailable: too much waits for acknowledgement.
         """
-        self._check_append(size_bytes)
+        self.check_append(size_bytes)
         assert until > self.next_offset, "an append has at least one record"
         before = self.next_offset
         total = self._total() + size_bytes
@@ -274,21 +295,6 @@ class RangeWriter:
             )
             for node, one in self._progress.items()
         ]
-
-    def _check_append(self, size_bytes: int) -> None:
-        if self.deposed_by is not None:
-            raise Fenced(
-                ErrorCode.FENCED_EPOCH,
-                f"epoch {self.opened.epoch} ended, {self.deposed_by} has begun",
-                subject=str(self.opened.stream),
-            )
-        waiting = self._total() - self._bytes_until(self.committed)
-        if waiting and waiting + size_bytes > self._limits.uncommitted_bytes_max:
-            raise Unavailable(
-                ErrorCode.OVERLOADED,
-                f"{waiting} bytes wait for replicas",
-                subject=str(self.opened.stream),
-            )
 
     def _commit(self, effects: WriterEffects) -> None:
         if self._is_frozen:

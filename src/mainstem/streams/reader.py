@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from mainstem.log.range_log import FileSlice, RangeLog
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.metadata import Stream
 
 Moment = tuple[int, int, int]  # offset, timestamp, epoch
@@ -82,6 +82,12 @@ class StreamReader:
         if offset >= self._starts[-1]:
             return self.log.read(offset, max_bytes=max_bytes, until=until, min_one=min_one)
         for at in range(max(bisect_right(self._starts, offset) - 1, 0), len(self.ranges)):
+            if self.ranges[at].missing:
+                raise Unavailable(
+                    ErrorCode.WRITER_UNAVAILABLE,
+                    f"offset {offset} is being copied from other nodes",
+                    subject=f"{self.topic}-{self.id.partition}",
+                )
             # A compacted range may hold nothing at or above the offset; the next one goes on.
             found = self.ranges[at].read(
                 max(offset, self._starts[at]), max_bytes=max_bytes, until=until, min_one=min_one

@@ -5,8 +5,11 @@ checkpoint (written at start and stop), the opening snapshot of the last range, 
 before, each followed by the batches that came after it.
 """
 
+from collections.abc import Callable
+
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
+from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.streams.checkpoint_storage import Checkpoint
@@ -48,12 +51,12 @@ def recovered_state(
     if offset == last.written_end:
         return StreamState.restore(data)
     if offset == last.start_offset:
-        return _replayed(StreamState.restore(data), last)
+        return replayed(StreamState.restore(data), last)
     opening = last.opening_snapshot()
     if opening is not None:
-        return _replayed(StreamState.restore(opening), last)
+        return replayed(StreamState.restore(opening), last)
     if len(stream.ranges) < 2:
-        return _replayed(StreamState(), last)
+        return replayed(StreamState(), last)
     before = store.open_range(
         stream.id,
         topic.name,
@@ -64,13 +67,41 @@ def recovered_state(
         snapshot=None,
         config=last.settings,
     )
-    states = _replayed(StreamState.restore(before.opening_snapshot() or b""), before)
+    states = replayed(StreamState.restore(before.opening_snapshot() or b""), before)
     before.close(sync=False)
-    return _replayed(states, last)
+    return replayed(states, last)
 
 
-def _replayed(state: StreamState, log: RangeLog) -> StreamState:
-    for header, _ in log.batches(skip_damage=True):
+def opening_state(stream: Stream, facts: Range, log_of: Callable[[Range], RangeLog]) -> StreamState:
+    """What was known of producers and transactions where a range of a stream begins.
+
+    Raises:
+        Unavailable: a range before it would be needed and is not whole here.
+    """
+    opening = log_of(facts).opening_snapshot()
+    if opening is not None:
+        return StreamState.restore(opening)
+    at = stream.ranges.index(facts)
+    if at == 0:
+        return StreamState()
+    before = stream.ranges[at - 1]
+    log = log_of(before)
+    if before.end is None or log.written_end < before.end:
+        raise Unavailable(
+            ErrorCode.WRITER_UNAVAILABLE,
+            f"range {before.index} is not whole here",
+            subject=str(stream.id),
+        )
+    return replayed(opening_state(stream, before, log_of), log)
+
+
+def replayed(
+    state: StreamState, log: RangeLog, start: int | None = None, until: int | None = None
+) -> StreamState:
+    """The state after the batches of a log, or those from ``start`` on and below ``until``."""
+    for header, _ in log.batches(start, skip_damage=True):
+        if until is not None and header.base_offset >= until:
+            break
         marker = None
         if header.is_control:
             part = log.read(

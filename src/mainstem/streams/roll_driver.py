@@ -53,6 +53,9 @@ class RollDriver:
         await asyncio.gather(*self._rolling.values(), return_exceptions=True)
 
     async def _roll(self, stream: StreamWriter) -> None:
+        if stream.replication is not None:
+            await stream.replication.roll()
+            return
         topic = self._placement.catalogue.need_topic(stream.id.topic)
         last = stream.known.last
         following = Range(
@@ -78,7 +81,13 @@ class RollDriver:
             max_timestamp=old.max_timestamp,
             max_timestamp_offset=old.offset_of_max_timestamp,
         )
-        stream.range_known(await self._placement.submit(records.SealAndCreate(uuid4().hex, end)))
+        known = await self._placement.submit(records.SealAndCreate(uuid4().hex, end))
+        if len(known.last.replicas) > 1 and stream.closed is None:
+            # From here on other nodes hold the stream as well: what they lack is not committed.
+            assert stream.replicate is not None, "a node that knows others keeps their replicas"
+            stream.known = known
+            stream.replicate(stream)
+        stream.range_known(known)
 
     async def _synced(self, old: RangeLog) -> None:
         if old.synced_end == old.written_end:
@@ -101,5 +110,5 @@ class RollDriver:
             # Acknowledgements of the stream are held back; only a restart can take it up cleanly.
             log.error("stream %s-%d cannot roll: %s", stream.topic, stream.id.partition, error)
             self._on_fatal(error)
-        elif stream.is_full:  # filled again while the catalogue was being told
-            self.roll(stream)
+        elif stream.is_full or (stream.replication is not None and stream.replication.wants_roll):
+            self.roll(stream)  # filled again, or another replica lost, meanwhile

@@ -1,13 +1,14 @@
 """The streams this node writes: opened from the catalogue, found by name and by id.
 
-On start every stream is taken up where its files end, and all of them get their next epoch in one
-command, because a restarted writer never reuses an epoch. Afterwards the service follows the
-catalogue's facts: topics come, grow, change and go.
+On start every stream that only this node holds is taken up where its files end, and all of them get
+their next epoch in one command, because a restarted writer never reuses an epoch. Afterwards the
+service follows the catalogue's facts: topics come, grow, change and go. Streams that other nodes
+hold as well are opened, taken over and let go by ``roles_service``.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import uuid4
 
 from mainstem.log.checkpoint import Trust
@@ -15,26 +16,32 @@ from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
-from mainstem.model.ids import NodeId, Offset, StreamId, TopicId, topic_id_text
+from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.metadata import Stream, Topic
-from mainstem.model.topic_config import TopicSettings
 from mainstem.placement import records
 from mainstem.placement.service import PlacementService
+from mainstem.placement.tables import Tables
 from mainstem.streams.checkpoint_storage import read_producers, write_producers
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.recovery import range_log, recovered_state
+from mainstem.streams.replication_driver import ReplicationDriver, not_writer
+from mainstem.streams.roles_service import StreamRoles
 from mainstem.streams.state import StreamState
+from mainstem.streams.stream_table import StreamTable
+from mainstem.streams.surroundings import PeerCalls, SettingsOf, Surroundings
 from mainstem.streams.writer_driver import StreamWriter
 
 _log = logging.getLogger(__name__)
 
-SettingsOf = Callable[[Topic], TopicSettings]
 
+class StreamService(StreamTable):
+    """Every stream of this node, and the verbs of the counter that concern them.
 
-class StreamService:
-    """Every stream of this node, and the verbs of the counter that concern them."""
+    Args:
+        peers: how other nodes are reached; None: there are none.
+    """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the rooms around it
         self,
         placement: PlacementService,
         store: LogStore,
@@ -42,16 +49,21 @@ class StreamService:
         clock: Clock,
         settings_of: SettingsOf,
         node: NodeId,
+        *,
+        peers: PeerCalls | None = None,
     ) -> None:
+        super().__init__()
         self._placement = placement
         self._store = store
         self._flusher = flusher
         self._clock = clock
         self._settings_of = settings_of
         self._node = node
-        self._by_name: dict[str, list[StreamWriter]] = {}
-        self._by_id: dict[TopicId, list[StreamWriter]] = {}
         self._damaged: dict[StreamId, Corrupt] = {}
+        self._roles: StreamRoles | None = None
+        if peers is not None:
+            around = Surroundings(placement, store, flusher, clock, settings_of, node, peers)
+            self._roles = StreamRoles(around, self)
 
     # Start and stop
 
@@ -61,7 +73,7 @@ class StreamService:
         checkpoint = read_producers(self._store.data_dir)
         found: dict[StreamId, tuple[RangeLog, StreamState]] = {}
         ends = []
-        for known in list(catalogue.streams_of(self._node)):
+        for known in lone_streams(catalogue, self._node):
             stream = known
             topic = catalogue.need_topic(stream.id.topic)
             settings = self._settings_of(topic)
@@ -82,7 +94,9 @@ class StreamService:
             await self._placement.submit(
                 records.RestartStreams(self._node, incarnation, tuple(ends))
             )
-        for stream in list(catalogue.streams_of(self._node)):
+        for topic in list(catalogue.topics()):
+            self._list_row(topic)
+        for stream in lone_streams(catalogue, self._node):
             topic = catalogue.need_topic(stream.id.topic)
             if stream.id in self._damaged:
                 self._close_off(topic, stream, self._damaged[stream.id])
@@ -92,6 +106,8 @@ class StreamService:
                 self._store.drop_range(log)  # replaced by an empty range of the new epoch
             self._open(topic, stream, log, state)
         self._placement.subscribe(self._on_fact)
+        if self._roles is not None:
+            self._roles.start()
         self.save_producers()
 
     async def _adopt_follower(
@@ -119,31 +135,13 @@ class StreamService:
 
     def close(self) -> None:
         """Take nothing more."""
+        if self._roles is not None:
+            self._roles.close()
         reason = MainstemError(ErrorCode.SHUTTING_DOWN, "the node is stopping")
         for stream in self.all():
             stream.close(reason)
 
-    def all(self) -> Sequence[StreamWriter]:
-        """Every stream, by topic and partition."""
-        return [stream for streams in self._by_name.values() for stream in streams]
-
     # The counter's verbs
-
-    def door(self, topic: str, partition: int) -> StreamWriter:
-        """The stream of a topic by its name."""
-        streams = self._by_name.get(topic)
-        if streams is None or not 0 <= partition < len(streams):
-            raise _unknown(ErrorCode.UNKNOWN_TOPIC, f"{topic}-{partition}")
-        return streams[partition]
-
-    def door_by_id(self, topic: TopicId, partition: int) -> StreamWriter:
-        """The stream of a topic by its id."""
-        streams = self._by_id.get(topic)
-        if streams is None:
-            raise _unknown(ErrorCode.UNKNOWN_TOPIC_ID, topic_id_text(topic))
-        if not 0 <= partition < len(streams):
-            raise _unknown(ErrorCode.UNKNOWN_TOPIC, f"{streams[0].topic}-{partition}")
-        return streams[partition]
 
     def flush(self) -> None:
         """Write all that is staged, one vectored write per stream."""
@@ -188,7 +186,25 @@ class StreamService:
         )
         stream.state.transactions.trim(start)
         for log in stream.trim(known):
+            if self._roles is not None:
+                self._roles.replicas.forget(stream.id, RangeIndex(log.identity.name.index))
             self._store.drop_range(log)
+
+    def roll(
+        self,
+        stream: StreamId,
+        *,
+        exclude: Sequence[NodeId] = (),
+        new_writer: NodeId | None = None,
+    ) -> None:
+        """Let a stream that is written here go on in another range, or on another node."""
+        writer = self.writer(stream)
+        if writer is None:
+            return
+        if isinstance(writer.replication, ReplicationDriver):
+            writer.replication.want_roll(exclude=exclude, new_writer=new_writer)
+        else:
+            self._flusher.roll(writer)
 
     def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
         """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
@@ -206,8 +222,12 @@ class StreamService:
             case records.TopicCreated() | records.PartitionsAdded():
                 topic = self._placement.catalogue.need_topic(fact.id)
                 opened = len(self._by_id.get(topic.id, ()))
+                self._list_row(topic)
                 for stream in topic.streams[opened:]:
-                    self._open_new(topic, stream)
+                    if stream.writer == self._node and is_lone(stream):
+                        settings = self._settings_of(topic)
+                        log = range_log(self._store, topic, stream, stream.last, settings)
+                        self._open(topic, stream, log, StreamState())
             case records.TopicDeleted():
                 self._drop(fact)
             case records.TopicConfigsSet():
@@ -217,10 +237,27 @@ class StreamService:
                     self._configure(topic)
             case _:
                 pass  # the others are answers to commands of this very service
+        if self._roles is not None:
+            self._roles.on_fact(fact)
 
-    def _open_new(self, topic: Topic, stream: Stream) -> None:
-        log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
-        self._open(topic, stream, log, StreamState())
+    def resync(self) -> None:
+        """The catalogue was replaced as a whole: look at everything."""
+        known = {topic.id for topic in self._placement.catalogue.topics()}
+        for topic_id in [one for one in self._by_id if one not in known]:
+            self._drop(records.TopicDeleted(topic_id, self._by_id[topic_id][0].topic))
+        for topic in list(self._placement.catalogue.topics()):
+            self._list_row(topic)
+            self._configure(topic)
+        if self._roles is not None:
+            self._roles.resync()
+
+    def _list_row(self, topic: Topic) -> None:
+        """List every partition of a topic: a closed door, until this node is found to write it."""
+        settings = self._settings_of(topic)
+        for stream in topic.streams[len(self._by_id.get(topic.id, ())) :]:
+            door = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
+            door.close(not_writer(stream, topic.name))
+            self.list_stream(door)
 
     def _open(self, topic: Topic, stream: Stream, last: RangeLog, state: StreamState) -> None:
         """Take a stream up; ``last`` is the range that was open when its end was determined."""
@@ -238,7 +275,9 @@ class StreamService:
             return
         self._store.drop_unknown(ranges)
         writer.open_at(ranges, state)
-        self._list(topic, writer)
+        if self._roles is not None:
+            writer.replicate = self._roles.replicate
+        self.list_stream(writer)
 
     def _close_off(self, topic: Topic, stream: Stream, error: Corrupt) -> None:
         """A stream whose files are damaged answers so; all others go on."""
@@ -247,24 +286,28 @@ class StreamService:
         settings = self._settings_of(topic)
         writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
         writer.close(error)
-        self._list(topic, writer)
-
-    def _list(self, topic: Topic, writer: StreamWriter) -> None:
-        self._by_name.setdefault(topic.name, []).append(writer)
-        if topic.id not in self._by_id:
-            self._by_id[topic.id] = self._by_name[topic.name]
+        self.list_stream(writer)
 
     def _drop(self, fact: records.TopicDeleted) -> None:
-        streams = self._by_id.pop(fact.id, [])
-        self._by_name.pop(fact.name, None)
-        for stream in streams:
-            stream.close(_unknown(ErrorCode.UNKNOWN_TOPIC, f"{fact.name}-{stream.id.partition}"))
+        streams = self._take_out(fact.id, fact.name)
+        if self._roles is not None:
+            self._roles.forget([stream.id for stream in streams])
         self._store.drop_topic(fact.name, fact.id)
 
     def _configure(self, topic: Topic) -> None:
         settings = self._settings_of(topic)
         for stream in self._by_id.get(topic.id, ()):
             stream.apply_settings(settings)
+
+
+def lone_streams(catalogue: Tables, node: NodeId) -> list[Stream]:
+    """The streams that a node writes and nobody else holds."""
+    return [stream for stream in catalogue.streams_of(node) if is_lone(stream)]
+
+
+def is_lone(stream: Stream) -> bool:
+    """Whether only one node holds a stream, and goes on where its files end."""
+    return not stream.is_taken_over and all(len(one.replicas) == 1 for one in stream.ranges)
 
 
 def _end_of(stream: Stream, log: RangeLog, *, suspect: bool) -> records.RangeEnd:
@@ -278,7 +321,3 @@ def _end_of(stream: Stream, log: RangeLog, *, suspect: bool) -> records.RangeEnd
         max_timestamp_offset=log.offset_of_max_timestamp,
         suspect=suspect,
     )
-
-
-def _unknown(code: ErrorCode, subject: str) -> InvalidRequest:
-    return InvalidRequest(code, "there is no such partition here", subject=subject)

@@ -14,6 +14,7 @@ Promises:
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from crc32c import crc32c
 
@@ -47,6 +48,38 @@ from mainstem.streams.state import StreamState
 Settled = Callable[[MainstemError | None], None]
 FOREVER = 2**63 - 1
 SEGMENTS_PER_RANGE = 16
+# Why a batch may not be written now, though the disk is sound.
+_PASSING = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED, ErrorCode.NOT_WRITER})
+
+
+class Replication(Protocol):
+    """Who keeps the replicas of a stream on other nodes."""
+
+    @property
+    def committed(self) -> Offset:
+        """What enough replicas hold."""
+        ...
+
+    @property
+    def wants_roll(self) -> bool:
+        """Whether the next range is wanted for other reasons than that this one is full."""
+        ...
+
+    def admit(self, staged: list[StagedBatch]) -> None:
+        """Refuse batches that may not be written, as ``Unavailable``."""
+        ...
+
+    def failed(self) -> None:
+        """What was admitted could not be written."""
+        ...
+
+    def flushed(self, staged: list[StagedBatch]) -> None:
+        """Batches are in the files of this node."""
+        ...
+
+    async def roll(self) -> None:
+        """Go on in the next range."""
+        ...
 
 
 class StreamWriter(StreamReader):
@@ -63,6 +96,8 @@ class StreamWriter(StreamReader):
         "_rules",
         "_staged",
         "append_time_ms",
+        "replicate",
+        "replication",
         "segments_max",
         "settings",
         "short_of_replicas",
@@ -75,6 +110,8 @@ class StreamWriter(StreamReader):
         super().__init__(stream, topic)
         self.settings = settings
         self.state = StreamState()
+        self.replication: Replication | None = None
+        self.replicate: Callable[[StreamWriter], None] | None = None
         self.append_time_ms = -1
         self._committable = FOREVER
         self._fsync = settings.fsync
@@ -111,13 +148,18 @@ class StreamWriter(StreamReader):
     @property
     def is_full(self) -> bool:
         """Whether it is time for the next range."""
-        return self.log.segment_count > self.segments_max and self._committable == FOREVER
+        log = self.log
+        if log.segment_count <= self.segments_max or self._committable != FOREVER:
+            return False
+        # A replicated range ends where it is committed: the rest is written anew in the next one.
+        is_lone = self.replication is None
+        return is_lone or self.committed >= log.segments[self.segments_max].base_offset
 
     def range_known(self, stream: Stream) -> None:
         """The catalogue holds the new range durably: its records may be committed."""
         self.known = stream
         self._committable = FOREVER
-        self._advance()
+        self.advance()
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """The topic was configured anew."""
@@ -128,7 +170,7 @@ class StreamWriter(StreamReader):
         self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
         if self.closed is None:  # a damaged stream has no files to speak of
             self.log.settings = segment_settings(settings, self.id)
-        self._advance()
+        self.advance()
 
     def close(self, reason: MainstemError) -> None:
         """Answer everything that waits with ``reason`` and take nothing more."""
@@ -251,14 +293,19 @@ class StreamWriter(StreamReader):
             return
         log = self.log
         size_bytes = log.size_bytes
+        replication = self.replication
         try:
+            if replication is not None:
+                replication.admit(staged)
             log.append(staged)
         except Unavailable as error:
+            if replication is not None:
+                replication.failed()
             self._failure = error
             self._failed_from = staged[0][1]
             self.next_offset = log.written_end
             self.state.forget_from(log.written_end)
-            if error.code is not ErrorCode.DISK_FULL:
+            if error.code not in _PASSING:
                 # Space can be freed; a disk that fails otherwise can no longer be trusted.
                 self._flusher.fatal(error)
             return
@@ -267,10 +314,12 @@ class StreamWriter(StreamReader):
         metrics.messages_in += staged[-1][2] - staged[0][1]
         metrics.batches_in += len(staged)
         metrics.bytes_in += log.size_bytes - size_bytes
-        if self._fsync or not log.directory_synced:
+        if replication is not None:
+            replication.flushed(staged)
+        elif self._fsync or not log.directory_synced:
             flusher.sync(log)
         else:
-            self._advance()
+            self.advance()
         if self.is_full:
             flusher.roll(self)
 
@@ -319,15 +368,18 @@ class StreamWriter(StreamReader):
         return self.when_written(Offset(until - 1), settled)
 
     def _on_synced(self, _log: RangeLog) -> None:
-        self._advance()
+        self.advance()
 
-    def _advance(self) -> None:
-        """Move ``committed`` as far as the flush policy and the catalogue allow; tell everyone."""
-        # Until the catalogue knows the new range, only the old one counts.
-        log = self.log if self._committable == FOREVER else self.ranges[-2]
-        # Whatever the policy, the folder of a range must last before anything in it counts.
-        durable_only = self._fsync or not log.directory_synced
-        end = log.synced_end if durable_only else log.written_end
+    def advance(self) -> None:
+        """Move ``committed`` as far as disk, replicas and catalogue allow; tell everyone."""
+        if self.replication is not None:
+            end: int = self.replication.committed
+        else:
+            # Until the catalogue knows the new range, only the old one counts.
+            log = self.log if self._committable == FOREVER else self.ranges[-2]
+            # Whatever the policy, the folder of a range must last before anything in it counts.
+            durable_only = self._fsync or not log.directory_synced
+            end = log.synced_end if durable_only else log.written_end
         if end <= self.committed:
             return
         self.committed = end
@@ -337,6 +389,8 @@ class StreamWriter(StreamReader):
         while pending and pending[0][0] < end:
             pending.popleft()[1](None)
         self._wake()
+        if self.replication is not None and self.is_full:
+            self._flusher.roll(self)
 
 
 def _segments_per_range(settings: TopicSettings) -> int:

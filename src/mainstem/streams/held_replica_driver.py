@@ -1,0 +1,246 @@
+"""One replica of a range on this disk: carries out what ``RangeReplica`` decides.
+
+    batches ──▶ checked ──▶ written ──▶ synced (shared) ──▶ told to whoever wrote last
+    fence   ──▶ promise file + sync ──▶ answered
+
+The writer's own disk goes the same way, except that the writer has written its batches already
+when it reports them (``write_own``). Promises: nothing is told before it is stored as the machine
+asks; bytes that do not check, or do not follow, are never written; a failed sync or promise ends
+the node.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from mainstem.log import scan
+from mainstem.log.range_log import RangeLog, StagedBatch
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.ids import Epoch, Offset
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.promise_storage import Promise
+from mainstem.streams.range_replica import (
+    Ack,
+    FenceAnswer,
+    RangeReplica,
+    Refusal,
+    ReplicaEffects,
+)
+
+Told = Ack | Refusal
+Tell = Callable[[Told], None]
+
+
+def _nobody(_told: Told) -> None:
+    """Nobody has written here yet."""
+
+
+class HeldReplica:
+    """See the module's text.
+
+    Args:
+        log: the files.
+        machine: what decides.
+        promise: what the stream was promised on this disk.
+        flusher: who syncs, and who is told that the disk failed.
+    """
+
+    def __init__(
+        self, log: RangeLog, machine: RangeReplica, promise: Promise, flusher: Flusher
+    ) -> None:
+        self.log = log
+        self._promise = promise
+        self.machine = machine
+        self.on_synced: Callable[[], None] | None = None
+        self._flusher = flusher
+        self._tell: Tell = _nobody
+        self._fences: list[tuple[Epoch, asyncio.Future[FenceAnswer | Refusal]]] = []
+        self._storing: set[asyncio.Future[None]] = set()
+        self.attach()
+
+    def attach(self) -> None:
+        """Be told of the syncs of the files."""
+        self.log.on_synced = self._on_synced
+
+    # What a writer sends.
+
+    def append(
+        self,
+        epoch: Epoch,
+        span: tuple[Offset, Offset],
+        committed: Offset,
+        batches: memoryview,
+        tell: Tell,
+        *,
+        to_disk: bool = False,
+    ) -> None:
+        """Take the batches of [start, until) from the writer of ``epoch``; it hears by ``tell``.
+
+        Raises:
+            Corrupt: the bytes are not those batches.
+        """
+        start, until = span
+        staged = self.checked(batches, start, until)
+        effects = self.machine.on_append(epoch, start, until, committed, to_disk=to_disk)
+        if effects.refusal is not None:
+            tell(effects.refusal)
+            return
+        self._tell = tell
+        if effects.write is not None and not self._write(staged, effects.write[0]):
+            return
+        self._carry_out(effects)
+        if effects.write is not None:
+            self._written(effects.write[1])
+
+    def checked(self, batches: memoryview, start: Offset, until: Offset) -> list[StagedBatch]:
+        """The batches of [start, until), each of them whole, sound and in its place."""
+        rules = scan.Rules(self.log.identity.epoch)
+        staged: list[StagedBatch] = []
+        at = start
+        try:
+            for header, place in scan.check_batches(batches, 0, start, rules):
+                at = Offset(header.until_offset)
+                view = batches[place : place + header.size]
+                staged.append((view, header.base_offset, at, header.max_timestamp))
+        except scan.BadBatch as bad:
+            raise Corrupt(
+                f"{bad.cause}, in batches from a node", subject=str(self.log.identity.name.stream)
+            ) from None
+        if at != until:
+            raise Corrupt(f"batches up to {at} from a node that announced {until}")
+        return staged
+
+    # What the writer of this very node has.
+
+    def begin_own(
+        self, epoch: Epoch, start: Offset, until: Offset, committed: Offset
+    ) -> Refusal | None:
+        """This node's writer is about to write; or why it may not."""
+        return self.machine.on_append(epoch, start, until, committed).refusal
+
+    def write_own(self, until: Offset, tell: Tell) -> None:
+        """This node's writer has written everything below ``until``."""
+        self._tell = tell
+        if not self.machine.acks_unsynced:
+            self._flusher.sync(self.log)
+        self._written(until)
+
+    def fail_own(self) -> None:
+        """This node's writer could not write what it had announced."""
+        self.machine.on_write_failed()
+
+    # Fences and seals.
+
+    async def fence(self, epoch: Epoch) -> FenceAnswer | Refusal:
+        """Promise ``epoch`` and tell the end, once both are on disk."""
+        effects = self.machine.on_fence(epoch)
+        if effects.refusal is not None:
+            return effects.refusal
+        if effects.answer is not None:
+            return effects.answer
+        waiter: asyncio.Future[FenceAnswer | Refusal] = asyncio.get_running_loop().create_future()
+        self._fences.append((epoch, waiter))
+        self._carry_out(effects)
+        return await waiter
+
+    async def store(
+        self, epoch: Epoch, start: Offset, until: Offset, batches: memoryview
+    ) -> Ack | Refusal:
+        """Take batches of a recovery; the answer comes once they are on disk."""
+        done: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
+
+        def tell(told: Told) -> None:
+            if not done.done() and (isinstance(told, Refusal) or told.synced >= until):
+                done.set_result(told)
+
+        committed = self.machine.known_committed
+        self.append(epoch, (start, until), committed, batches, tell, to_disk=True)
+        return await done
+
+    def seal(self, end: Offset) -> tuple[Offset, Offset] | None:
+        """The catalogue sealed the range: cut what lies beyond; what is missing here, if any."""
+        effects = self.machine.on_sealed(end)
+        if effects.cut is not None:
+            self.log.truncate(effects.cut)
+        for _, waiter in self._fences:
+            if not waiter.done():
+                waiter.set_result(Refusal(sealed_at=end))
+        self._fences = []
+        self._carry_out(effects)
+        return effects.catch_up
+
+    def copied(self, staged: list[StagedBatch]) -> tuple[Offset, Offset] | None:
+        """Checked batches of a sealed range from a peer; what is still missing, if any.
+
+        Raises:
+            Unavailable: they could not be written.
+        """
+        self.log.append(staged)
+        effects = self.machine.on_copied(Offset(self.log.written_end))
+        self._carry_out(effects)
+        return effects.catch_up
+
+    # Inside.
+
+    def _write(self, staged: list[StagedBatch], first: Offset) -> bool:
+        fresh = [batch for batch in staged if batch[1] >= first]
+        try:
+            self.log.append(fresh)
+        except Unavailable as error:
+            self._carry_out(self.machine.on_write_failed())
+            if error.code is not ErrorCode.DISK_FULL:
+                # Space can be freed; a disk that fails otherwise can no longer be trusted.
+                self._flusher.fatal(error)
+            return False
+        return True
+
+    def _written(self, until: Offset) -> None:
+        machine = self.machine
+        if machine.acks_unsynced and not self.log.directory_synced:
+            # Whatever the policy, the folder must last before anything in it counts.
+            self._flusher.sync(self.log)
+            return
+        self._carry_out(machine.on_written(until))
+
+    def _on_synced(self, log: RangeLog) -> None:
+        machine = self.machine
+        if machine.acks_unsynced:
+            self._carry_out(machine.on_written(Offset(log.written_end)))
+        self._carry_out(machine.on_synced(Offset(log.synced_end)))
+        if self.on_synced is not None:
+            told, self.on_synced = self.on_synced, None
+            told()
+
+    def _carry_out(self, effects: ReplicaEffects) -> None:
+        if effects.promise is not None:
+            self._store_promise(effects.promise)
+        if effects.sync:
+            self._flusher.sync(self.log)
+        if effects.ack is not None:
+            self._tell(effects.ack)
+        if effects.answer is not None:
+            self._answer(effects.answer)
+
+    def _answer(self, answer: FenceAnswer) -> None:
+        waiting, self._fences = self._fences, []
+        for epoch, waiter in waiting:
+            if not waiter.done():
+                is_kept = epoch == answer.epoch
+                waiter.set_result(answer if is_kept else Refusal(fenced_by=answer.epoch))
+
+    def _store_promise(self, epoch: Epoch) -> None:
+        loop = asyncio.get_running_loop()
+        self._promise.epoch = max(self._promise.epoch, epoch)
+        storing = loop.run_in_executor(None, partial(self._promise.store, epoch))
+        self._storing.add(storing)
+
+        def stored(future: asyncio.Future[None]) -> None:
+            self._storing.discard(future)
+            if future.cancelled():
+                return
+            if (error := future.exception()) is not None:
+                self._flusher.fatal(error)
+            else:
+                self._carry_out(self.machine.on_promise_stored(epoch))
+
+        storing.add_done_callback(stored)

@@ -1,0 +1,89 @@
+"""The ranges of replicated streams on this disk: held, completed and dropped as the catalogue says.
+
+Promises: a range is dropped only when the catalogue no longer wants it here; what was sealed is cut
+to its end before anybody may read it to the end.
+"""
+
+from collections.abc import Callable
+
+from mainstem.model.ids import RangeIndex, StreamId
+from mainstem.model.metadata import Stream, Topic
+from mainstem.streams.copy_driver import CopyDriver
+from mainstem.streams.replica_messages import key_of
+from mainstem.streams.replica_service import ReplicaService
+from mainstem.streams.surroundings import Surroundings
+from mainstem.streams.writer_driver import StreamWriter
+
+
+class RangeKeeper:
+    """See the module's text.
+
+    Args:
+        around: the node's rooms.
+        replicas: the replicas on this node.
+        writer_of: the stream, if this node writes it.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        replicas: ReplicaService,
+        writer_of: Callable[[StreamId], StreamWriter | None],
+    ) -> None:
+        self._around = around
+        self._replicas = replicas
+        self._writer_of = writer_of
+        self._copies = CopyDriver(around, replicas)
+
+    def tend(self, topic: Topic, stream: Stream) -> None:
+        """Hold what this node is to hold of a stream, and nothing else."""
+        node = self._around.node
+        writer = self._writer_of(stream.id)
+        wanted: set[RangeIndex] = set()
+        for facts in stream.ranges:
+            if node not in facts.replicas and node not in facts.replicating:
+                continue
+            wanted.add(facts.index)
+            if writer is not None and facts.index >= writer.log.identity.name.index:
+                continue  # its writer goes on from there by itself, and tells
+            if len(facts.replicas) == 1 and not facts.replicating:
+                continue  # nobody else has it, or is to have it
+            if facts.is_open:
+                self._replicas.hold(topic, stream, facts)
+            elif (
+                node in facts.replicating
+                or node not in facts.holders
+                or not self._replicas.log_of(topic, stream, facts).sealed
+            ):
+                self._copies.tend(topic, stream, facts)
+        self._drop_unwanted(stream, wanted)
+
+    def begin_anew(self, stream: StreamId, index: RangeIndex) -> None:
+        """What was there of a range does not count: it is copied from its beginning."""
+        held = self._replicas.forget(stream, index)
+        if held is not None:
+            self._copies.stop(key_of(stream, index))
+            self._around.store.drop_range(held.log)
+
+    def forget(self, stream: StreamId) -> None:
+        """A stream is gone, and its files with it."""
+        for held in self._replicas.held_of(stream):
+            self._copies.stop(key_of(stream, RangeIndex(held.log.identity.name.index)))
+        self._replicas.forget_stream(stream)
+
+    def close(self) -> None:
+        """End everything that is under way."""
+        self._copies.close()
+
+    def _drop_unwanted(self, stream: Stream, wanted: set[RangeIndex]) -> None:
+        writer = self._writer_of(stream.id)
+        for held in self._replicas.held_of(stream.id):
+            index = RangeIndex(held.log.identity.name.index)
+            if index in wanted or index > stream.last.index:
+                continue
+            if writer is not None and held.log in writer.ranges:
+                continue  # its writer lets go of it first
+            self._copies.stop(key_of(stream.id, index))
+            self._replicas.forget(stream.id, index)
+            if not held.log.closed:
+                self._around.store.drop_range(held.log)

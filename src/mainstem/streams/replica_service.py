@@ -1,0 +1,236 @@
+"""The replicas of ranges that this node holds, and what other nodes may ask of them.
+
+    note  batches ──▶ held ──▶ acknowledged or refused, by note
+    ask   fence · batches of a recovery · batches to copy · the state where a range begins
+
+A range is known from the catalogue. A writer may be ahead of this node's catalogue: what it sends
+is kept for a moment, within a limit, until the range is known here. Promises: a node that has
+another disk than the one a range was assigned to takes nothing of it; what is asked for is read
+from sound bytes, or refused.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.ids import Epoch, NodeId, Offset, StreamId
+from mainstem.model.limits import MIB
+from mainstem.streams import replica_messages as messages
+from mainstem.streams.held_replica_driver import Told
+from mainstem.streams.range_replica import (
+    Ack,
+    FenceAnswer,
+    Refusal,
+)
+from mainstem.streams.replica_messages import RangeKey
+from mainstem.streams.replica_shelf import ReplicaShelf
+from mainstem.streams.surroundings import Surroundings
+
+EARLY_BYTES_MAX: Final = 32 * MIB
+COPY_BYTES_MAX: Final = 4 * MIB
+
+_log = logging.getLogger(__name__)
+
+# Told to the writer of a stream on this node: who, and what.
+WriterEar = Callable[[NodeId, messages.Acknowledged | messages.Refused], None]
+
+
+class ReplicaService(ReplicaShelf):
+    """See the module's text."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, self._hear_early)
+        self._ears: dict[StreamId, WriterEar] = {}
+        self._early: dict[RangeKey, list[tuple[NodeId, memoryview]]] = {}
+        self._early_bytes = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take and answer nothing more."""
+        self._is_closed = True
+
+    def start(self) -> None:
+        """Answer other nodes."""
+        self._around.peers.serve(Service.RANGES, self._answer)
+        self._around.peers.hear(Service.RANGES, self._hear)
+
+    def listen(self, stream: StreamId, ear: WriterEar | None) -> None:
+        """Tell the writer of a stream on this node what replicas say; None: there is none."""
+        if ear is None:
+            self._ears.pop(stream, None)
+        else:
+            self._ears[stream] = ear
+
+    # Notes.
+
+    def _hear(self, node: NodeId, body: memoryview) -> None:
+        if self._is_closed:
+            return
+        try:
+            message, batches = messages.decode(body)
+            match message:
+                case messages.AppendBatches():
+                    self._append(node, message, batches, body)
+                case messages.Acknowledged() | messages.Refused():
+                    ear = self._ears.get(message.key.stream)
+                    if ear is not None:
+                        ear(node, message)
+                case _:
+                    raise Corrupt(f"{type(message).__name__} is no note")  # noqa: TRY301
+        except Corrupt as error:
+            # Nothing was written; the writer sends again what is not acknowledged.
+            _log.warning("node %d sent what cannot be used: %s", node, error)
+
+    def _append(
+        self,
+        node: NodeId,
+        message: messages.AppendBatches,
+        batches: memoryview,
+        body: memoryview,
+    ) -> None:
+        held = self._held.get(message.key)
+        if held is None:
+            found = self.range_of(message.key)
+            if found is None:
+                self._keep_early(node, message.key, body)
+                return
+            topic, stream, facts = found
+            if self._around.node not in facts.replicas:
+                return
+            held = self.hold(topic, stream, facts)
+        if not self.is_this_disk(message.directory):
+            return  # a blank disk has forgotten its promises: it must not begin again
+        if message.opening is not None and not held.log.segments:
+            held.log.snapshot = message.opening
+        held.append(
+            message.epoch,
+            (message.start, message.until),
+            message.committed,
+            batches,
+            partial(self._tell, node, message.key, message.epoch),
+            to_disk=message.to_disk,
+        )
+
+    def _tell(self, node: NodeId, key: RangeKey, epoch: Epoch, told: Told) -> None:
+        said = _said(key, epoch, told)
+        if said is not None:
+            self._around.peers.note(node, Service.RANGES, [messages.encode(said)])
+
+    def _keep_early(self, node: NodeId, key: RangeKey, body: memoryview) -> None:
+        """The writer knows of a range that this node's catalogue does not show yet."""
+        if self._early_bytes + len(body) > EARLY_BYTES_MAX:
+            return  # it is sent again
+        self._early_bytes += len(body)
+        self._early.setdefault(key, []).append((node, body))
+
+    def _hear_early(self, key: RangeKey) -> None:
+        for node, body in self._early.pop(key, ()):
+            self._early_bytes -= len(body)
+            self._hear(node, body)
+
+    def drop_early(self) -> None:
+        """What has waited long enough is sent again by its writer, or by nobody."""
+        self._early.clear()
+        self._early_bytes = 0
+
+    # Questions.
+
+    async def _answer(self, node: NodeId, body: memoryview) -> Sequence[Chunk]:
+        message, batches = messages.decode(body)
+        if self._is_closed:
+            raise Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping")
+        match message:
+            case messages.AskFence():
+                return [messages.encode(await self.fence(message))]
+            case messages.AppendBatches():
+                return [messages.encode(await self.store(message, batches))]
+            case messages.AskBatches():
+                return self._batches(message)
+            case messages.AskState():
+                topic, stream, facts = self.need_range(message.key)
+                state = self.state_before(topic, stream, facts)
+                return [messages.encode(messages.State(message.key)), state]
+            case _:
+                raise InvalidRequest(
+                    ErrorCode.INVALID_REQUEST, f"node {node} asks {type(message).__name__}"
+                )
+
+    async def fence(self, asked: messages.AskFence) -> messages.Promised | messages.Refused:
+        """Promise a new writer's epoch and tell the end of the range here."""
+        topic, stream, facts = self.need_range(asked.key)
+        if not self.is_this_disk(asked.directory):
+            own = self._around.store.directory_id.hex()
+            return messages.Promised(
+                asked.key, asked.epoch, facts.start, limbo=False, directory=own
+            )
+        if facts.end is not None:
+            return messages.Refused(asked.key, asked.epoch, sealed_at=facts.end)
+        answer = await self.hold(topic, stream, facts).fence(asked.epoch)
+        if isinstance(answer, FenceAnswer):
+            return messages.Promised(
+                asked.key, answer.epoch, answer.end, limbo=answer.limbo, directory=answer.directory
+            )
+        return _refused(asked.key, asked.epoch, answer)
+
+    async def store(
+        self, message: messages.AppendBatches, batches: memoryview
+    ) -> messages.Acknowledged | messages.Refused:
+        """Take the batches of a recovery, onto the disk."""
+        topic, stream, facts = self.need_range(message.key)
+        if not self.is_this_disk(message.directory):
+            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the range is on another disk")
+        held = self.hold(topic, stream, facts)
+        if message.opening is not None and not held.log.segments:
+            held.log.snapshot = message.opening
+        told = await held.store(message.epoch, message.start, message.until, batches)
+        if isinstance(told, Ack):
+            return messages.Acknowledged(message.key, told.epoch, told.end, told.synced)
+        return _refused(message.key, message.epoch, told)
+
+    def _batches(self, asked: messages.AskBatches) -> Sequence[Chunk]:
+        header, batches = self.read(asked)
+        return [messages.encode(header), batches]
+
+    def read(self, asked: messages.AskBatches) -> tuple[messages.Batches, bytes]:
+        """Batches of a range from the files of this node.
+
+        Raises:
+            MainstemError: they are not here, or damaged.
+        """
+        topic, stream, facts = self.need_range(asked.key)
+        if facts.generation != asked.generation:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"range {facts.index} was rewritten")
+        log = self.log_of(topic, stream, facts)
+        part = log.read(
+            asked.start,
+            max_bytes=min(asked.bytes_max, COPY_BYTES_MAX),
+            until=asked.until,
+            min_one=True,
+        )
+        if part is None:
+            return messages.Batches(asked.key, asked.start, asked.start), b""
+        span = (Offset(part.start_offset), Offset(part.until_offset))
+        opening = log.opening_snapshot() if asked.start == facts.start else None
+        return messages.Batches(asked.key, *span, opening), part.read()
+
+
+def _said(
+    key: RangeKey, epoch: Epoch, told: Told
+) -> messages.Acknowledged | messages.Refused | None:
+    if isinstance(told, Ack):
+        return messages.Acknowledged(key, told.epoch, told.end, told.synced)
+    return _refused(key, epoch, told)
+
+
+def _refused(key: RangeKey, epoch: Epoch, refusal: Refusal) -> messages.Refused:
+    return messages.Refused(
+        key,
+        epoch,
+        fenced_by=refusal.fenced_by,
+        gap_at=refusal.gap_at,
+        sealed_at=refusal.sealed_at,
+    )

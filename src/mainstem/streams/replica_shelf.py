@@ -1,0 +1,141 @@
+"""The replicas of ranges that this node holds: opened from the catalogue, found by name."""
+
+from collections.abc import Callable
+
+from mainstem.log.checkpoint import Trust
+from mainstem.log.naming import RangeName, range_directory
+from mainstem.log.range_log import RangeLog
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.ids import Epoch, Offset, RangeIndex, StreamId
+from mainstem.model.metadata import Range, Stream, Topic
+from mainstem.streams.held_replica_driver import HeldReplica
+from mainstem.streams.promise_storage import Promise
+from mainstem.streams.range_replica import RangeReplica, ReplicaState, is_in_limbo
+from mainstem.streams.recovery import opening_state, range_log
+from mainstem.streams.replica_messages import RangeKey, key_of
+from mainstem.streams.surroundings import Surroundings
+
+
+class ReplicaShelf:
+    """See the module's text.
+
+    Args:
+        around: the node's rooms.
+        on_held: told of every replica that was opened.
+    """
+
+    def __init__(self, around: Surroundings, on_held: Callable[[RangeKey], None]) -> None:
+        self._around = around
+        self._on_held = on_held
+        self._held: dict[RangeKey, HeldReplica] = {}
+        self._promises: dict[StreamId, Promise] = {}
+
+    def held(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
+        """The replica of a range, if this node has opened one."""
+        return self._held.get(key_of(stream, index))
+
+    def held_of(self, stream: StreamId) -> list[HeldReplica]:
+        """Every replica of a stream's ranges that is opened here."""
+        return [one for key, one in self._held.items() if key.stream == stream]
+
+    def hold(
+        self, topic: Topic, stream: Stream, facts: Range, log: RangeLog | None = None
+    ) -> HeldReplica:
+        """Open the replica of a range, or find it open; ``log`` are its files if they are open.
+
+        Raises:
+            Corrupt: its files, or the promise, cannot be believed.
+        """
+        key = key_of(stream.id, facts.index)
+        found = self._held.get(key)
+        if found is not None:
+            return found
+        around = self._around
+        settings = around.settings_of(topic)
+        promise = self._promise(topic, stream.id)
+        log = log or self.log_of(topic, stream, facts)
+        limbo = bool(log.damage) or is_in_limbo(
+            acks_unsynced=not settings.fsync,
+            unclean=around.store.trust is Trust.OTHER_BOOT and log.found,
+            sync_failed=False,
+            done=around.node in facts.done,
+        )
+        state = ReplicaState(
+            facts.start,
+            Offset(log.written_end),
+            Epoch(max(facts.epoch, promise.epoch)),
+            around.store.directory_id.hex(),
+            limbo=limbo,
+        )
+        machine = RangeReplica(state, acks_unsynced=not settings.fsync)
+        machine.synced_end = Offset(log.synced_end)  # files that were open already may be ahead
+        held = self._held[key] = HeldReplica(log, machine, promise, around.flusher)
+        self._on_held(key)
+        return held
+
+    def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
+        """The files of a range, opened now or before."""
+        around = self._around
+        name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+        found = around.store.logs.get(range_directory(around.store.data_dir, name))
+        if found is not None:
+            return found
+        return range_log(around.store, topic, stream, facts, around.settings_of(topic))
+
+    def forget(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
+        """Let go of a replica; its files stay as they are."""
+        return self._held.pop(key_of(stream, index), None)
+
+    def forget_stream(self, stream: StreamId) -> None:
+        """The stream is gone, and its files with it."""
+        for key in [key for key in self._held if key.stream == stream]:
+            del self._held[key]
+        self._promises.pop(stream, None)
+
+    def _promise(self, topic: Topic, stream: StreamId) -> Promise:
+        promise = self._promises.get(stream)
+        if promise is None:
+            name = RangeName(stream, topic.name, 0, 0)
+            partition = range_directory(self._around.store.data_dir, name).parent
+            promise = self._promises[stream] = Promise(partition)
+        return promise
+
+    def state_before(self, topic: Topic, stream: Stream, facts: Range) -> bytes:
+        """What was known where a range begins, from the files of this node.
+
+        Raises:
+            Unavailable: this node does not hold what it takes.
+        """
+
+        def log_of(one: Range) -> RangeLog:
+            if self._around.node not in (*one.replicas, *one.replicating):
+                raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"range {one.index} is not here")
+            return self.log_of(topic, stream, one)
+
+        return opening_state(stream, facts, log_of).snapshot()
+
+    def range_of(self, key: RangeKey) -> tuple[Topic, Stream, Range] | None:
+        """What the catalogue says of a range."""
+        topic = self._around.placement.catalogue.topic_by_id(key.stream.topic)
+        if topic is None or key.partition >= len(topic.streams):
+            return None
+        stream = topic.streams[key.partition]
+        for facts in reversed(stream.ranges):
+            if facts.index == key.index:
+                return topic, stream, facts
+        return None
+
+    def need_range(self, key: RangeKey) -> tuple[Topic, Stream, Range]:
+        """The same, or ``Unavailable``: it is not known here yet, or no longer."""
+        found = self.range_of(key)
+        if found is None:
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE,
+                f"range {key.index} is not known here",
+                subject=str(key.stream),
+            )
+        return found
+
+    def is_this_disk(self, directory: str) -> bool:
+        """Whether a range was assigned to the disk that this node has."""
+        return not directory or directory == self._around.store.directory_id.hex()

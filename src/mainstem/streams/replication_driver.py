@@ -1,0 +1,342 @@
+"""The writer's side of a replicated stream: carries out what ``RangeWriter`` decides.
+
+    flush ──▶ own files ──┐
+         └──▶ one note per replica ──▶ acknowledged ──▶ committed ──▶ the stream's waiters
+    full, or a replica left behind ──▶ frozen ──▶ sealed ──▶ what is in flight goes on in the next
+
+Promises: what one replica did not get is sent again; from the freeze on nothing is committed until
+the catalogue has decided; a writer that learns of a newer one answers everybody who waits and takes
+nothing more.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import uuid4
+
+from mainstem.log.range_log import RangeLog, StagedBatch
+from mainstem.model.batch import read_header
+from mainstem.model.errors import ErrorCode, Fenced, MainstemError, Unavailable
+from mainstem.model.ids import Epoch, NodeId, Offset, StreamId
+from mainstem.model.metadata import Range, Stream
+from mainstem.streams.committed_state import CommittedState
+from mainstem.streams.held_replica_driver import Told
+from mainstem.streams.range_replica import Refusal
+from mainstem.streams.range_writer import (
+    OpenRange,
+    RangeWriter,
+    ReplicaProgress,
+    WriterEffects,
+    WriterLimits,
+)
+from mainstem.streams.recovery import range_log
+from mainstem.streams.replica_messages import Acknowledged, Refused
+from mainstem.streams.replica_service import ReplicaService
+from mainstem.streams.seal_driver import pursue, range_end
+from mainstem.streams.sealing import SealRequest
+from mainstem.streams.sender_driver import PIECE_BYTES_MAX, RangeSender
+from mainstem.streams.state import StreamState
+from mainstem.streams.surroundings import Surroundings, policy_of
+from mainstem.streams.writer_driver import StreamWriter
+
+LIMITS: Final = WriterLimits()
+
+_log = logging.getLogger(__name__)
+
+
+def not_writer(stream: Stream, topic: str) -> Unavailable:
+    """The answer to who asks the wrong node."""
+    return Unavailable(
+        ErrorCode.NOT_WRITER,
+        f"node {stream.writer} writes it under epoch {stream.epoch}",
+        subject=f"{topic}-{stream.id.partition}",
+    )
+
+
+class ReplicationDriver:
+    """See the module's text.
+
+    Args:
+        around: the node's rooms.
+        replicas: the replicas on this node; the writer's own among them.
+        stream: what is written; its last range is the open one.
+        on_unsettled: told when there is something to look at when time has passed.
+        on_followed: told when the next range is open.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        replicas: ReplicaService,
+        stream: StreamWriter,
+        on_unsettled: Callable[["ReplicationDriver"], None],
+        on_followed: Callable[[StreamId], None],
+    ) -> None:
+        self.stream = stream
+        self._around = around
+        self._replicas = replicas
+        self._on_unsettled = on_unsettled
+        self._on_followed = on_followed
+        self._is_unsettled = False
+        self._exclude: set[NodeId] = set()
+        self._new_writer: NodeId | None = None
+        self._wants_roll = False
+        facts = stream.known.last
+        topic = around.placement.catalogue.need_topic(stream.id.topic)
+        opening = stream.log.opening_snapshot() or StreamState().snapshot()
+        now = around.now_ms()
+        self._held = replicas.hold(topic, stream.known, facts, stream.log)
+        self._held.attach()
+        self._state = CommittedState(facts.start, opening, now)
+        self._machine = RangeWriter(_open_range(stream.known, facts), policy_of(facts), LIMITS, now)
+        self._sender = RangeSender(around, stream.known, facts, stream.log, opening)
+        self._facts = facts
+        replicas.listen(stream.id, self._hear)
+        stream.replication = self
+        self._take_up_written()
+
+    @property
+    def committed(self) -> Offset:
+        """What A replicas hold."""
+        return self._machine.committed
+
+    @property
+    def wants_roll(self) -> bool:
+        """Whether the next range is wanted for other reasons than that this one is full."""
+        return bool(self._exclude) or self._wants_roll
+
+    def progress(self) -> list[ReplicaProgress]:
+        """How far each replica is."""
+        return self._machine.described(self._around.now_ms())
+
+    # What the stream does.
+
+    def admit(self, staged: list[StagedBatch]) -> None:
+        """Refuse batches that may not be written.
+
+        Raises:
+            Unavailable: too much waits for replicas, or another writer was elected.
+        """
+        machine = self._machine
+        start, until = Offset(staged[0][1]), Offset(staged[-1][2])
+        try:
+            machine.check_append(sum(len(batch[0]) for batch in staged))
+        except Fenced:
+            raise not_writer(self.stream.known, self.stream.topic) from None
+        refusal = self._held.begin_own(machine.opened.epoch, start, until, machine.committed)
+        if refusal is not None:
+            self._refused(self._around.node, refusal)
+            raise not_writer(self.stream.known, self.stream.topic)
+
+    def failed(self) -> None:
+        """What was admitted could not be written."""
+        self._held.fail_own()
+
+    def flushed(self, staged: list[StagedBatch]) -> None:
+        """Batches are in the files of this node: send them on."""
+        until = Offset(staged[-1][2])
+        size = sum(len(batch[0]) for batch in staged)
+        self._sender.begin_burst(staged)
+        self._carry_out(self._machine.on_append(until, size, self._around.now_ms()))
+        self._sender.end_burst()
+        self._unsettled()
+        self._held.write_own(until, self._tell_own)
+
+    def close(self) -> None:
+        """This node writes the stream no longer."""
+        self._replicas.listen(self.stream.id, None)
+
+    # What time brings.
+
+    def on_time(self, now: int) -> bool:
+        """Send again, tell what is committed, leave laggards behind; False: nothing is open."""
+        machine, sender = self._machine, self._sender
+        if self.stream.closed is not None:
+            return False
+        undelivered = list(sender.undelivered)
+        sender.undelivered.clear()
+        if not machine.is_frozen:
+            for node in undelivered:
+                self._carry_out(machine.on_reconnected(node, now))
+        self._carry_out(machine.on_time(now))
+        if self.stream.next_offset == machine.next_offset:  # nothing is staged
+            written, committed = machine.next_offset, machine.committed
+            self._state.keep(self.stream.state, written, committed, now)
+        progress = machine.described(now)
+        if not machine.is_frozen:
+            sender.tell_committed(progress, machine.committed)
+        self._is_unsettled = (
+            bool(sender.undelivered)
+            or self._state.is_waiting
+            or any(one.end < machine.next_offset for one in progress)
+        )
+        return self._is_unsettled
+
+    def leave_behind(self, node: NodeId) -> None:
+        """A replica is known to be dead: go on without it."""
+        if node in self._machine.opened.replicas and node != self._around.node:
+            self._carry_out(self._machine.on_unreachable(node))
+
+    # The next range.
+
+    def want_roll(
+        self, *, exclude: Sequence[NodeId] = (), new_writer: NodeId | None = None
+    ) -> None:
+        """Go on in another range: other replicas are wanted, or another writer."""
+        self._wants_roll = True
+        self._exclude.update(exclude)
+        self._new_writer = new_writer
+        self._around.flusher.roll(self.stream)
+
+    async def roll(self) -> None:
+        """Seal the open range where it is committed and go on in the next one."""
+        stream = self.stream
+        exclude, self._exclude = tuple(sorted(self._exclude)), set()
+        new_writer, self._new_writer = self._new_writer, None
+        self._wants_roll = False
+        point = self._machine.freeze()
+        epoch = self._machine.opened.epoch
+        end = range_end(stream.known, self._facts, stream.log, epoch, point)
+        request = SealRequest(uuid4().hex, end, point.done, exclude=exclude, new_writer=new_writer)
+        try:
+            outcome = await pursue(self._around, request)
+        except MainstemError as error:
+            if stream.closed is None:
+                stream.close(error)
+            return
+        if stream.closed is not None:
+            return
+        followed = outcome.opened
+        if followed is None or followed.writer != self._around.node:
+            self._stand_down()
+        else:
+            self._follow(followed)
+
+    def _follow(self, known: Stream) -> None:
+        """The catalogue has opened the next range: what is in flight goes on there."""
+        stream, around = self.stream, self._around
+        facts = known.last
+        old, old_facts = self._held, self._facts
+        topic = around.placement.catalogue.need_topic(stream.id.topic)
+        opening = self._state.at(facts.start, old.log)
+        log = range_log(around.store, topic, known, facts, stream.settings, opening)
+        carried = _batches_from(old.log, facts.start)
+        if carried:
+            log.append(carried)
+        now = around.now_ms()
+        self._machine, effects = self._machine.successor(
+            _open_range(known, facts), policy_of(facts), now
+        )
+        assert log.written_end == self._machine.next_offset, "what is in flight is in the files"
+        self._held = self._replicas.hold(topic, known, facts, log)
+        self._facts = facts
+        self._state = CommittedState(facts.start, opening, now)
+        self._sender = RangeSender(around, known, facts, log, opening)
+        kept = stream.ranges
+        if facts.start == old_facts.start:  # an empty range is replaced, not kept
+            kept = kept[:-1]
+            self._replicas.forget(stream.id, old_facts.index)
+            around.store.drop_range(old.log)
+        elif old.machine.sealed_end is None:
+            old.seal(facts.start)
+        stream.known = known
+        stream.hold([*kept, log])
+        stream.short_of_replicas = stream.settings.min_insync_replicas > len(facts.replicas)
+        self._unsettled()
+        self._take_up_written()
+        self._carry_out(effects)
+        self._on_followed(stream.id)
+
+    def _take_up_written(self) -> None:
+        """The files hold batches of this range that nobody was told of yet."""
+        log, machine = self._held.log, self._machine
+        start, until = machine.opened.start, Offset(log.written_end)
+        if until == start:
+            return
+        if machine.next_offset < until:
+            for staged in _batches_from(log, machine.next_offset):
+                now = self._around.now_ms()
+                self._carry_out(machine.on_append(Offset(staged[2]), len(staged[0]), now))
+        self._held.begin_own(machine.opened.epoch, start, until, machine.committed)
+        self._held.write_own(until, self._tell_own)
+        self._unsettled()
+
+    # What replicas say.
+
+    def _hear(self, node: NodeId, message: Acknowledged | Refused) -> None:
+        opened = self._machine.opened
+        if (
+            message.key != self._sender.key
+            or message.epoch != opened.epoch
+            or node not in opened.replicas
+            or self.stream.closed is not None
+        ):
+            return  # about a range, or by a node, of former times
+        if isinstance(message, Acknowledged):
+            now = self._around.now_ms()
+            self._carry_out(self._machine.on_ack(node, message.end, message.synced, now))
+        else:
+            self._refused(node, Refusal(message.fenced_by, message.gap_at, message.sealed_at))
+
+    def _tell_own(self, told: Told) -> None:
+        if isinstance(told, Refusal):
+            self._refused(self._around.node, told)
+        elif told.epoch == self._machine.opened.epoch and self.stream.closed is None:
+            now = self._around.now_ms()
+            self._carry_out(self._machine.on_ack(self._around.node, told.end, told.synced, now))
+
+    def _refused(self, node: NodeId, refusal: Refusal) -> None:
+        machine = self._machine
+        if refusal.fenced_by is not None:
+            self._carry_out(machine.on_fenced(refusal.fenced_by))
+        elif refusal.gap_at is not None:
+            self._carry_out(machine.on_gap(node, refusal.gap_at, self._around.now_ms()))
+        elif refusal.sealed_at is not None and not machine.is_frozen:
+            # Nobody seals a range but its writer, or a newer one.
+            self._carry_out(machine.on_fenced(Epoch(machine.opened.epoch + 1)))
+
+    def _carry_out(self, effects: WriterEffects) -> None:
+        for send in effects.sends:
+            self._sender.send(send)
+        if effects.committed is not None:
+            self.stream.advance()
+        laggards = [node for node in effects.laggards if node != self._around.node]
+        if laggards:
+            name = f"{self.stream.topic}-{self.stream.id.partition}"
+            _log.warning("%s goes on without nodes %s", name, laggards)
+            self._exclude.update(laggards)
+            self._around.flusher.roll(self.stream)
+        if effects.deposed_by is not None:
+            self._stand_down()
+
+    def _stand_down(self) -> None:
+        """Another writer was elected: the catalogue says, or will say, who."""
+        self.close()
+        if self.stream.closed is None:
+            self.stream.close(not_writer(self.stream.known, self.stream.topic))
+
+    def _unsettled(self) -> None:
+        if not self._is_unsettled:
+            self._is_unsettled = True
+            self._on_unsettled(self)
+
+
+def _open_range(stream: Stream, facts: Range) -> OpenRange:
+    return OpenRange(stream.id, facts.index, stream.epoch, facts.start, facts.replicas)
+
+
+def _batches_from(log: RangeLog, start: Offset) -> list[StagedBatch]:
+    """Everything in a range from an offset on, as it was staged."""
+    staged: list[StagedBatch] = []
+    at = int(start)
+    while at < log.written_end:
+        part = log.read(at, max_bytes=PIECE_BYTES_MAX, until=log.written_end, min_one=True)
+        assert part is not None, "what was written can be read"
+        data = memoryview(part.read())
+        while data:
+            header = read_header(data)
+            batch = data[: header.size]
+            staged.append((batch, header.base_offset, header.until_offset, header.max_timestamp))
+            data = data[header.size :]
+        at = part.until_offset
+    return staged

@@ -1,0 +1,269 @@
+"""What this node is to every replicated stream, as the catalogue says: writer, replica or nothing.
+
+    fact ──▶ look at the stream as it is now ──▶ take over · open · stand down
+                                             └─▶ hold · complete · drop its ranges
+
+The catalogue is looked at as a whole each time, so that a fact that was missed, or one that comes
+in a snapshot of another node, makes no difference. Promises: at most one take-over of a stream is
+under way, the one of its current epoch; a range is dropped only when the catalogue no longer wants
+it here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Final, Protocol
+
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import Epoch, NodeId, StreamId
+from mainstem.model.metadata import Stream, Topic
+from mainstem.placement import records
+from mainstem.placement.replication_records import CopyOrdered, Election, NodeFenced, TargetsSet
+from mainstem.streams.fail_over_driver import FailOverDriver, opening_of
+from mainstem.streams.range_keeper_driver import RangeKeeper
+from mainstem.streams.replica_service import ReplicaService
+from mainstem.streams.replication_driver import ReplicationDriver, not_writer
+from mainstem.streams.state import StreamState
+from mainstem.streams.surroundings import Surroundings
+from mainstem.streams.writer_driver import StreamWriter
+
+TICK_S: Final = 0.1
+EARLY_TICKS: Final = 50
+STATE_PAUSE_S: Final = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+class WriterDesk(Protocol):
+    """Where the streams that this node writes are listed."""
+
+    def all(self) -> Sequence[StreamWriter]:
+        """Every stream that this node writes."""
+        ...
+
+    def writer(self, stream: StreamId) -> StreamWriter | None:
+        """The stream, if this node writes it."""
+        ...
+
+    def list_stream(self, stream: StreamWriter) -> None:
+        """Open the door of a stream."""
+        ...
+
+    def depose(self, stream: StreamId, reason: MainstemError) -> None:
+        """This node does not write the stream, now or any more."""
+        ...
+
+
+class StreamRoles:
+    """See the module's text."""
+
+    def __init__(self, around: Surroundings, desk: WriterDesk) -> None:
+        self._around = around
+        self._desk = desk
+        self.replicas = ReplicaService(around)
+        self._keeper = RangeKeeper(around, self.replicas, desk.writer)
+        self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
+        self._unclean: dict[StreamId, Epoch] = {}
+        self._unsettled: set[ReplicationDriver] = set()
+        self._ticking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Answer other nodes and take up what the catalogue says."""
+        self.replicas.start()
+        self.resync()
+        self._ticking = asyncio.get_running_loop().create_task(self._run())
+        self._ticking.add_done_callback(self._ended)
+
+    async def _run(self) -> None:
+        """Let time pass for the writers that wait for something, for ever."""
+        ticks = 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self._around.now_ms()
+            for driver in list(self._unsettled):
+                if not driver.on_time(now):
+                    self._unsettled.discard(driver)
+            ticks += 1
+            if ticks % EARLY_TICKS == 0:
+                self.replicas.drop_early()
+
+    def close(self) -> None:
+        """End everything that is under way."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.replicas.close()
+        self._keeper.close()
+        for _, task in self._taking.values():
+            task.cancel()
+
+    def resync(self) -> None:
+        """Look at every stream."""
+        for topic in list(self._around.placement.catalogue.topics()):
+            for stream in topic.streams:
+                self.reconcile(topic, stream)
+
+    # Following the catalogue.
+
+    def on_fact(self, fact: records.AnyFact) -> None:
+        """Look at the streams that a fact concerns."""
+        if isinstance(fact, records.TopicCreated | records.PartitionsAdded):
+            topic = self._around.placement.catalogue.need_topic(fact.id)
+            for stream in topic.streams:
+                self.reconcile(topic, stream)
+            return
+        elections: tuple[Election, ...] = getattr(fact, "elections", ())
+        for election in elections:
+            if election.unclean:
+                self._unclean[election.stream] = election.epoch
+        if isinstance(fact, CopyOrdered) and fact.node == self._around.node:
+            self._keeper.begin_anew(fact.stream, fact.index)
+        for stream_id in concerned(fact):
+            self._look_at(stream_id)
+        if isinstance(fact, NodeFenced):
+            self._leave_behind(fact.node)
+
+    def forget(self, streams: list[StreamId]) -> None:
+        """These streams are gone, and their files with them."""
+        for stream in streams:
+            self._stop_taking(stream)
+            self._keeper.forget(stream)
+
+    def _look_at(self, stream: StreamId) -> None:
+        topic = self._around.placement.catalogue.topic_by_id(stream.topic)
+        if topic is not None:
+            self.reconcile(topic, topic.streams[stream.partition])
+
+    def reconcile(self, topic: Topic, stream: Stream) -> None:
+        """Be to a stream what the catalogue says."""
+        writer = self._desk.writer(stream.id)
+        if stream.writer != self._around.node:
+            self._stop_taking(stream.id)
+            self._desk.depose(stream.id, not_writer(stream, topic.name))
+        elif stream.is_taken_over:
+            if writer is not None:
+                self._desk.depose(stream.id, not_writer(stream, topic.name))
+            self._take_over(topic, stream)
+        elif writer is None or writer.epoch != stream.epoch:
+            self._open(topic, stream)
+        self._keeper.tend(topic, stream)
+
+    # The writer's role.
+
+    def replicate(self, writer: StreamWriter) -> None:
+        """Keep the replicas of a stream that this node writes."""
+        ReplicationDriver(self._around, self.replicas, writer, self._unsettled.add, self._look_at)
+
+    def _take_over(self, topic: Topic, stream: Stream) -> None:
+        under_way = self._taking.get(stream.id)
+        if under_way is not None and under_way[0] == stream.epoch:
+            return
+        self._stop_taking(stream.id)
+        driver = FailOverDriver(
+            self._around,
+            self.replicas,
+            topic,
+            stream,
+            unclean=self._unclean.get(stream.id) == stream.epoch
+            or self._around.settings_of(topic).unclean_leader_election,
+        )
+        self._begin(stream, self._taken_over(topic, driver))
+
+    async def _taken_over(self, topic: Topic, driver: FailOverDriver) -> None:
+        stream = await driver.run()
+        if stream is not None and stream.writer == self._around.node:
+            await self._opened(topic, stream)
+
+    def _open(self, topic: Topic, stream: Stream) -> None:
+        """The stream is new, or was handed over in a sound state."""
+        under_way = self._taking.get(stream.id)
+        if under_way is not None and under_way[0] == stream.epoch:
+            return
+        self._stop_taking(stream.id)
+        if len(stream.ranges) == 1 and stream.last.start == 0:
+            self._admit(topic, stream, StreamState())
+        else:
+            self._begin(stream, self._opened(topic, stream))
+
+    async def _opened(self, topic: Topic, stream: Stream) -> None:
+        """Find the state that the stream was left in, then write it."""
+        self._keeper.tend(topic, stream)
+        while True:
+            try:
+                opening = await opening_of(self._around, self.replicas, topic, stream)
+                break
+            except Unavailable as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(STATE_PAUSE_S)
+        current = self._stream(stream.id)
+        if current is None or (current.epoch, current.writer) != (stream.epoch, stream.writer):
+            return
+        self._admit(topic, current, StreamState.restore(opening))
+
+    def _admit(self, topic: Topic, stream: Stream, state: StreamState) -> None:
+        ranges = [self.replicas.log_of(topic, stream, facts) for facts in stream.ranges]
+        last = ranges[-1]
+        if last.written_end != stream.last.start:
+            raise Corrupt(
+                f"epoch {stream.epoch} has written up to {last.written_end} before",
+                subject=f"{topic.name}-{stream.id.partition}",
+            )
+        for log, facts in zip(ranges[:-1], stream.ranges, strict=False):
+            assert facts.end is not None, "only the last range is open"
+            log.missing = self._around.node not in facts.holders and log.written_end < facts.end
+        last.snapshot = state.snapshot()
+        around = self._around
+        settings = around.settings_of(topic)
+        writer = StreamWriter(stream, topic.name, settings, around.flusher, around.clock)
+        writer.open_at(ranges, state)
+        self.replicate(writer)
+        self._desk.list_stream(writer)
+
+    def _begin(self, stream: Stream, work: Coroutine[None, None, None]) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._taking[stream.id] = (stream.epoch, task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            current = self._taking.get(stream.id)
+            if current is not None and current[1] is task:
+                del self._taking[stream.id]
+            self._ended(task)
+
+        task.add_done_callback(ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, MainstemError) and error.code is not ErrorCode.STORAGE_FAILED:
+            _log.warning("a stream is not taken over: %s", error)
+        else:
+            self._around.flusher.fatal(error)
+
+    def _stop_taking(self, stream: StreamId) -> None:
+        under_way = self._taking.pop(stream, None)
+        if under_way is not None:
+            under_way[1].cancel()
+
+    def _leave_behind(self, node: NodeId) -> None:
+        """A node is known to be dead: writers go on without it."""
+        for writer in self._desk.all():
+            if isinstance(writer.replication, ReplicationDriver) and writer.closed is None:
+                writer.replication.leave_behind(node)
+
+    def _stream(self, stream: StreamId) -> Stream | None:
+        topic = self._around.placement.catalogue.topic_by_id(stream.topic)
+        return None if topic is None else topic.streams[stream.partition]
+
+
+def concerned(fact: records.AnyFact) -> Iterable[StreamId]:
+    """The streams that a fact is about, apart from topics that come and go."""
+    elections: tuple[Election, ...] = getattr(fact, "elections", ())
+    match fact:
+        case records.RangeSealed():
+            return [fact.end.stream]
+        case records.StreamsRestarted():
+            return [end.stream for end in fact.ends]
+        case TargetsSet():
+            return [stream for stream, _ in fact.targets]
+        case _:
+            stream = getattr(fact, "stream", None)
+            return [stream] if stream is not None else [one.stream for one in elections]

@@ -1,0 +1,99 @@
+"""Asks the catalogue to seal a range, the same request again and again, until it has decided."""
+
+import asyncio
+import logging
+
+from mainstem.log.range_log import RangeLog
+from mainstem.log.segment_read import batch_start
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.ids import Epoch, Offset
+from mainstem.model.metadata import Range, Stream
+from mainstem.placement.records import RangeEnd, SealAndCreate
+from mainstem.streams.range_writer import SealPoint
+from mainstem.streams.sealing import SealEffects, Sealing, SealRequest
+from mainstem.streams.surroundings import Surroundings
+
+_log = logging.getLogger(__name__)
+
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID})
+_PAUSE_S = 0.05
+
+
+def range_end(
+    stream: Stream, facts: Range, log: RangeLog, epoch: Epoch, point: SealPoint
+) -> RangeEnd:
+    """What the catalogue is told of a range that ends at ``point``.
+
+    The largest timestamp may be that of a record behind the end, which is never too small.
+    """
+    latest, latest_offset = log.max_timestamp, log.offset_of_max_timestamp
+    if point.end == facts.start:
+        latest, latest_offset = -1, -1
+    return RangeEnd(
+        stream.id,
+        epoch,
+        facts.index,
+        point.end,
+        size_bytes=_size_until(log, point.end),
+        max_timestamp=latest,
+        max_timestamp_offset=min(latest_offset, point.end - 1),
+        suspect=point.suspect,
+    )
+
+
+async def pursue(around: Surroundings, request: SealRequest) -> SealEffects:
+    """The outcome of a request: the stream with its next range, or the epoch that took over.
+
+    Raises:
+        MainstemError: the stream is gone.
+    """
+    sealing = Sealing(request)
+    effects = sealing.begin(around.now_ms())
+    while not sealing.is_settled:
+        if effects.submit is not None:
+            effects = await _submit(around, sealing, effects.submit)
+        else:
+            await asyncio.sleep(_PAUSE_S)
+            effects = sealing.on_time(around.now_ms())
+    return effects
+
+
+async def _submit(around: Surroundings, sealing: Sealing, request: SealRequest) -> SealEffects:
+    command = SealAndCreate(
+        request.request_id,
+        request.end,
+        done=request.done,
+        exclude=request.exclude,
+        new_writer=request.new_writer,
+        unclean=request.unclean,
+    )
+    try:
+        return sealing.on_answer(await around.placement.submit(command))
+    except MainstemError as error:
+        if error.code in _GONE or error.code is ErrorCode.SHUTTING_DOWN:
+            raise
+        # Not an outcome, whatever it says: the catalogue is looked at, then asked again.
+        _log.info("the seal of range %d is not decided: %s", request.end.index, error)
+    stream = _stream_of(around, request.end)
+    if stream is None:
+        raise MainstemError(ErrorCode.UNKNOWN_TOPIC, subject=str(request.end.stream))
+    effects = sealing.on_stream_seen(stream)
+    if not sealing.is_settled:
+        sealing.on_no_answer(around.now_ms())
+    return effects
+
+
+def _size_until(log: RangeLog, offset: Offset) -> int:
+    """How many bytes lie below a batch boundary."""
+    size = 0
+    for segment in log.segments:
+        if segment.until_offset <= offset:
+            size += segment.size
+        elif segment.base_offset < offset:
+            size += batch_start(segment, offset)[1]
+    return size
+
+
+def _stream_of(around: Surroundings, end: RangeEnd) -> Stream | None:
+    topic = around.placement.catalogue.topic_by_id(end.stream.topic)
+    return None if topic is None else topic.streams[end.stream.partition]

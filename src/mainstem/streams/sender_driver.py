@@ -1,0 +1,110 @@
+"""What the writer of a range sends to its replicas: the batches, and what is committed.
+
+Promises: batches that were just flushed are copied once for all replicas; others are read from the
+writer's own files, in pieces; who could not be told is named by ``undelivered``.
+"""
+
+import logging
+from typing import Final
+
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.log.range_log import RangeLog, StagedBatch
+from mainstem.model.errors import Corrupt
+from mainstem.model.ids import Epoch, NodeId, Offset
+from mainstem.model.limits import MIB
+from mainstem.model.metadata import Range, Stream
+from mainstem.streams.range_writer import ReplicaProgress, SendAppend
+from mainstem.streams.replica_messages import AppendBatches, encode, key_of
+from mainstem.streams.surroundings import Surroundings, directory_of
+
+PIECE_BYTES_MAX: Final = 4 * MIB
+
+_log = logging.getLogger(__name__)
+
+
+class RangeSender:
+    """See the module's text.
+
+    Args:
+        around: the node's rooms.
+        stream: the stream.
+        facts: its open range.
+        log: the writer's own files.
+        opening: the state of the stream where the range begins.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        stream: Stream,
+        facts: Range,
+        log: RangeLog,
+        opening: bytes,
+    ) -> None:
+        self.key = key_of(stream.id, facts.index)
+        self.undelivered: set[NodeId] = set()
+        self._around = around
+        self._facts = facts
+        self._epoch: Epoch = stream.epoch
+        self._log = log
+        self._opening = opening
+        self._directories = {node: directory_of(facts, node) for node in facts.replicas}
+        self._told_committed: dict[NodeId, Offset] = {}
+        self._burst: list[StagedBatch] = []
+        self._burst_bytes: bytes | None = None
+
+    def begin_burst(self, staged: list[StagedBatch]) -> None:
+        """These batches were flushed just now; they are borrowed until ``end_burst``."""
+        self._burst = staged
+
+    def end_burst(self) -> None:
+        """Forget what was borrowed."""
+        self._burst, self._burst_bytes = [], None
+
+    def send(self, send: SendAppend) -> None:
+        """Send batches to a replica."""
+        if send.replica == self._around.node:
+            return  # its own files had it first
+        burst = self._burst
+        if burst and (send.start, send.until) == (burst[0][1], burst[-1][2]):
+            if self._burst_bytes is None:
+                self._burst_bytes = b"".join([batch[0] for batch in burst])
+            self._note(send, send.start, send.until, self._burst_bytes)
+            return
+        at = send.start
+        try:
+            while at < send.until:
+                part = self._log.read(at, max_bytes=PIECE_BYTES_MAX, until=send.until, min_one=True)
+                assert part is not None, "what is sent is in the files"
+                until = Offset(part.until_offset)
+                self._note(send, at, until, part.read())
+                at = until
+        except Corrupt as error:
+            # The replica stays behind and the range is rolled without it.
+            self._around.flusher.metrics.log_corruptions += 1
+            _log.error("range %d cannot be sent: %s", self._facts.index, error)
+
+    def tell_committed(self, progress: list[ReplicaProgress], committed: Offset) -> None:
+        """Replicas learn what is committed with the next batches; without any, from here."""
+        for one in progress:
+            known = self._told_committed.get(one.replica, self._facts.start)
+            if one.replica != self._around.node and known < committed <= one.end:
+                send = SendAppend(one.replica, one.end, one.end, committed)
+                self._note(send, one.end, one.end, b"")
+
+    def _note(self, send: SendAppend, start: Offset, until: Offset, batches: Chunk) -> None:
+        node = send.replica
+        message = AppendBatches(
+            self.key,
+            self._epoch,
+            start,
+            until,
+            send.committed,
+            directory=self._directories[node],
+            opening=self._opening if start == self._facts.start else None,
+        )
+        if self._around.peers.note(node, Service.RANGES, [encode(message), batches]):
+            self._told_committed[node] = send.committed
+        else:
+            self.undelivered.add(node)

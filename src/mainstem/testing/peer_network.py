@@ -1,0 +1,172 @@
+"""Nodes of one process that reach each other without sockets: in order, late, or not at all.
+
+What stands between two nodes can be cut, in one direction or both; what is under way then is lost,
+as it is when a connection ends. On a virtual loop a course of events depends on the seed alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.ids import NodeId
+
+Handler = Callable[[NodeId, memoryview], Awaitable[Sequence[Chunk]]]
+NoteHandler = Callable[[NodeId, memoryview], None]
+
+
+class PeerNetwork:
+    """See the module's text.
+
+    Args:
+        delay_s: the longest that a message takes.
+        rng: decides how long each takes; None: all take ``delay_s``.
+    """
+
+    def __init__(self, delay_s: float = 0.0, rng: Random | None = None) -> None:
+        self.delay_s = delay_s
+        self.messages = 0
+        self._rng = rng
+        self._nodes: dict[NodeId, NetworkPeers] = {}
+        self._cuts: set[tuple[NodeId, NodeId]] = set()
+        self._due: dict[tuple[NodeId, NodeId], float] = {}
+
+    def join(self, node: NodeId) -> "NetworkPeers":
+        """How a node, begun just now, reaches the others; what went to its former self is lost."""
+        peers = self._nodes[node] = NetworkPeers(self, node)
+        return peers
+
+    def leave(self, node: NodeId) -> None:
+        """A node is dead."""
+        self._nodes.pop(node, None)
+
+    def cut(self, source: NodeId, target: NodeId) -> None:
+        """Nothing passes from one node to the other any more."""
+        self._cuts.add((source, target))
+
+    def isolate(self, node: NodeId) -> None:
+        """Nothing passes from or to a node any more."""
+        for other in self._nodes:
+            self._cuts |= {(node, other), (other, node)}
+
+    def heal(self) -> None:
+        """Everybody reaches everybody."""
+        self._cuts.clear()
+
+    def reaches(self, source: NodeId, target: NodeId) -> bool:
+        """Whether a message may get through now."""
+        return target in self._nodes and (source, target) not in self._cuts
+
+    def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
+        """Deliver after a while, in order, if the way is still there and both still live."""
+        self.messages += 1
+        loop = asyncio.get_running_loop()
+        sender, receiver = self._nodes.get(source), self._nodes.get(target)
+        delay_s = self.delay_s * (1.0 if self._rng is None else self._rng.random())
+        due = max(loop.time() + delay_s, self._due.get((source, target), 0.0))
+        self._due[source, target] = due
+
+        def arrived() -> None:
+            alive = self._nodes.get(source) is sender and self._nodes.get(target) is receiver
+            if alive and self.reaches(source, target):
+                deliver()
+
+        loop.call_at(due, arrived)
+
+    def peers_of(self, node: NodeId) -> "NetworkPeers":
+        """A node's side."""
+        return self._nodes[node]
+
+
+class NetworkPeers:
+    """One node's side of the network: what ``Peers`` is on sockets."""
+
+    def __init__(self, network: PeerNetwork, node: NodeId) -> None:
+        self._network = network
+        self._node = node
+        self._handlers: dict[int, Handler] = {}
+        self._note_handlers: dict[int, NoteHandler] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def serve(self, service: Service, handler: Handler) -> None:
+        """Answer questions for a service."""
+        self._handlers[service] = handler
+
+    def hear(self, service: Service, handler: NoteHandler) -> None:
+        """Take notes for a service."""
+        self._note_handlers[service] = handler
+
+    def note(self, node: NodeId, service: Service, chunks: Sequence[Chunk]) -> bool:
+        """Tell a node something; False if it cannot be told now."""
+        if not self._network.reaches(self._node, node):
+            return False
+        body = memoryview(b"".join(chunks))
+
+        def deliver() -> None:
+            hear = self._network.peers_of(node)._note_handlers.get(service)
+            if hear is not None:
+                hear(self._node, body)
+
+        self._network.carry(self._node, node, deliver)
+        return True
+
+    async def ask(
+        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> memoryview:
+        """A node's answer."""
+        if not self._network.reaches(self._node, node):
+            raise Unreachable(f"node {node} cannot be reached")
+        body = memoryview(b"".join(chunks))
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def deliver() -> None:
+            self._network.peers_of(node)._take(self._node, service, body, answer)
+
+        self._network.carry(self._node, node, deliver)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"node {node} did not answer") from None
+
+    def _take(
+        self,
+        source: NodeId,
+        service: Service,
+        body: memoryview,
+        answer: "asyncio.Future[memoryview]",
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(source, service, body, answer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(
+        self,
+        source: NodeId,
+        service: Service,
+        body: memoryview,
+        answer: "asyncio.Future[memoryview]",
+    ) -> None:
+        handler = self._handlers.get(service)
+        refusal: bytes | None = None
+        chunks: Sequence[Chunk] = ()
+        try:
+            if handler is None:
+                raise InvalidRequest(ErrorCode.INVALID_REQUEST, "nobody serves that here")
+            chunks = await handler(source, body)
+        except MainstemError as error:
+            refusal = encode_error(error)
+        told = memoryview(b"".join(chunks))
+
+        def deliver() -> None:
+            if answer.done():
+                return
+            if refusal is not None:
+                answer.set_exception(decode_error(refusal))
+            else:
+                answer.set_result(told)
+
+        self._network.carry(self._node, source, deliver)

@@ -1,0 +1,146 @@
+"""Streams that several nodes hold: written, taken over, completed, on real files."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.streams.town import Town, eventually
+
+from mainstem.model.errors import MainstemError
+from mainstem.model.record import Record, build_batch
+
+
+def batch_of(value: bytes) -> bytearray:
+    return build_batch([Record(0, 1, b"k", value)])
+
+
+def test_a_record_is_committed_when_a_majority_holds_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            expected = [b"%d" % number for number in range(20)]
+            assert town.values() == expected
+            nodes = town.nodes.values()
+            await eventually(lambda: all(town.stored(node, 0) == expected for node in nodes))
+
+    asyncio.run(story())
+
+
+def test_a_stream_goes_on_without_a_loss_when_its_writer_is_dead(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(10):
+                await town.write(b"%d" % number)
+            dead = town.writer
+            await dead.crash()
+            await town.fence(dead)
+            for number in range(10, 20):
+                await town.write(b"%d" % number)
+            assert town.writer is not dead
+            assert town.values() == [b"%d" % number for number in range(20)]
+
+    asyncio.run(story())
+
+
+def test_a_node_that_comes_back_is_completed_and_cut_to_what_was_sealed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(10):
+                await town.write(b"%d" % number)
+            dead = town.writer
+            await dead.crash()
+            await town.fence(dead)
+            await town.write(b"10")
+            await dead.start()
+            assert town.writer is not dead
+            sealed = town.stream.ranges[0]
+            expected = [b"%d" % number for number in range(10)]
+            await eventually(lambda: town.stored(dead, sealed.index) == expected)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            await town.write(b"11")
+            assert town.values() == [b"%d" % number for number in range(12)]
+
+    asyncio.run(story())
+
+
+def test_a_range_rolls_without_a_dead_replica_and_nothing_in_flight_is_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            dead = next(node for node in town.nodes.values() if node is not town.writer)
+            await dead.crash()
+            writes = [asyncio.create_task(town.write(b"%d" % number)) for number in range(1, 30)]
+            await asyncio.sleep(0)
+            await town.fence(dead)
+            await asyncio.gather(*writes)
+            assert dead.id not in town.stream.last.replicas
+            assert sorted(town.values(), key=lambda value: int(value or b"")) == [
+                b"%d" % number for number in range(30)
+            ]
+
+    asyncio.run(story())
+
+
+def test_a_full_range_is_followed_by_the_next_under_load(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(cleanup_policy="compact", segment_bytes="1048576")
+            values = [b"%d" % number + bytes(100_000) for number in range(60)]
+            for first in range(0, 60, 12):
+                await asyncio.gather(*(town.write(value) for value in values[first : first + 12]))
+            await eventually(lambda: len(town.stream.ranges) > 3)
+            assert sorted(map(bytes, filter(None, town.values()))) == sorted(values)
+            nodes = town.nodes.values()
+            await eventually(lambda: all(len(one.done) == 3 for one in town.stream.ranges[:-1]))
+            for facts in town.stream.ranges:
+                held = [town.stored(node, facts.index) for node in nodes]
+                assert held[0] == held[1] == held[2]
+
+    asyncio.run(story())
+
+
+def test_a_stream_is_handed_over_while_it_is_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            former = town.writer
+            heir = next(node for node in town.nodes.values() if node is not former)
+            writes = [asyncio.create_task(town.write(b"%d" % number)) for number in range(1, 30)]
+            await asyncio.sleep(0)
+            former.streams.roll(town.stream.id, new_writer=heir.id)
+            await asyncio.gather(*writes)
+            await eventually(lambda: town.stream.writer == heir.id)
+            await town.write(b"30")
+            found = [int(value or b"") for value in town.values(heir)]
+            assert set(found) == set(range(31))
+
+    asyncio.run(story())
+
+
+def test_a_deposed_writer_that_lives_on_acknowledges_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            former = town.writer
+            town.network.isolate(former.id)
+            for listener in former._listeners:  # its catalogue hears nothing, either
+                town.placement.service._listeners.remove(listener)
+            lost = asyncio.create_task(former.streams.append("t", 0, batch_of(b"lost")))
+            await town.fence(former)
+            await town.write(b"1")
+            await asyncio.sleep(0.1)
+            assert not lost.done()
+            town.network.heal()
+            with pytest.raises(MainstemError):
+                await asyncio.wait_for(lost, 5)
+            assert town.values() == [b"0", b"1"]
+            former._listeners.clear()
+
+    asyncio.run(story())

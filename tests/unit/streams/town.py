@@ -1,0 +1,231 @@
+"""Three nodes with real files in one process: one catalogue for all, a network that can be cut."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from mainstem.log.group_commit import GroupCommit
+from mainstem.log.store import LogStore, StoreSettings
+from mainstem.model.errors import MainstemError
+from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
+from mainstem.model.metadata import Node, Stream, Topic
+from mainstem.model.record import NO_PRODUCER, ProducerStamp, Record, build_batch, records_of
+from mainstem.model.topic_config import topic_settings
+from mainstem.placement.opening_service import Placement, Start, open_placement
+from mainstem.placement.records import CreateTopic, RegisterNode
+from mainstem.placement.replication_records import FenceNode
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.roll_driver import RollDriver
+from mainstem.streams.service import StreamService
+from mainstem.telemetry.metrics import Metrics
+from mainstem.testing.peer_network import PeerNetwork
+
+TOPIC_ID = TopicId(b"town of streams.")
+STREAM = StreamId(TOPIC_ID, PartitionIndex(0))
+ResultT = TypeVar("ResultT")
+
+
+class RealClock:
+    """The clock of the machine."""
+
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class TownNode:
+    """Log and streams of one node."""
+
+    def __init__(self, town: "Town", number: int) -> None:
+        self.town = town
+        self.id = NodeId(number)
+        self.folder = town.folder / f"node-{number}"
+        self.incarnation = 0
+        self.fatal: list[BaseException] = []
+        self.is_up = False
+        self.store: LogStore
+        self.commits: GroupCommit
+        self.rolls: RollDriver
+        self.streams: StreamService
+        self._unsubscribe: list[Callable[[], None]] = []
+
+    async def start(self) -> None:
+        town = self.town
+        self.incarnation += 1
+        self.is_up = True
+        self.store = LogStore(self.folder, StoreSettings(), town.clock)
+        service = town.placement.service
+        await service.submit(
+            RegisterNode(
+                Node(self.id, "127.0.0.1", 9092 + self.id),
+                town.placement.incarnation + self.incarnation,
+                self.store.directory_id.hex(),
+            )
+        )
+        self.commits = GroupCommit(asyncio.get_running_loop(), self.fatal.append)
+        self.rolls = RollDriver(service, self.store, self.commits, self.fatal.append)
+        flusher = Flusher(
+            Metrics(), sync=self.commits.request, roll=self.rolls.roll, fatal=self.fatal.append
+        )
+        self.streams = StreamService(
+            service,
+            self.store,
+            flusher,
+            town.clock,
+            lambda topic: topic_settings(topic.configs),
+            self.id,
+            peers=town.network.join(self.id),
+        )
+        before = len(service._listeners)
+        await self.streams.start(town.placement.incarnation + self.incarnation)
+        self._listeners = service._listeners[before:]
+
+    async def crash(self) -> None:
+        """Leave everything as it is, as a killed process does; only its locks are gone."""
+        self.is_up = False
+        self.town.network.leave(self.id)
+        for listener in self._listeners:
+            self.town.placement.service._listeners.remove(listener)
+        self.streams.close()
+        await asyncio.sleep(0)
+        self.commits.close()
+        os.close(self.store._lock)
+
+    async def stop(self) -> None:
+        await self.rolls.settled()
+        await self.commits.drain()
+        self.streams.save_producers()
+        for listener in self._listeners:
+            self.town.placement.service._listeners.remove(listener)
+        self.streams.close()
+        await asyncio.sleep(0)
+        self.commits.close()
+        self.store.close()
+        self.is_up = False
+        assert self.fatal == []
+
+
+class Town:
+    """See the module's text."""
+
+    def __init__(self, folder: Path, count: int = 3) -> None:
+        self.folder = folder
+        self.clock = RealClock()
+        self.network = PeerNetwork(delay_s=0.001)
+        self.placement: Placement
+        self.nodes = {NodeId(number): TownNode(self, number) for number in range(1, count + 1)}
+
+    async def __aenter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        start = Start(
+            data=self.folder,
+            node=Node(NodeId(1), "127.0.0.1", 9093),
+            cluster_id=None,
+            directory="",
+            scan=list,
+        )
+        self.placement = await open_placement(start, self.clock, self._failed)
+        for node in self.nodes.values():
+            await node.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            if node.is_up:
+                await node.stop()
+        await self.placement.close()
+
+    def _failed(self, error: BaseException) -> None:
+        raise error
+
+    async def create(self, replication: int = 3, **configs: str) -> Topic:
+        """The topic ``t`` with one partition."""
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        command = CreateTopic(TOPIC_ID, "t", 1, replication, named)
+        return await self.placement.service.submit(command)
+
+    @property
+    def stream(self) -> Stream:
+        """What the catalogue says."""
+        return self.placement.service.catalogue.need_stream(STREAM)
+
+    @property
+    def writer(self) -> TownNode:
+        """The node that writes the stream."""
+        return self.nodes[self.stream.writer]
+
+    async def fence(self, node: TownNode) -> None:
+        """The lease of a node has ended."""
+        incarnation = self.placement.incarnation + node.incarnation
+        await self.placement.service.submit(FenceNode(node.id, incarnation, "no lease"))
+
+    async def write(self, *values: bytes, stamp: ProducerStamp | None = None) -> int:
+        """Append one batch, wherever the writer is; its base offset."""
+        records = [Record(0, self.clock.wall_ms(), b"k", value) for value in values]
+
+        async def append() -> int:
+            batch = build_batch(records, producer=stamp or NO_PRODUCER)
+            return await self.writer.streams.append("t", 0, batch)
+
+        return await patiently(append)
+
+    def values(self, node: TownNode | None = None) -> list[bytes | None]:
+        """Every committed value, read from the writer."""
+        stream = (node or self.writer).streams.door("t", 0)
+        offset, found = stream.start_offset, list[bytes | None]()
+        while True:
+            part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
+            if part is None:
+                return found
+            found += values_in(part.read())
+            offset = part.until_offset
+
+    def stored(self, node: TownNode, index: int) -> list[bytes | None]:
+        """What the files of a node hold of a range, committed or not."""
+        for log in node.store.logs.values():
+            if log.identity.name.index == index and log.segments:
+                found = list[bytes | None]()
+                at = log.start_offset
+                while at < log.written_end:
+                    part = log.read(at, max_bytes=10**6, until=log.written_end, min_one=True)
+                    assert part is not None
+                    found += values_in(part.read())
+                    at = part.until_offset
+                return found
+        return []
+
+
+def values_in(data: bytes) -> list[bytes | None]:
+    """The values of stored batches."""
+    view, found = memoryview(data), list[bytes | None]()
+    while view:
+        size = 12 + int.from_bytes(view[8:12], "big")
+        found += [record.value for record in records_of(view[:size])]
+        view = view[size:]
+    return found
+
+
+async def patiently(act: Callable[[], Awaitable[ResultT]], timeout_s: float = 10.0) -> ResultT:
+    """Try again while the answer is that a retry helps."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            try:
+                return await act()
+            except MainstemError as error:
+                if not error.retriable:
+                    raise
+            except KeyError:
+                pass  # nobody writes the stream
+            await asyncio.sleep(0.02)
+
+
+async def eventually(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(timeout_s):
+        while not holds():  # noqa: ASYNC110 -- anything at all is waited for
+            await asyncio.sleep(0.01)
