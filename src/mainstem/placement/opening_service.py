@@ -104,6 +104,11 @@ async def open_placement(
 
 
 def replayed_from(stored: Stored, folder: Path) -> Catalogue:
+    """The catalogue that a folder holds.
+
+    Raises:
+        Corrupt: it holds something that this version does not know.
+    """
     try:
         return replayed(stored)
     except msgspec.DecodeError as error:
@@ -118,6 +123,7 @@ def replayed_from(stored: Stored, folder: Path) -> Catalogue:
 def identity_of(
     start: Start, catalogue: Catalogue, exported: Exported | None, now_ms: int
 ) -> NodeIdentity:
+    """Whose folder it is; a new one gets its name now."""
     # A lost node.json takes its cluster from what else is in the folder.
     name = start.cluster_id or None
     if name is None and not (start.data / IDENTITY_NAME).exists():

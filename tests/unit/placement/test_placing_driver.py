@@ -268,8 +268,9 @@ def test_an_isolated_leader_grants_no_lease_that_outlives_its_leadership(tmp_pat
         await create(town, leader, first, second)
         await asyncio.sleep(1)
         town.isolate(town.nodes[leader])
-        await town.wait_until(lambda: town.stream(first).writer == first, timeout_s=10)
+        await asyncio.sleep(NORMAL.lease_ms / 1000 + 0.01)
         assert not town.leases[leader].holds
+        await town.wait_until(lambda: town.stream(first).writer == first, timeout_s=10)
         town.heal()
         await town.wait_until(lambda: town.leases[leader].holds)
 
