@@ -1,0 +1,1 @@
+"""The native protocol on the wire: frames and words."""

@@ -1,0 +1,113 @@
+"""Frames of the native protocol: a length, flags, a correlation number and a msgpack body.
+
+    u32 length │ u8 flags │ u32 correlation │ body          numbers are big-endian
+                └────────── length bytes ─────────┘
+
+The lowest two bits of the flags name the compression of the body, all others are 0. A compressed
+body begins with its plain length as u32, so that a reader knows what it is in for before it unpacks
+anything: nothing ever unpacks to more than the frame limit that both sides agreed on.
+"""
+
+import zlib
+from struct import Struct as Layout
+from typing import Any, Final
+
+import cramjam
+
+from mainstem.model.limits import KIB, MIB
+
+DEFAULT_PORT: Final = 2925
+PROTOCOL_VERSION: Final = 1
+NONE: Final = 0
+GZIP: Final = 1
+BROTLI: Final = 2
+COMPRESSIONS: Final = {"none": NONE, "gzip": GZIP, "brotli": BROTLI}
+
+HEAD: Final = Layout(">IBI")
+HEAD_BYTES: Final = HEAD.size
+LENGTH_BYTES: Final = 4
+# What the length counts besides the body.
+COUNTED_BYTES: Final = HEAD_BYTES - LENGTH_BYTES
+LOGIN_FRAME_BYTES_MAX: Final = 4 * KIB
+FRAME_BYTES_MAX: Final = 16 * MIB
+CORRELATION_MAX: Final = 2**32 - 1
+
+_COMPRESSED_BYTES_MIN: Final = 1 * KIB
+_PLAIN_LENGTH: Final = Layout(">I")
+_CODEC_BITS: Final = 0b11
+_GZIP_WINDOW_BITS: Final = 31  # the largest window, in a gzip wrapper
+_GZIP_LEVEL: Final = 6
+_BROTLI_LEVEL: Final = 4
+
+_pack_head = HEAD.pack
+
+
+class Malformed(Exception):
+    """These bytes are no frame; what follows them cannot be understood either."""
+
+
+def frame(correlation: int, body: bytes, compression: int = NONE) -> bytes:
+    """A whole frame; the body is compressed where that was agreed on and makes it smaller."""
+    flags = NONE
+    if compression and len(body) >= _COMPRESSED_BYTES_MIN:
+        packed = _compressed(compression, body)
+        if len(packed) < len(body):
+            flags, body = compression, packed
+    return _pack_head(COUNTED_BYTES + len(body), flags, correlation) + body
+
+
+def check_length(length: int, limit_bytes: int) -> None:
+    """Refuse a length before a byte is kept for it."""
+    if length < COUNTED_BYTES:
+        raise Malformed(f"a frame of length {length} has no head")
+    if length > limit_bytes:
+        raise Malformed(f"a frame of {length} bytes, {limit_bytes} are allowed")
+
+
+def plain_body(flags: int, body: Any, compression: int, limit_bytes: int) -> Any:
+    """The body as msgpack; ``compression`` is what was agreed on.
+
+    Raises:
+        Malformed: unknown flags, a compression that was not agreed on, too large or damaged.
+    """
+    codec = flags & _CODEC_BITS
+    if flags != codec:
+        raise Malformed(f"flags {flags:#x} are not known")
+    if codec == NONE:
+        return body
+    if codec != compression:
+        raise Malformed(f"compression {codec} was not agreed on")
+    if len(body) < _PLAIN_LENGTH.size:
+        raise Malformed("a compressed body without its plain length")
+    [size] = _PLAIN_LENGTH.unpack_from(body)
+    if size > limit_bytes:
+        raise Malformed(f"a body of {size} bytes, {limit_bytes} are allowed")
+    return _unpacked(codec, body[_PLAIN_LENGTH.size :], size)
+
+
+def _compressed(compression: int, body: bytes) -> bytes:
+    head = _PLAIN_LENGTH.pack(len(body))
+    if compression == GZIP:
+        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
+        return head + packer.compress(body) + packer.flush()
+    return head + bytes(cramjam.brotli.compress(body, level=_BROTLI_LEVEL))
+
+
+def _unpacked(codec: int, body: Any, size: int) -> bytes:
+    if codec == GZIP:
+        unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+        try:
+            plain = unpacker.decompress(body, size + 1)
+        except zlib.error as error:
+            raise Malformed(f"gzip: {error}") from None
+        if len(plain) != size or not unpacker.eof or unpacker.unused_data:
+            raise Malformed("gzip: not the length that was said")
+        return plain
+    room = bytearray(size)
+    try:
+        found = cramjam.brotli.decompress_into(bytes(body), room)
+    except cramjam.DecompressionError as error:
+        raise Malformed(f"brotli: {error}") from None
+    if found != size:
+        raise Malformed("brotli: not the length that was said")
+    return bytes(room)
