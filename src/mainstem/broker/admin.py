@@ -100,10 +100,6 @@ class TopicsAdmin(ConfigAdmin):
         ]
         return sorted([self.node, *others], key=lambda node: node.id)
 
-    def is_live(self, node: NodeId) -> bool:
-        """Whether a node is registered and not taken for dead."""
-        return node == self.node.id or self._catalogue.is_live(node)
-
     def cluster_id(self) -> str:
         """The cluster's name."""
         return self._catalogue.cluster_id

@@ -86,6 +86,14 @@ class Cluster(Protocol):
         """Every node that ever registered and was not forgotten."""
         ...
 
+    def is_live(self, node: NodeId) -> bool:
+        """Whether a node is registered and not taken for dead."""
+        ...
+
+    async def ensure_internal(self, topic: str) -> None:
+        """Create one of the house's own topics if it is not there."""
+        ...
+
     def controller(self) -> NodeId:
         """Who decides about the cluster now; -1: nobody does."""
         ...

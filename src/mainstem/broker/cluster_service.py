@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -82,6 +82,7 @@ class ClusterAdmin:
         node: which node this is and where it is reached.
         clock: the time.
         group: the group that keeps the catalogue; None: this node alone.
+        ensure: creates one of the house's own topics.
     """
 
     def __init__(
@@ -89,9 +90,12 @@ class ClusterAdmin:
         placement: PlacementService,
         node: Callable[[], Node],
         clock: Clock,
+        *,
         group: Group | None = None,
+        ensure: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._group = group
+        self._ensure = ensure
         self._placement = placement
         self._catalogue = placement.catalogue
         self._node = node
@@ -169,6 +173,15 @@ class ClusterAdmin:
             )
             for known in sorted(self._catalogue.nodes(), key=lambda known: known.node.id)
         ]
+
+    def is_live(self, node: NodeId) -> bool:
+        """Whether a node is registered and not taken for dead."""
+        return node == self._node().id or self._catalogue.is_live(node)
+
+    async def ensure_internal(self, topic: str) -> None:
+        """Create one of the house's own topics if it is not there."""
+        assert self._ensure is not None, "asked for where there are several nodes"
+        await self._ensure(topic)
 
     def controller(self) -> NodeId:
         """Who decides about the cluster now; -1: nobody does."""

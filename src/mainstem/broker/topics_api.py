@@ -96,10 +96,6 @@ class Topics(Protocol):
         """Every node of the cluster that can be reached."""
         ...
 
-    def is_live(self, node: NodeId) -> bool:
-        """Whether a node is registered and not taken for dead."""
-        ...
-
     def cluster_id(self) -> str:
         """The cluster's name."""
         ...
@@ -127,10 +123,6 @@ class Topics(Protocol):
 
     async def ensure(self, name: str) -> Topic:
         """The topic, created with defaults when auto-creation allows it."""
-        ...
-
-    async def ensure_internal(self, name: str) -> None:
-        """Create one of the house's own topics if it is not there."""
         ...
 
     async def delete(self, name: str) -> None:

@@ -152,13 +152,15 @@ class ClusterMarkers(Markers):
 class LocalTransactions(Protocol):
     """The transactions that this node coordinates."""
 
-    async def add_here(
+    async def add_partitions(
         self,
         transactional_id: str,
-        producer: ProducerIdentity,
+        producer_id: int,
+        epoch: int,
         partitions: Sequence[Partition],
         *,
         verify_only: bool,
+        forward: bool,
     ) -> Sequence[ErrorCode | None]:
         """Add partitions to the ongoing transaction, or only look whether they are in it."""
         ...
@@ -172,6 +174,7 @@ class Elsewhere:
         peers: how others are asked.
         markers: how partitions learn of outcomes.
         coordinator_of: who coordinates a transactional id; ``NO_NODE``: nobody now.
+        local: the transactions that this node coordinates.
     """
 
     def __init__(
@@ -180,19 +183,20 @@ class Elsewhere:
         peers: Asker,
         markers: ClusterMarkers,
         coordinator_of: Callable[[str], NodeId],
+        local: LocalTransactions,
     ) -> None:
         self._node = node
         self._peers = peers
         self._markers = markers
         self._coordinator_of = coordinator_of
-        self.local: LocalTransactions
+        self._local = local
 
     def is_here(self, transactional_id: str) -> bool:
         """Whether this node coordinates an id."""
         return self._coordinator_of(transactional_id) == self._node
 
-    async def add(self, asked: Add) -> tuple[Guard, Sequence[ErrorCode | None]]:
-        """What the coordinator answers; it holds as long as the guard is whole.
+    async def add(self, asked: Add) -> Sequence[ErrorCode | None]:
+        """What the coordinator answers; it holds until the caller waits for something else.
 
         Raises:
             MainstemError: no coordinator was found in time, or what it refused.
@@ -202,10 +206,13 @@ class Elsewhere:
         with self._markers.guards.held(asked.partitions, asked.producer.producer_id) as guard:
             while True:
                 try:
-                    return guard, await self._answer(asked)
+                    answers = await self._answer(asked)
                 except MainstemError as error:
                     if error.code not in _AGAIN or loop.time() > give_up:
                         raise
+                else:
+                    ended = [ErrorCode.INVALID_TXN_STATE] * len(answers)
+                    return answers if guard.is_whole else ended
                 await asyncio.sleep(PAUSE_S)
 
     async def _answer(self, asked: Add) -> Sequence[ErrorCode | None]:
@@ -223,11 +230,12 @@ class Elsewhere:
             raise Corrupt(f"not an answer of a coordinator: {error}") from error
 
     async def _add_here(self, asked: Add) -> Sequence[ErrorCode | None]:
-        return await self.local.add_here(
+        return await self._local.add_partitions(
             asked.transactional_id,
-            asked.producer,
+            *asked.producer,
             asked.partitions,
             verify_only=asked.verify_only,
+            forward=False,
         )
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:

@@ -59,7 +59,7 @@ class GroupsRuntime:
         clock: Clock,
         new_id: Callable[[], str] = _uuid,
     ) -> None:
-        self._shards = GroupShards(settings, topic, topics, clock, new_id)
+        self._shards = self.shards = GroupShards(settings, topic, topics, clock, new_id)
         self._desk = Desk(self._shards, clock)
         self.consumers = ConsumerGroupsRuntime(self._shards, self._desk)
         self.positions = GroupPositions(self._shards, self._desk.now)
@@ -72,14 +72,6 @@ class GroupsRuntime:
         """Refuse everything from now on and send those away who wait."""
         self._shards.stop()
         self._desk.stop()
-
-    def opened(self, partition: int) -> None:
-        """This node has become the writer of a partition of the internal topic."""
-        self._shards.opened(partition)
-
-    def closed(self, partition: int) -> None:
-        """Another node writes a partition of the internal topic."""
-        self._shards.closed(partition)
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves its groups."""

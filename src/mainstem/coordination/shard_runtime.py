@@ -46,7 +46,8 @@ class LiveShard(Generic[ShardT, FactT]):
         self.shard = shard
         self._codec = codec
         self.partition = partition
-        self._stream = stream
+        self._is_retired = False
+        self.stream = stream
         self._written = stream.committed
         self._refusal: MainstemError | None = Unavailable(
             ErrorCode.COORDINATOR_LOADING, subject=str(partition)
@@ -65,32 +66,34 @@ class LiveShard(Generic[ShardT, FactT]):
     def retire(self, refusal: MainstemError) -> None:
         """Serve no more: another node does."""
         self._refusal = refusal
+        self._is_retired = True
 
     async def load(self) -> None:
         """Replay everything that is stored; between batches others get their turn."""
         try:
-            offset = self._stream.start_offset
-            while offset < self._stream.committed:
+            offset = self.stream.start_offset
+            while offset < self.stream.committed and not self._is_retired:
                 reached = self._load_some(offset)
                 if reached is None:
                     break
                 offset = reached
                 await asyncio.sleep(0)
         except MainstemError as error:
+            if self._is_retired:
+                return
             # Serving half a shard would hand out old states: what it keeps stays unavailable.
             _log.error("partition %d cannot be loaded: %s", self.partition, error)
             self._refusal = Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
             )
             return
-        self._written = self._stream.committed
-        self._refusal = None
+        if not self._is_retired:
+            self._written = self.stream.committed
+            self._refusal = None
 
     def _load_some(self, offset: int) -> int | None:
         # Also what waits for the outcome of a transaction: pending facts are facts.
-        stored = self._stream.read(
-            offset, max_bytes=_LOAD_BYTES, committed_only=False, min_one=True
-        )
+        stored = self.stream.read(offset, max_bytes=_LOAD_BYTES, committed_only=False, min_one=True)
         if stored is None:
             return None
         reached = offset
@@ -105,7 +108,7 @@ class LiveShard(Generic[ShardT, FactT]):
     @property
     def epoch(self) -> int:
         """The epoch under which this node writes the stream."""
-        return self._stream.epoch
+        return self.stream.epoch
 
     @property
     def written(self) -> int:
@@ -115,12 +118,12 @@ class LiveShard(Generic[ShardT, FactT]):
     @property
     def committed(self) -> int:
         """The offset after the last fact that is safe."""
-        return self._stream.committed
+        return self.stream.committed
 
     def append(self, facts: Sequence[FactT], wall_ms: int) -> Iterator[FactT]:
         """Store facts; each is handed out, to be replayed, once it is stored."""
         for piece, batch in batches(facts, wall_ms, self._codec):
-            self._written = self._stream.append(batch)
+            self._written = self.stream.append(batch)
             yield from piece
 
     def store(self, facts: Sequence[FactT], wall_ms: int) -> None:
@@ -130,7 +133,7 @@ class LiveShard(Generic[ShardT, FactT]):
 
     def end_transaction(self, producer: ProducerIdentity, marker: Marker) -> None:
         """Write the marker of a transaction whose facts wait here, and replay that it ended."""
-        self._written = self._stream.write_marker(*producer, marker)
+        self._written = self.stream.write_marker(*producer, marker)
         fact = self._codec.ended(producer, commit=marker.commit)
         if fact is not None:
             self.shard.replay(fact)
@@ -138,7 +141,7 @@ class LiveShard(Generic[ShardT, FactT]):
     def when_safe(self, settled: Callable[[MainstemError | None], None]) -> bool:
         """Whether all that is stored is committed; if not, ``settled`` is called once it is."""
         try:
-            return self._stream.when_committed(self._written, settled)
+            return self.stream.when_committed(self._written, settled)
         except MainstemError as error:
             # Too many wait already. Whoever asks here is owed an answer all the same.
             settled(error)

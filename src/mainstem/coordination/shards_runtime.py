@@ -9,9 +9,10 @@ written: it loads in the background when this node becomes the writer, requests 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic
 
+from mainstem.coordination.background_runtime import Background
 from mainstem.coordination.partitions import partition_for
 from mainstem.coordination.shard import InternalStream
 from mainstem.coordination.shard_runtime import FactT, LiveShard, ShardT, as_coordinator_error
@@ -64,7 +65,8 @@ class Shards(ABC, Generic[ShardT, FactT]):
         self._given_up: Callable[[LiveShard[ShardT, FactT]], None] = _unheard
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._shards: dict[int, LiveShard[ShardT, FactT]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(self.topic_name)
+        self.run = self._background.run  # lets work go on by itself until the coordinator stops
         self._ensuring: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -93,19 +95,21 @@ class Shards(ABC, Generic[ShardT, FactT]):
         Each shard that begins to serve is told to ``loaded``, each that ends to ``given_up``.
         """
         self._loaded, self._given_up = loaded, given_up
-        self._load_missing()
-        self.run(self._sweep_for_ever())
+        self._begin()
+        self.run(_sweep_for_ever(self, self._sweep_ms))
 
     def opened(self, partition: int) -> None:
         """This node has become the writer of a partition's stream, or is so under a new epoch."""
+        live = self._shards.get(partition)
+        if live is not None and live.stream is self._topic.open_stream(partition):
+            return
         self.closed(partition)
         if not self._is_stopped:
-            self._begin([partition])
+            self._begin(partition)
 
     def closed(self, partition: int) -> None:
         """This node does not write a partition's stream any more."""
-        if (loading := self._loading.pop(partition, None)) is not None:
-            loading.cancel()
+        self._loading.pop(partition, None)
         live = self._shards.pop(partition, None)
         if live is not None:
             live.retire(not_here(self.topic_name, partition))
@@ -114,8 +118,7 @@ class Shards(ABC, Generic[ShardT, FactT]):
     def stop(self) -> None:
         """Refuse everything from now on."""
         self._is_stopped = True
-        for task in self._tasks:
-            task.cancel()
+        self._background.stop()
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves what it keeps."""
@@ -158,7 +161,8 @@ class Shards(ABC, Generic[ShardT, FactT]):
         partition = self.partition_of(key)
         live = self._shards.get(partition)
         if live is None:
-            if self._topic.partition_count(self.topic_name) and not self._ensuring_now():
+            is_made = self._ensuring is None or self._ensuring.done()
+            if is_made and self._topic.partition_count(self.topic_name):
                 raise not_here(self.topic_name, partition)
             return None
         if live.refusal is not None:
@@ -198,37 +202,26 @@ class Shards(ABC, Generic[ShardT, FactT]):
                 error,
             )
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let ``work`` go on by itself until it ends or the coordinator stops."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
     async def _ensure(self) -> None:
         await self._topic.ensure()
         assert self._topic.partition_count(self.topic_name), "the topic exists once it was created"
         # Whatever somebody may have put there by hand is loaded too.
-        self._load_missing()
+        self._begin()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
 
-    def _ensuring_now(self) -> bool:
-        return self._ensuring is not None and not self._ensuring.done()
-
-    def _load_missing(self) -> None:
-        count = self._topic.partition_count(self.topic_name)
-        self._begin([p for p in range(count) if p not in self._shards])
-
-    def _begin(self, partitions: Sequence[int]) -> None:
-        """Load the shards of those partitions that are written here, one after the other."""
+    def _begin(self, partition: int | None = None) -> None:
+        """Load the shard of a partition, or all that are missing, where they are written here."""
         shards = []
-        for partition in partitions:
-            try:
-                live = self.make(partition)
-            except MainstemError as error:  # another node writes it
-                _log.debug("%s-%d is not coordinated here: %s", self.topic_name, partition, error)
+        count = self._topic.partition_count(self.topic_name)
+        for number in range(count) if partition is None else (partition,):
+            if number in self._shards:
                 continue
-            self._shards[partition] = live
+            try:
+                live = self.make(number)
+            except MainstemError as error:  # another node writes it
+                _log.debug("%s-%d is not coordinated here: %s", self.topic_name, number, error)
+                continue
+            self._shards[number] = live
             shards.append(live)
         if shards:
             loading = self.run(self._load(shards))
@@ -243,24 +236,13 @@ class Shards(ABC, Generic[ShardT, FactT]):
             if live.is_ready and self._shards.get(live.partition) is live:
                 self._loaded(live)
 
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._sweep_ms / 1000)
-            for live in list(self):
-                self.sweep(live)
-                await asyncio.sleep(0)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Our bug: the node's handler decides what becomes of a node without its coordinator.
-            task.get_loop().call_exception_handler(
-                {
-                    "message": f"coordination of {self.topic_name} failed",
-                    "exception": error,
-                    "task": task,
-                }
-            )
+async def _sweep_for_ever(shards: Shards[ShardT, FactT], pause_ms: int) -> None:
+    while True:
+        await asyncio.sleep(pause_ms / 1000)
+        for live in list(shards):
+            shards.sweep(live)
+            await asyncio.sleep(0)
 
 
 def _unheard(_: LiveShard[Any, Any]) -> None:

@@ -81,20 +81,15 @@ class TransactionsRuntime:
         markers: Markers,
         positions: Positions,
     ) -> None:
-        self._elsewhere: Elsewhere | None = None
+        self.elsewhere: Elsewhere | None = None  # the coordinators of other nodes, if there are any
         self._settings = settings
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._markers = markers
         self._positions = positions
-        self._shards = TransactionShards(settings, topic, clock)
+        self._shards = self.shards = TransactionShards(settings, topic, clock)
         self._spare_id: int | None = None
         self._finisher = Finisher(markers, clock, self._shards.run)
-
-    def reach(self, elsewhere: Elsewhere) -> None:
-        """There are other nodes, which coordinate transactions as well."""
-        self._elsewhere = elsewhere
-        elsewhere.local = self
 
     def start(self) -> None:
         """Begin to load what is stored; call it in the running loop, once topics are known."""
@@ -105,14 +100,6 @@ class TransactionsRuntime:
         """Refuse everything from now on; what is decided is finished after the next start."""
         self._shards.stop()
         self._finisher.stop()
-
-    def opened(self, partition: int) -> None:
-        """This node has become the writer of a partition of the internal topic."""
-        self._shards.opened(partition)
-
-    def closed(self, partition: int) -> None:
-        """Another node writes a partition of the internal topic; it finishes what is decided."""
-        self._shards.closed(partition)
 
     def is_loaded(self) -> bool:
         """Whether every shard that can be loaded serves its transactions."""
@@ -140,33 +127,19 @@ class TransactionsRuntime:
         partitions: Sequence[Partition],
         *,
         verify_only: bool,
+        forward: bool = True,
     ) -> Sequence[ErrorCode | None]:
         """Add partitions to the ongoing transaction, or only look whether they are in it.
 
-        What is answered holds when the answer is taken up: a caller that writes at once, without
-        waiting for anything else, writes before the transaction can end.
+        With ``forward`` another node is asked if that coordinates the transaction. What is
+        answered holds when the answer is taken up: a caller that writes at once, without waiting
+        for anything else, writes before the transaction can end.
         """
         _check_id(transactional_id)
         producer = ProducerIdentity(producer_id, epoch)
-        if self._elsewhere is None or self._elsewhere.is_here(transactional_id):
-            return await self.add_here(
-                transactional_id, producer, partitions, verify_only=verify_only
-            )
-        asked = Add(transactional_id, producer, tuple(partitions), verify_only)
-        guard, answers = await self._elsewhere.add(asked)
-        if not guard.is_whole:
-            return [ErrorCode.INVALID_TXN_STATE] * len(partitions)
-        return answers
-
-    async def add_here(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        partitions: Sequence[Partition],
-        *,
-        verify_only: bool,
-    ) -> Sequence[ErrorCode | None]:
-        """``add_partitions`` where this node coordinates the transaction."""
+        if forward and self.elsewhere is not None and not self.elsewhere.is_here(transactional_id):
+            asked = Add(transactional_id, producer, tuple(partitions), verify_only)
+            return await self.elsewhere.add(asked)
         if not verify_only:
             await self._carry_out(
                 transactional_id,
@@ -199,7 +172,7 @@ class TransactionsRuntime:
         Without ``verify_only`` the group is added to the transaction on the way.
         """
         place = (OFFSETS_TOPIC, await self._positions.ready_to_commit(request.group_id))
-        here = self._elsewhere is None or self._elsewhere.is_here(transactional_id)
+        here = self.elsewhere is None or self.elsewhere.is_here(transactional_id)
         [refusal] = await self.add_partitions(
             transactional_id, *producer, [place], verify_only=verify_only
         )

@@ -28,7 +28,7 @@ from mainstem.cluster.raft.state import RaftSettings
 from mainstem.cluster.raft.status import RaftStatus
 from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Fenced, MainstemError, Unavailable
+from mainstem.model.errors import Fenced, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.node.address_book import NAME as BOOK_NAME
@@ -37,8 +37,8 @@ from mainstem.node.cluster_config import PEER_PORT
 from mainstem.node.cluster_secret import cluster_secrets
 from mainstem.node.config import Config
 from mainstem.node.founding import found_group, founders_state, put_journal_aside
-from mainstem.node.joining import Admit, FrontDoor, Knock, decode_welcome, encode, peer_address
-from mainstem.node.voters import Watched, next_change
+from mainstem.node.joining import KNOCK_PAUSE_S, Arrival, FrontDoor, Knock, peer_address
+from mainstem.node.voters_driver import VotersDriver
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.export_storage import NAME as EXPORT_NAME
 from mainstem.placement.export_storage import MetadataExport, read_export
@@ -55,15 +55,8 @@ from mainstem.placement.records import (
 )
 
 FOLDER: Final = "raft"
-KNOCK_TIMEOUT_S: Final = 3.0
-KNOCK_PAUSE_S: Final = 0.2
 READY_TIMEOUT_S: Final = 2.0
-VOTERS_PAUSE_S: Final = 0.25
 PATIENCE_S: Final = 10.0
-# A voter that is silent for so long may be replaced.
-AWAY_S: Final = 10.0
-# A member that never registered, or was unregistered, and is silent for so long is removed.
-STRANGER_S: Final = 30.0
 ELECTION_S: Final = {"normal": (1.0, 0.15), "fast": (0.3, 0.06)}
 
 _log = logging.getLogger(__name__)
@@ -103,9 +96,15 @@ class ClusterNode:
         )
         self.driver: RaftDriver
         self.address: Address = ("", 0)
+        self._arrival: Arrival
         self.on_role: list[Callable[[SoftState], None]] = []
         self.on_restored: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def node(self) -> NodeId:
+        """Which node this is."""
+        return self._start.node.id
 
     @property
     def leads(self) -> bool:
@@ -130,6 +129,12 @@ class ClusterNode:
         port = PEER_PORT if config.cluster.peer_port is None else config.cluster.peer_port
         found = await self.peers.listen(config.cluster.peer_host, port)
         self.address = (config.cluster.advertised_host or config.cluster.peer_host, found[1])
+        self._arrival = Arrival(
+            Knock(self._start.node.id, *self.address, self._is_new),
+            self.peers,
+            self.book,
+            [peer_address(text, PEER_PORT) for text in config.cluster.join],
+        )
         node = replace(
             self._start.node,
             peer_host=self.address[0],
@@ -140,7 +145,7 @@ class ClusterNode:
         self.peers.belong_to(cluster)
         self._open_group()
         self._serve(cluster)
-        self._tasks.append(asyncio.get_running_loop().create_task(self._introduce()))
+        self._tasks.append(asyncio.get_running_loop().create_task(self._arrival.introduce()))
         await self._caught_up()
         identity = open_identity(
             self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()
@@ -157,7 +162,8 @@ class ClusterNode:
                 self.book.put_node(known.node)
         export = MetadataExport(self._data / EXPORT_NAME, self.service.catalogue, self._clock)
         self.service.subscribe(export.on_fact)
-        self._tasks.append(asyncio.get_running_loop().create_task(self._look_after_voters()))
+        voters = VotersDriver(self.driver, self.service.catalogue, self._clock)
+        self._tasks.append(asyncio.get_running_loop().create_task(voters.run()))
         return Placement(self.service, export, identity, incarnation)
 
     async def close(self) -> None:
@@ -205,42 +211,12 @@ class ClusterNode:
         cluster = ""
         said_s = self._clock.monotonic()
         while not cluster:
-            for address in self._known_addresses():
-                cluster = cluster or await self._knock(address)
+            for address in self._arrival.addresses():
+                cluster = cluster or await self._arrival.knock(address)
             if not cluster:
                 await asyncio.sleep(KNOCK_PAUSE_S)
                 said_s = self._say_waiting(said_s, "no node of the cluster answers yet")
         return cluster
-
-    def _known_addresses(self) -> list[Address]:
-        joined = [peer_address(text, PEER_PORT) for text in self._config.cluster.join]
-        own = self._start.node.id
-        booked = [address for node, address in self.book.all().items() if node != own]
-        return [a for a in dict.fromkeys(joined + booked) if a != self.address]
-
-    async def _knock(self, address: Address) -> str:
-        """Introduce this node at an address; the cluster's name, nothing if nobody answers."""
-        knock = Knock(self._start.node.id, *self.address, self._is_new)
-        try:
-            answer = await self.peers.ask_at(
-                address, Service.JOINING, [encode(knock)], timeout_s=KNOCK_TIMEOUT_S
-            )
-        except Unavailable as error:
-            _log.debug("%s:%d: %s", *address, error)
-            return ""
-        welcome = decode_welcome(answer)
-        own = self._start.node.id
-        self.book.fill({n: a for n, a in welcome.addresses.items() if n != own})
-        return welcome.cluster
-
-    async def _introduce(self) -> None:
-        """Tell every node that is known where this one is, until all have heard it once."""
-        told: set[Address] = set()
-        while True:
-            for address in self._known_addresses():
-                if address not in told and await self._knock(address):
-                    told.add(address)
-            await asyncio.sleep(KNOCK_PAUSE_S if len(told) < 2 else 1.0)
 
     def _open_group(self) -> None:
         own = self._start.node.id
@@ -272,7 +248,9 @@ class ClusterNode:
         said_s = self._clock.monotonic()
         while True:
             try:
-                await self._be_admitted()
+                members = self.driver.status.members
+                if all(member.node_id != self._start.node.id for member in members):
+                    await self._arrival.be_admitted()
                 await self.driver.read_barrier(READY_TIMEOUT_S)
             except Unavailable as error:
                 _log.debug("not part of the catalogue's group yet: %s", error)
@@ -280,19 +258,6 @@ class ClusterNode:
                 return
             said_s = self._say_waiting(said_s, "the catalogue's group has no leader yet")
             await asyncio.sleep(KNOCK_PAUSE_S)
-
-    async def _be_admitted(self) -> None:
-        own = self._start.node.id
-        if any(member.node_id == own for member in self.driver.status.members):
-            return
-        for address in self._known_addresses():
-            try:
-                await self.peers.ask_at(
-                    address, Service.JOINING, [encode(Admit(own))], timeout_s=KNOCK_TIMEOUT_S
-                )
-            except Unavailable:
-                continue  # not the leader, or busy with another newcomer
-            return
 
     async def _register(self, node: Node) -> int:
         while True:
@@ -310,36 +275,6 @@ class ClusterNode:
                     return incarnation
                 continue
             return incarnation
-
-    async def _look_after_voters(self) -> None:
-        heard_s: dict[NodeId, float] = {}
-        while True:
-            await asyncio.sleep(VOTERS_PAUSE_S)
-            if not self.leads:
-                heard_s.clear()
-                continue
-            status = self.driver.status
-            change = next_change(status, self._watched(status, heard_s))
-            if change is None:
-                continue
-            try:
-                await self.driver.change_membership(change)
-            except MainstemError as error:
-                _log.debug("the group stays as it is for now: %s", error)
-            else:
-                _log.info("the catalogue's group: %s of node %d", change.type.name, change.node_id)
-
-    def _watched(self, status: RaftStatus, heard_s: dict[NodeId, float]) -> Watched:
-        """What the leader sees of the members; ``heard_s`` remembers when each was heard last."""
-        now_s = self._clock.monotonic()
-        for member in status.members:
-            if member.recently_active or member.node_id not in heard_s:
-                heard_s[member.node_id] = now_s
-        machines = {known.node.id: known.node.machine for known in self.service.catalogue.nodes()}
-        silent_s = {m.node_id: now_s - heard_s[m.node_id] for m in status.members}
-        away = {node for node, silence_s in silent_s.items() if silence_s > AWAY_S}
-        gone = [n for n, s in silent_s.items() if n not in machines and s > STRANGER_S]
-        return Watched(machines, away, gone)
 
     def _say_waiting(self, said_s: float, why: str) -> float:
         now_s = self._clock.monotonic()

@@ -9,17 +9,28 @@ A node that knocks without anything on its disk while its number is taken is ref
 nodes have one number, or a disk was lost, and then what it once promised is forgotten too.
 """
 
+import asyncio
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.service import Peers
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import ConfChange, ConfChangeType, StateType
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.node.address_book import Address, AddressBook
 from mainstem.placement.catalogue import Catalogue
+
+KNOCK_TIMEOUT_S: Final = 3.0
+KNOCK_PAUSE_S: Final = 0.2
+INTRODUCTION_PAUSE_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 class Knock(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -128,3 +139,74 @@ def peer_address(text: str, default_port: int) -> Address:
             remedy="for example --join 10.0.0.1:9094",
         )
     return host.strip("[]"), int(port)
+
+
+class Arrival:
+    """A node on its way in, and after every start.
+
+    Args:
+        knock: what it says of itself.
+        peers: how others are asked.
+        book: where they are.
+        join: where some of them are, as the operator says.
+    """
+
+    def __init__(
+        self, knock: Knock, peers: Peers, book: AddressBook, join: Sequence[Address]
+    ) -> None:
+        self._knock = knock
+        self._peers = peers
+        self._book = book
+        self._join = tuple(join)
+
+    def addresses(self) -> list[Address]:
+        """Where others are, or may be."""
+        own = (self._knock.host, self._knock.port)
+        booked = [a for node, a in self._book.all().items() if node != self._knock.node]
+        return [address for address in dict.fromkeys((*self._join, *booked)) if address != own]
+
+    async def knock(self, address: Address) -> str:
+        """Introduce this node at an address; the cluster's name, nothing if nobody answers.
+
+        Raises:
+            Corrupt: who answers there is of another cluster, or has another secret.
+            InvalidRequest: this node is not let in.
+        """
+        try:
+            answer = await self._peers.ask_at(
+                address, Service.JOINING, [encode(self._knock)], timeout_s=KNOCK_TIMEOUT_S
+            )
+        except Unavailable as error:
+            _log.debug("%s:%d: %s", *address, error)
+            return ""
+        welcome = decode_welcome(answer)
+        others = {n: a for n, a in welcome.addresses.items() if n != self._knock.node}
+        self._book.fill(others)
+        return welcome.cluster
+
+    async def introduce(self) -> None:
+        """Tell every node that is known where this one is, each until it has heard it."""
+        told: set[Address] = set()
+        while True:
+            for address in self.addresses():
+                if address in told:
+                    continue
+                try:
+                    if await self.knock(address):
+                        told.add(address)
+                except MainstemError as error:
+                    _log.warning("%s:%d does not know this node: %s", *address, error)
+                    told.add(address)
+            await asyncio.sleep(INTRODUCTION_PAUSE_S)
+
+    async def be_admitted(self) -> None:
+        """Ask everybody to be given the catalogue; the leader heeds it."""
+        question = [encode(Admit(self._knock.node))]
+        for address in self.addresses():
+            try:
+                await self._peers.ask_at(
+                    address, Service.JOINING, question, timeout_s=KNOCK_TIMEOUT_S
+                )
+            except Unavailable:
+                continue  # not the leader, or busy with another newcomer
+            return

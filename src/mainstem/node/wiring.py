@@ -14,7 +14,6 @@ from mainstem.broker.client_metrics_service import ClientMetricsDesk
 from mainstem.broker.cluster_service import ClusterAdmin
 from mainstem.broker.producers_service import ProducerIds
 from mainstem.broker.security_service import SecurityService
-from mainstem.coordination.markers_runtime import Markers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
@@ -34,6 +33,7 @@ from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
+from mainstem.node.duties import Duties, markers
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
@@ -88,6 +88,7 @@ class Rooms:
     amqp: AmqpDoor
     queues: NodeQueueRooms
     cluster: ClusterNode | None = None
+    duties: Duties | None = None
     http: RestService | None = None
     http_port: int = 0
     stopping: bool = False
@@ -172,6 +173,8 @@ class Rooms:
     async def stop(self, grace_s: float) -> None:
         """Refuse what is new, finish what is in flight, leave the files clean."""
         self.stopping = True
+        if self.duties is not None:
+            await self.duties.give_away()
         for chore in self.chores:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
@@ -240,12 +243,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         scan=lambda: found_ranges(store),
         rebuild=rebuild,
     )
-    cluster: ClusterNode | None = None
-    if is_of_several(config):
-        cluster = _among_nodes(start, config, kafka, clock, on_fatal)
-        placement = await cluster.open()
-    else:
-        placement = await open_placement(start, clock, on_fatal)
+    placement, cluster = await _opened(start, config, kafka, clock, on_fatal)
     topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
     commits = GroupCommit(
         asyncio.get_running_loop(),
@@ -255,7 +253,18 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     )
     rolls = RollDriver(placement.service, store, commits, on_fatal)
     flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal)
-    streams = StreamService(placement.service, store, flusher, clock, topics.settings_of, node.id)
+    streams = StreamService(
+        placement.service,
+        store,
+        flusher,
+        clock,
+        topics.settings_of,
+        node.id,
+        peers=None if cluster is None else cluster.peers,
+    )
+    duties = None if cluster is None else Duties(cluster, placement.incarnation, streams)
+    if duties is not None:
+        duties.begin(clock, config.cluster.preset, on_fatal)
     await streams.start(placement.incarnation)
     groups = GroupsRuntime(
         GroupSettings(**asdict(config.groups)),
@@ -268,6 +277,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         clock,
     )
     producers = ProducerIds(placement.service, node.id, placement.incarnation)
+    marking = markers(cluster, streams, groups)
     transactions = TransactionsRuntime(
         TransactionSettings(**asdict(config.transactions)),
         InternalTopic(
@@ -277,7 +287,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         ),
         clock,
         new_producer_id=producers.new_producer_id,
-        markers=Markers(streams.door, groups.positions),
+        markers=marking,
         positions=groups.positions,
     )
     security, audit = build_security(config, placement.service, clock)
@@ -302,7 +312,8 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
             placement.service,
             lambda: topics.node,
             clock,
-            None if cluster is None else cluster.status,
+            group=None if cluster is None else cluster.status,
+            ensure=topics.ensure_internal,
         ),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
         queues=queues.counter,
@@ -311,6 +322,8 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     placement.service.subscribe(topic_news(groups, topics))
     groups.start()
     transactions.start()
+    if duties is not None:
+        duties.connect(groups, transactions, marking)
     amqp = AmqpDoor(config, broker)
     queues.runtime.start()
     rooms = Rooms(
@@ -333,15 +346,19 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         amqp=amqp,
         queues=queues,
         cluster=cluster,
+        duties=duties,
     )
     await rooms.listen(on_fatal)
     _tend_the_log(rooms, flusher, on_fatal)
     return rooms
 
 
-def _among_nodes(
+async def _opened(
     start: Start, config: Config, kafka: KafkaListeners, clock: Clock, on_fatal: Fatal
-) -> ClusterNode:
+) -> tuple[Placement, ClusterNode | None]:
+    """The catalogue, kept alone or with others."""
+    if not is_of_several(config):
+        return await open_placement(start, clock, on_fatal), None
     if start.rebuild:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
@@ -351,7 +368,8 @@ def _among_nodes(
         )
     host, port = kafka.reserve()
     started = replace(start, node=replace(start.node, host=host, port=port))
-    return ClusterNode(started, config, clock, on_fatal)
+    cluster = ClusterNode(started, config, clock, on_fatal)
+    return await cluster.open(), cluster
 
 
 def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:

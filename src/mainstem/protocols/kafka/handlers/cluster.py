@@ -211,7 +211,7 @@ def _copies(call: Call, stream: Stream) -> _Copies:
     """Where a stream is wanted or is, who takes its appends, and which of its nodes are away."""
     held = stream.last.replicas
     replicas = [int(node) for node in dict.fromkeys((*stream.wanted, *held))]
-    away = {int(node) for node in replicas if not call.broker.topics.is_live(NodeId(node))}
+    away = {int(node) for node in replicas if not call.broker.cluster.is_live(NodeId(node))}
     in_sync = [int(node) for node in held if node not in away]
     return _Copies(replicas, in_sync, sorted(away))
 

@@ -40,7 +40,7 @@ async def _find_after_creation(
     call: Call, request: FindCoordinatorRequest, internal: str
 ) -> FindCoordinatorResponse:
     try:
-        await call.broker.topics.ensure_internal(internal)
+        await call.broker.cluster.ensure_internal(internal)
     except MainstemError as error:
         refused = [_refused(key, error) for key in _keys(call, request)]
         return _response(call, refused)

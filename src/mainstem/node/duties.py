@@ -1,0 +1,201 @@
+"""What a node does for the cluster as long as it runs: its lease, and the leader's placing.
+
+Streams follow the catalogue by themselves and coordinators follow the streams; here are the ends
+of the lines between nodes, and the order in which a node that stops gives away what it has.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.raft.messages import StateType
+from mainstem.coordination.elsewhere_runtime import ClusterMarkers, Elsewhere
+from mainstem.coordination.markers_runtime import Markers
+from mainstem.coordination.partitions import OFFSETS_TOPIC
+from mainstem.coordination.runtime import GroupsRuntime
+from mainstem.coordination.shards_runtime import Shards
+from mainstem.coordination.transactions_runtime import TransactionsRuntime
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import NodeId, StreamId
+from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
+from mainstem.node.cluster import ClusterNode
+from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.electing import successor
+from mainstem.placement.leases import PRESETS
+from mainstem.placement.leases_service import LeaseHooks, LeasesService
+from mainstem.placement.placing import RollOrder
+from mainstem.placement.placing_driver import PlacingDriver
+from mainstem.placement.replication_records import FenceNode
+from mainstem.streams.service import StreamService
+from mainstem.streams.writer_driver import StreamWriter
+
+HAND_OVER_S: Final = 5.0
+_log = logging.getLogger(__name__)
+
+Fatal = Callable[[BaseException], None]
+
+
+_Keepers = dict[str, Shards[Any, Any]]
+
+
+def writer_of(catalogue: Catalogue, topic: str, partition: int) -> NodeId:
+    """Who writes a partition; nobody: ``NO_NODE``.
+
+    Raises:
+        InvalidRequest: there is no such partition.
+    """
+    found = catalogue.topic(topic)
+    if found is None or not 0 <= partition < len(found.streams):
+        raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=f"{topic}-{partition}")
+    return found.streams[partition].writer
+
+
+def markers(cluster: ClusterNode | None, streams: StreamService, groups: GroupsRuntime) -> Markers:
+    """How transactions end in partitions, here or on other nodes."""
+    if cluster is None:
+        return Markers(streams.door, groups.positions)
+    catalogue = cluster.service.catalogue
+    return ClusterMarkers(
+        streams.door,
+        groups.positions,
+        node=cluster.node,
+        peers=cluster.peers,
+        writer_of=lambda topic, partition: writer_of(catalogue, topic, partition),
+    )
+
+
+def follow_streams(
+    streams: StreamService, groups: GroupsRuntime, transactions: TransactionsRuntime
+) -> None:
+    """Coordinators are where the streams of their internal topics are written."""
+    keepers: _Keepers = {
+        OFFSETS_TOPIC: groups.shards,
+        TRANSACTION_STATE_TOPIC: transactions.shards,
+    }
+    kept: dict[StreamId, str] = {}
+
+    def opened(stream: StreamWriter) -> None:
+        if stream.topic in keepers:
+            kept[stream.id] = stream.topic
+            keepers[stream.topic].opened(stream.id.partition)
+
+    def closed(stream: StreamId) -> None:
+        topic = kept.pop(stream, None)
+        if topic is not None:
+            keepers[topic].closed(stream.partition)
+
+    streams.watch(opened, closed)
+
+
+class Duties:
+    """What this node does for the cluster.
+
+    Args:
+        cluster: this node among nodes.
+        incarnation: under which it registered.
+        streams: the streams that it writes.
+    """
+
+    def __init__(self, cluster: ClusterNode, incarnation: int, streams: StreamService) -> None:
+        self._cluster = cluster
+        self._incarnation = incarnation
+        self._streams = streams
+        self._tasks: list[asyncio.Task[None]] = []
+        self.leases: LeasesService
+
+    def begin(self, clock: Clock, preset: str, on_fatal: Fatal) -> None:
+        """Ask for leases from now on, and do what a leader does whenever this node leads.
+
+        Before streams are opened: that may take longer than a lease lasts.
+        """
+        cluster = self._cluster
+        placing = PlacingDriver(cluster.service, self._led_term, clock, PRESETS[preset])
+        self.leases = LeasesService(
+            (cluster.node, self._incarnation),
+            lambda: cluster.driver.status.lead,
+            cluster.peers,
+            placing,
+            clock,
+            LeaseHooks(on_orders=self._roll, on_superseded=on_fatal),
+        )
+        cluster.peers.serve(Service.LEASES, self.leases.serve)
+        loop = asyncio.get_running_loop()
+        for duty in (placing.run(), self.leases.run()):
+            task = loop.create_task(duty)
+            task.add_done_callback(lambda ended: _tell_failure(ended, on_fatal))
+            self._tasks.append(task)
+
+    def connect(
+        self, groups: GroupsRuntime, transactions: TransactionsRuntime, marking: Markers
+    ) -> None:
+        """Streams are open: coordinators follow them, and reach those of other nodes."""
+        assert isinstance(marking, ClusterMarkers), "made for a cluster"
+        cluster, catalogue = self._cluster, self._cluster.service.catalogue
+
+        def coordinator_of(transactional_id: str) -> NodeId:
+            if catalogue.topic(TRANSACTION_STATE_TOPIC) is None:
+                return cluster.node
+            partition = transactions.coordinator_partition(transactional_id)
+            return writer_of(catalogue, TRANSACTION_STATE_TOPIC, partition)
+
+        elsewhere = Elsewhere(cluster.node, cluster.peers, marking, coordinator_of, transactions)
+        transactions.elsewhere = elsewhere
+        cluster.peers.serve(Service.MARKERS, elsewhere.serve)
+        cluster.on_restored.append(self._streams.resync)
+        follow_streams(self._streams, groups, transactions)
+
+    async def end(self) -> None:
+        """Lay the duties down."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def give_away(self) -> None:
+        """Let others write what this node writes, before it stops."""
+        await self.end()  # a lease that is renewed would undo the fence at the end
+        catalogue = self._cluster.service.catalogue
+        mine = list(catalogue.streams_of(self._cluster.node))
+        handed = 0
+        for stream in mine:
+            heir = successor(catalogue, stream)
+            if heir is not None:
+                self._streams.roll(stream.id, new_writer=heir)
+                handed += 1
+        if handed:
+            await self._until_handed_over()
+        try:
+            await self._cluster.service.submit(
+                FenceNode(self._cluster.node, self._incarnation, "it stops")
+            )
+        except MainstemError as error:
+            _log.info("the others will notice by themselves that this node stops: %s", error)
+        await self._cluster.hand_over()
+
+    async def _until_handed_over(self) -> None:
+        catalogue = self._cluster.service.catalogue
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + HAND_OVER_S
+        while loop.time() < give_up:
+            if not any(
+                successor(catalogue, stream) for stream in catalogue.streams_of(self._cluster.node)
+            ):
+                return
+            await asyncio.sleep(0.02)
+
+    def _led_term(self) -> int | None:
+        status = self._cluster.driver.status
+        return status.term if status.state is StateType.StateLeader else None
+
+    def _roll(self, orders: Sequence[RollOrder]) -> None:
+        for order in orders:
+            known = self._cluster.service.catalogue.stream(order.stream)
+            if known is not None and (known.epoch, known.last.index) == (order.epoch, order.index):
+                self._streams.roll(order.stream, new_writer=order.new_writer)
+
+
+def _tell_failure(task: asyncio.Task[None], on_fatal: Fatal) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        on_fatal(error)

@@ -1,0 +1,64 @@
+"""Has the leader of the catalogue's group look after its membership, one step at a time."""
+
+import asyncio
+import logging
+from typing import Final
+
+from mainstem.cluster.raft.driver import RaftDriver
+from mainstem.cluster.raft.messages import StateType
+from mainstem.cluster.raft.status import RaftStatus
+from mainstem.model.clock import Clock
+from mainstem.model.errors import MainstemError
+from mainstem.model.ids import NodeId
+from mainstem.node.voters import Watched, next_change
+from mainstem.placement.catalogue import Catalogue
+
+PAUSE_S: Final = 0.25
+# A voter that is silent for so long may be replaced.
+AWAY_S: Final = 10.0
+# A member that never registered, or was unregistered, and is silent for so long is removed.
+STRANGER_S: Final = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+_Heard = dict[NodeId, float]
+
+
+class VotersDriver:
+    """Runs on every node; only the leader's acts."""
+
+    def __init__(self, driver: RaftDriver, catalogue: Catalogue, clock: Clock) -> None:
+        self._driver = driver
+        self._catalogue = catalogue
+        self._clock = clock
+        self._heard_s: _Heard = {}
+
+    async def run(self) -> None:
+        """Act as long as this node leads, until cancelled."""
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            status = self._driver.status
+            if status.state is not StateType.StateLeader:
+                self._heard_s.clear()
+                continue
+            change = next_change(status, self._watched(status))
+            if change is None:
+                continue
+            try:
+                await self._driver.change_membership(change)
+            except MainstemError as error:
+                _log.debug("the group stays as it is for now: %s", error)
+            else:
+                _log.info("the catalogue's group: %s of node %d", change.type.name, change.node_id)
+
+    def _watched(self, status: RaftStatus) -> Watched:
+        now_s = self._clock.monotonic()
+        for member in status.members:
+            if member.recently_active or member.node_id not in self._heard_s:
+                self._heard_s[member.node_id] = now_s
+        machines = {known.node.id: known.node.machine for known in self._catalogue.nodes()}
+        silent_s = {m.node_id: now_s - self._heard_s[m.node_id] for m in status.members}
+        away = {node for node, silence_s in silent_s.items() if silence_s > AWAY_S}
+        gone = [n for n, s in silent_s.items() if n not in machines and s > STRANGER_S]
+        return Watched(machines, away, gone)
