@@ -15,6 +15,7 @@ from mainstem.model import limits
 from mainstem.model.topic_config import TOPIC_KEYS
 from mainstem.node.amqp_config import AmqpSection
 from mainstem.node.cluster_config import ClusterSection
+from mainstem.node.mqtt_config import MqttSection
 from mainstem.node.security_config import SecuritySection, TlsSection
 
 KIB, MIB = limits.KIB, limits.MIB
@@ -369,6 +370,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     amqp: AmqpSection = field(default_factory=AmqpSection)
+    mqtt: MqttSection = field(default_factory=MqttSection)
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicsSettings = field(default_factory=TopicsSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
@@ -435,7 +437,11 @@ Preset = Literal["local", "single"]
 # Presets change defaults for a purpose; whatever a file, the environment or a flag says still wins.
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     # A developer's machine: nobody wants to wait for members that will not come.
-    "local": {"groups": {"initial_rebalance_delay_ms": 0}, "amqp": {"enabled": True}},
+    "local": {
+        "groups": {"initial_rebalance_delay_ms": 0},
+        "amqp": {"enabled": True},
+        "mqtt": {"enabled": True},
+    },
     # One node that serves for real: the defaults.
     "single": {},
 }

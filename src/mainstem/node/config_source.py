@@ -208,6 +208,8 @@ def _check_listeners(config: Config) -> None:
             )
     if config.amqp.enabled:
         doors.append(("amqp.host", config.amqp.host, _amqp_asks(config)))
+    if config.mqtt.enabled:
+        doors.append(("mqtt.host", config.mqtt.host, _mqtt_asks(config)))
     for path, host, asks in doors:
         if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(
@@ -221,6 +223,7 @@ def _check_listeners(config: Config) -> None:
         or (config.http.enabled and config.http.tls)
         or (config.amqp.enabled and config.amqp.tls)
     )
+    speaks_tls = speaks_tls or (config.mqtt.enabled and config.mqtt.tls_port is not None)
     if speaks_tls and not (config.tls.certificate_file and config.tls.key_file):
         _refuse(
             "tls.certificate_file",
@@ -245,6 +248,18 @@ def _amqp_asks(config: Config) -> bool:
             "set amqp.tls, or pass --insecure where something in front speaks TLS",
         )
     return amqp_knows_clients(config)
+
+
+def _mqtt_asks(config: Config) -> bool:
+    """Whether MQTT clients log in; those of other machines would do it in the clear."""
+    mqtt = config.mqtt
+    if mqtt.login and not (is_loopback(mqtt.host) or config.node.insecure):
+        _refuse(
+            "mqtt.host",
+            "passwords would travel in the clear to other machines by mqtt.port",
+            "listen on 127.0.0.1, or pass --insecure where something in front speaks TLS",
+        )
+    return mqtt.login
 
 
 def _refuse(subject: str, cause: str, remedy: str = "") -> NoReturn:

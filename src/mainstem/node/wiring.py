@@ -37,6 +37,7 @@ from mainstem.node.duties import Duties, markers
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
+from mainstem.node.mqtt import MqttListeners
 from mainstem.node.queues import NodeQueueRooms
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.placement.opening_service import Placement, Start, open_placement
@@ -89,6 +90,7 @@ class Rooms:
     queues: NodeQueueRooms
     cluster: ClusterNode | None = None
     duties: Duties | None = None
+    mqtt: MqttListeners | None = None
     http: RestService | None = None
     http_port: int = 0
     stopping: bool = False
@@ -97,6 +99,8 @@ class Rooms:
     def addresses(self) -> dict[str, object]:
         """Where each protocol listens."""
         found = self.kafka.addresses() | self.amqp.addresses()
+        if self.mqtt is not None:
+            found |= self.mqtt.addresses()
         if self.http is not None:
             found["http"] = f"{self.config.http.host}:{self.http_port}"
         if self.cluster is not None:
@@ -138,6 +142,11 @@ class Rooms:
             advertised=host is not None or port is not None,
         )
         self.broker.node = self.topics.node
+        if config.mqtt.enabled:
+            self.mqtt = MqttListeners(
+                config, self.broker, self.clock, self.metrics, self.topics.ensure_mqtt_topics
+            )
+            await self.mqtt.start(tls)
         if config.http.enabled:
             self.http = rest_service(
                 config,
@@ -182,12 +191,16 @@ class Rooms:
         if self.http is not None:
             self.http.refuse_new()
         await self.kafka.stop()
+        if self.mqtt is not None:
+            await self.mqtt.stop()
         await self.amqp.stop(grace_s)
         await self.queues.runtime.stop()
         self.transactions.stop()
         self.groups.stop()
         await self.commits.drain()
         await self.kafka.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+        if self.mqtt is not None:
+            await self.mqtt.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
         if self.http is not None:
             await self.http.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
         await self.rolls.settled()

@@ -1,0 +1,142 @@
+"""The MQTT listeners of a node, opened and closed together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from mainstem.broker.broker import NodeBroker
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.topic_name import INTERNAL_TOPICS, check_topic_name
+from mainstem.node.config import Config
+from mainstem.node.listener_spec import is_loopback
+from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.mqtt.entrance_service import MqttEntrance
+from mainstem.protocols.mqtt.hub_service import MqttHub
+from mainstem.protocols.mqtt.listener import LoopRunner, mqtt_listener
+from mainstem.protocols.mqtt.session import MqttService
+from mainstem.protocols.mqtt.settings import MqttSettings, Route
+from mainstem.protocols.tls_listener import TlsDoor
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.tls_transport import TlsContexts
+from mainstem.telemetry.metrics import Metrics
+
+TLS_HANDSHAKE_TIMEOUT_S = 15.0
+_IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
+
+
+class MqttListeners:
+    """MQTT in the clear and over TLS, on one hub."""
+
+    def __init__(
+        self,
+        config: Config,
+        broker: NodeBroker,
+        clock: Clock,
+        metrics: Metrics,
+        ensure_internal: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._metrics = metrics
+        self.hub = MqttHub(broker, mqtt_settings(config), clock, ensure_internal)
+        self._runner = LoopRunner()
+        self._open: list[tuple[str, Listener, int]] = []
+
+    def addresses(self) -> dict[str, object]:
+        """Where they listen."""
+        host = self._config.mqtt.host
+        shown = f"[{host}]" if ":" in host else host
+        return {name: f"{shown}:{port}" for name, _, port in self._open}
+
+    def service(self, *, tls: bool) -> MqttService:
+        """What the sessions of one listener share."""
+        entrance = mqtt_entrance(self._config, self._broker, tls=tls)
+        return MqttService(self.hub, entrance, self._metrics, self._runner)
+
+    async def start(self, tls: TlsContexts | None) -> None:
+        """Open them."""
+        config = self._config.mqtt
+        buffers = Buffers(self._config.memory.large_frames_bytes_max)
+        wanted: list[tuple[str, int, TlsDoor | None]] = [("mqtt", config.port, None)]
+        if config.tls_port is not None:
+            assert tls is not None, "checked when the configuration was read"
+            door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
+            wanted.append(("mqtt_tls", config.tls_port, door))
+        for name, port, tls_door in wanted:
+            listener = mqtt_listener(
+                self.service(tls=tls_door is not None),
+                connections_max=config.max_connections,
+                buffers=buffers,
+            )
+            taken = await listener.start(config.host, port, tls_door)
+            self._open.append((name, listener, taken))
+
+    async def stop(self) -> None:
+        """Accept no more connections, and tell every client that the node goes."""
+        for _, listener, _ in self._open:
+            await listener.stop()
+        self.hub.disconnect_all()
+        self.hub.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let unfinished answers go out, then close every connection."""
+        await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
+
+
+def mqtt_settings(config: Config) -> MqttSettings:
+    """The limits and routes of this configuration.
+
+    Raises:
+        InvalidRequest: a topic or a rule is not what it should be.
+    """
+    section = config.mqtt
+    for topic in (section.topic, *(rule.rpartition("=")[2] for rule in section.routes)):
+        check_topic_name(topic)
+        if topic in INTERNAL_TOPICS:
+            raise InvalidRequest(
+                ErrorCode.INVALID_CONFIG, f"{topic} is the house's own", subject="mqtt.topic"
+            )
+    return MqttSettings(
+        topic=section.topic,
+        routes=tuple(_route(rule) for rule in section.routes),
+        packet_bytes_max=section.packet_bytes_max,
+        receive_max=section.receive_max,
+        window_max=section.window_max,
+        topic_aliases_max=section.topic_aliases_max,
+        session_expiry_max_s=section.session_expiry_max_s,
+        sessions_max=section.sessions_max,
+        subscriptions_max=section.subscriptions_max,
+        retained_max=section.retained_max,
+        retained_bytes_max=section.retained_bytes_max,
+        keep_alive_max_s=section.keep_alive_max_s,
+        connect_timeout_ms=config.security.login_timeout_ms,
+    )
+
+
+def mqtt_entrance(config: Config, broker: NodeBroker, *, tls: bool) -> MqttEntrance:
+    """What one MQTT listener asks of its clients."""
+    own = is_loopback(config.mqtt.host)
+    certificates = config.tls.client_certificates if tls else "none"
+    known = config.mqtt.login or certificates == "required"
+    safe = tls or own or config.node.insecure
+    per_minute = config.security.connections_per_minute_max
+    return MqttEntrance(
+        security=broker.security,
+        login=known,
+        trusted=own and config.security.trust_loopback and not known,
+        names=None if certificates == "none" else NameRules(config.tls.name_rules),
+        mechanisms=tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR),
+        connections_per_minute=None if own or not per_minute else per_minute,
+    )
+
+
+def _route(rule: str) -> Route:
+    prefix, equals, topic = rule.rpartition("=")
+    if not (prefix and equals):
+        raise InvalidRequest(
+            ErrorCode.INVALID_CONFIG,
+            f"{rule!r} is not a rule",
+            subject="mqtt.routes",
+            remedy="write prefix=topic",
+        )
+    return Route(prefix, topic)

@@ -1,0 +1,299 @@
+"""All MQTT sessions of a node, and what they share: subscriptions, retained messages, the log.
+
+    connection ── join, subscribe, publish ──▶ MqttHub ──▶ LogWriter ──▶ streams
+         ▲                                        │
+         └──────── ClientSession ◀── trie ◀── Tail┘
+
+Nothing is opened before the first client comes: a node without MQTT has no topics for it. Sessions
+that outlive their connections are kept in ``__mqtt_sessions`` and retained messages in
+``__mqtt_retained``, both compacted, so that a node that was killed finds them again.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from mainstem.broker.api import Broker
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.message import Message
+from mainstem.model.topic_name import MQTT_RETAINED_TOPIC, MQTT_SESSIONS_TOPIC
+from mainstem.protocols.mqtt.backlog import Place
+from mainstem.protocols.mqtt.client_session import ClientSession, Reader, Where
+from mainstem.protocols.mqtt.convert import Incoming, message_of, topic_of
+from mainstem.protocols.mqtt.laggards import Laggards
+from mainstem.protocols.mqtt.log_writer import LogWriter, Settled
+from mainstem.protocols.mqtt.retained_tree import RetainedTree
+from mainstem.protocols.mqtt.session_book import SessionBook
+from mainstem.protocols.mqtt.settings import NEVER_S, MqttSettings
+from mainstem.protocols.mqtt.stored_service import stored_messages
+from mainstem.protocols.mqtt.subscription_trie import Granted, SubscriptionTrie
+from mainstem.protocols.mqtt.tail import Tail
+from mainstem.protocols.mqtt.topics_service import LogTopics
+from mainstem.protocols.mqtt.wills import Wills
+from mainstem.wire.mqtt.packets import Publish, Subscription, Will
+from mainstem.wire.mqtt.topics import shared_filter
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+RETAIN_ALWAYS, RETAIN_IF_NEW = 0, 1
+
+
+class Ticked(Protocol):
+    """A connection that watches its client's silence."""
+
+    def tick(self, now_s: float) -> None:
+        """Time has passed."""
+        ...
+
+    def stopping(self) -> None:
+        """The node stops."""
+        ...
+
+
+class MqttHub:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        settings: MqttSettings,
+        clock: Clock,
+        ensure_internal: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.settings = settings
+        self.now_ms = clock.wall_ms
+        self.now_s = clock.monotonic
+        self._broker = broker
+        self._ensure_internal = ensure_internal
+        self._loop = asyncio.get_running_loop()
+        self._topics = LogTopics(broker.topics, settings)
+        self._opening: asyncio.Task[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._trie: SubscriptionTrie[Reader] = SubscriptionTrie()
+        self._retained = RetainedTree(
+            messages_max=settings.retained_max, bytes_max=settings.retained_bytes_max
+        )
+        self.tail = Tail(broker, self._loop.call_soon, self._dispatch)
+        self.writer = LogWriter(
+            broker.streams, self._topics.partitions, self._loop.call_soon, self.tail.written
+        )
+        self.wills = Wills()
+        self.book = SessionBook(self, self.writer, self.tail, self._trie)
+        self._laggards = Laggards(self.tail, self._loop.call_soon)
+        self.links: dict[Ticked, None] = {}
+
+    # Opening and closing
+
+    async def ready(self) -> None:
+        """Make the topics and load what is kept, once; raises what stands in the way."""
+        if self._opening is None:
+            self._opening = self._loop.create_task(self._open())
+        try:
+            await asyncio.shield(self._opening)
+        except MainstemError:
+            self._opening = None
+            raise
+
+    async def _open(self) -> None:
+        await self._topics.ensure()
+        await self._ensure_internal()
+        self.tail.refresh(self.settings.topics)
+        async for message in stored_messages(self._broker, MQTT_RETAINED_TOPIC):
+            topic = topic_of(message, "")
+            if topic:
+                self._retained.keep(Incoming(message, topic))
+        images: dict[str, bytes | None] = {}
+        async for message in stored_messages(self._broker, MQTT_SESSIONS_TOPIC):
+            images[(message.key or b"").decode()] = message.value
+        self.book.load(images)
+        self._wake_tail()
+        self._tick()
+
+    def close(self) -> None:
+        """Read and write no more."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
+        self.book.save_now()
+        self.writer.flush()
+        self.tail.close()
+
+    # Publishing
+
+    def publish(self, packet: Publish | Will, client_id: str, settled: Settled | None) -> None:
+        """Store a message; ``settled`` is called once it is committed, or refused."""
+        message = message_of(packet, client_id, self.now_ms())
+        topic = self.settings.topic_for(packet.topic)
+        if not packet.retain:
+            self.writer.add(topic, message, settled)
+            return
+        size = len(packet.payload) + len(packet.topic)
+        if packet.payload and not self._retained.has_room(packet.topic, size):
+            if settled is not None:
+                settled(
+                    Unavailable(ErrorCode.LIMIT_REACHED, "no more retained messages are kept here")
+                )
+            return
+        both = _Both(settled)
+        self.writer.add(topic, message, both.one)
+
+        def kept(error: MainstemError | None) -> None:
+            if error is None:
+                self._retained.keep(Incoming(message, packet.topic))
+            both.one(error)
+
+        stored = message if packet.payload else message._replace(value=None)
+        self.writer.add(MQTT_RETAINED_TOPIC, stored, kept)
+
+    # Subscribing
+
+    def subscribe(self, session: ClientSession, wish: Subscription, identifier: int) -> bool:
+        """Let a session have a subscription; whether it had none under that filter."""
+        # What is committed by now is older than the subscription.
+        self.tail.catch_up()
+        granted = Granted(wish, identifier)
+        is_new = wish.filter not in session.subscriptions
+        session.subscriptions[wish.filter] = granted
+        shared = shared_filter(wish.filter)
+        if shared is None:
+            self._trie.add(wish.filter, session, granted)
+        else:
+            self.book.group(shared).join(session, granted)
+        self._wake_tail()
+        return is_new
+
+    def send_retained(self, session: ClientSession, wish: Subscription, *, is_new: bool) -> None:
+        """Send what is kept under topics of a subscription, if it wants that."""
+        handling = wish.retain_handling
+        if handling == RETAIN_ALWAYS or (handling == RETAIN_IF_NEW and is_new):
+            granted = session.subscriptions.get(wish.filter)
+            if granted is not None and shared_filter(wish.filter) is None:
+                session.retained(self._retained.match(wish.filter, self.now_ms()), granted)
+
+    def unsubscribe(self, session: ClientSession, text: str) -> bool:
+        """Take a subscription away; whether there was one."""
+        if session.subscriptions.pop(text, None) is None:
+            return False
+        shared = shared_filter(text)
+        if shared is None:
+            self._trie.discard(text, session)
+        else:
+            self.book.leave(session, shared)
+        return True
+
+    # What sessions ask for
+
+    def fetch(self, where: Where) -> Incoming | None:
+        """The message at a place; None where it is gone."""
+        return self._retained.get(where) if isinstance(where, str) else self.tail.fetch(where)
+
+    def save(self, session: ClientSession, then: Callable[[], None] | None = None) -> None:
+        """Keep a session's state."""
+        self.book.save(session, then)
+
+    def catch_up(self, reader: Reader) -> None:
+        """Read the log again for somebody who is behind, a piece at a time."""
+        self._laggards.add(reader)
+
+    def _dispatch(self, place: Place, topic: str, message: Message) -> None:
+        found = self._trie.match(topic)
+        if found:
+            incoming = Incoming(message, topic)
+            for reader, grants in found:
+                reader.offer(place, incoming, grants)
+
+    def _wake_tail(self) -> None:
+        self.tail.is_idle = not len(self._trie)
+
+    # Time
+
+    def _tick(self) -> None:
+        """Wills that are due, sessions that are over, topics that came or went."""
+        now_ms = self.now_ms()
+        for client_id, will in self.wills.due(now_ms):
+            self.publish(will, client_id, None)
+        self.book.expire(now_ms)
+        self._follow_topics()
+        now_s = self.now_s()
+        for link in list(self.links):
+            link.tick(now_s)
+        self._ticking = self._loop.call_later(TICK_S, self._tick)
+
+    def _follow_topics(self) -> None:
+        try:
+            gone = self.tail.refresh(self.settings.topics)
+        except MainstemError as error:
+            log.warning("topics of MQTT cannot be read now: %s", error)
+            return
+        for number in gone:
+            self.book.forget_stream(number)
+
+    # Connections
+
+    def new_client_id(self) -> str:
+        """A name for a client that brought none."""
+        return f"auto-{secrets.token_hex(12)}"
+
+    def join(self, client_id: str, owner: str, *, is_clean: bool) -> tuple[ClientSession, bool]:
+        """The session that a client takes up, and whether it was there before.
+
+        Raises:
+            InvalidRequest: it is somebody else's.
+            Unavailable: there are too many.
+        """
+        book = self.book
+        known = book.sessions.get(client_id)
+        if known is not None and known.owner != owner:
+            raise InvalidRequest(
+                ErrorCode.NOT_AUTHORIZED, "this client id belongs to somebody else"
+            )
+        if known is not None and known.link is not None:
+            known.link.taken_over()
+            known = book.sessions.get(client_id)
+        if known is not None and is_clean:
+            book.end(known)
+            known = None
+        self.wills.cancel(client_id)
+        session = known or book.begin(client_id)
+        session.owner = owner
+        return session, known is not None
+
+    def disconnect_all(self) -> None:
+        """The node stops: tell every client."""
+        for link in list(self.links):
+            link.stopping()
+
+    def leave(self, session: ClientSession, will: Will | None, *, graceful: bool) -> None:
+        """A session's connection is gone."""
+        now_ms = self.now_ms()
+        session.left(now_ms)
+        if will is not None and not graceful:
+            delay_s = int(will.properties.get("will_delay_interval", 0))
+            if session.expiry_s != NEVER_S:
+                delay_s = min(delay_s, session.expiry_s)
+            if delay_s:
+                self.wills.put(session.client_id, will, now_ms + delay_s * 1_000)
+            else:
+                self.publish(will, session.client_id, None)
+        self.book.left(session)
+        self._wake_tail()
+
+
+class _Both:
+    """Tells once that two things are done; the first error counts."""
+
+    def __init__(self, settled: Settled | None) -> None:
+        self._settled = settled
+        self._missing = 2
+        self._error: MainstemError | None = None
+
+    def one(self, error: MainstemError | None) -> None:
+        self._error = self._error or error
+        self._missing -= 1
+        if not self._missing and self._settled is not None:
+            self._settled(self._error)

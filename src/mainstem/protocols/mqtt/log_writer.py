@@ -1,0 +1,140 @@
+"""Messages of one burst into few batches, and word when they are stored.
+
+Not a coroutine per message: ``add`` notes, ``flush`` writes everything noted as one batch per
+stream, and each message's ``settled`` is called once its batch is committed or refused. Messages of
+one stream keep their order.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.broker.api import Streams
+from mainstem.model.errors import MainstemError
+from mainstem.model.ids import Offset
+from mainstem.model.limits import KIB
+from mainstem.model.message import Message
+from mainstem.model.murmur2 import partition_of_key
+from mainstem.model.record import build_batch
+
+BATCH_BYTES_TARGET: Final = 512 * KIB
+BATCH_MESSAGES_MAX: Final = 1_000
+_RECORD_OVERHEAD_BYTES: Final = 64
+
+Settled = Callable[[MainstemError | None], None]
+Noted = tuple[Message, Settled | None]
+
+
+class LogWriter:
+    """See the module's text.
+
+    Args:
+        streams: the log.
+        partitions: how many partitions a topic has.
+        soon: calls back at the end of the present turn.
+        written: told which messages now stand from which offset of which partition on.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        partitions: Callable[[str], int],
+        soon: Callable[[Callable[[], None]], object],
+        written: Callable[[str, int, int, list[Message]], None],
+    ) -> None:
+        self._streams = streams
+        self._partitions = partitions
+        self._soon = soon
+        self._written = written
+        self._noted: dict[tuple[str, int], list[Noted]] = {}
+        self._before: list[Callable[[], None]] = []
+        self._is_due = False
+
+    def before_flush(self, call: Callable[[], None]) -> None:
+        """Call back at the end of this turn, before what is noted is written."""
+        self._before.append(call)
+        self._come_soon()
+
+    def add(self, topic: str, message: Message, settled: Settled | None = None) -> None:
+        """Write a message at the end of this turn."""
+        count = self._partitions(topic)
+        partition = 0 if count <= 1 else partition_of_key(message.key or b"", count)
+        self._noted.setdefault((topic, partition), []).append((message, settled))
+        self._come_soon()
+
+    def _come_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._soon(self.flush)
+
+    def flush(self) -> None:
+        """Write everything that is noted."""
+        self._is_due = False
+        before, self._before = self._before, []
+        for call in before:
+            call()
+        noted, self._noted = self._noted, {}
+        staged: list[tuple[str, int, Offset, list[Noted]]] = []
+        for (topic, partition), messages in noted.items():
+            for piece in _pieces(messages):
+                self._stage(topic, partition, piece, staged)
+        self._streams.flush()
+        for topic, partition, base, piece in staged:
+            self._await(topic, partition, base, piece)
+
+    def _stage(
+        self,
+        topic: str,
+        partition: int,
+        piece: list[Noted],
+        staged: list[tuple[str, int, Offset, list[Noted]]],
+    ) -> None:
+        batch = build_batch([message.to_record() for message, _ in piece])
+        try:
+            door = self._streams.door(topic, partition)
+            base = door.stage(memoryview(batch), 0, len(batch))
+        except MainstemError as error:
+            if len(piece) > 1:
+                # One that cannot be stored must not take the others with it.
+                for each in piece:
+                    self._stage(topic, partition, [each], staged)
+                return
+            _tell(piece, error)
+            return
+        staged.append((topic, partition, base, piece))
+
+    def _await(self, topic: str, partition: int, base: Offset, piece: list[Noted]) -> None:
+        def settled(error: MainstemError | None) -> None:
+            _tell(piece, error)
+
+        try:
+            door = self._streams.door(topic, partition)
+            failure = door.failure(base)
+            if failure is None:
+                self._written(topic, partition, base, [message for message, _ in piece])
+                if not door.when_written(base, settled):
+                    return
+        except MainstemError as error:
+            failure = error
+        settled(failure)
+
+
+def _pieces(noted: list[Noted]) -> list[list[Noted]]:
+    """The messages of one stream in batches of a decent size."""
+    pieces: list[list[Noted]] = []
+    size = BATCH_BYTES_TARGET
+    for each in noted:
+        message = each[0]
+        added = _RECORD_OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
+        added += sum(len(name) + len(value or b"") for name, value in message.headers)
+        if size + added > BATCH_BYTES_TARGET or len(pieces[-1]) >= BATCH_MESSAGES_MAX:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(each)
+        size += added
+    return pieces
+
+
+def _tell(piece: list[Noted], error: MainstemError | None) -> None:
+    for _, settled in piece:
+        if settled is not None:
+            settled(error)

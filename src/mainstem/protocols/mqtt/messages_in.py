@@ -1,0 +1,186 @@
+"""What one client publishes: stored, then acknowledged, in the order in which it came.
+
+QoS 1   PUBLISH ─▶ committed ─▶ PUBACK
+QoS 2   PUBLISH ─▶ committed, its number remembered ─▶ PUBREC · PUBREL ─▶ forgotten ─▶ PUBCOMP
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from mainstem.model.errors import MainstemError
+from mainstem.protocols.mqtt.answers import Answers, Slot
+from mainstem.protocols.mqtt.client_session import ClientSession
+from mainstem.protocols.mqtt.errors import ack_reason_of
+from mainstem.protocols.mqtt.hub_service import MqttHub
+from mainstem.protocols.mqtt.outgoing import Outgoing
+from mainstem.protocols.mqtt.permissions import Permissions
+from mainstem.wire.mqtt.kinds import V5, Kind
+from mainstem.wire.mqtt.packets import Ack, Publish
+from mainstem.wire.mqtt.primitives import Violation
+from mainstem.wire.mqtt.properties import SUBSCRIPTION_IDS
+from mainstem.wire.mqtt.reasons import REFUSED, Reason
+
+
+class Door(Protocol):
+    """The connection that messages come by."""
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+    def shut(self) -> None:
+        """End the connection without a word."""
+        ...
+
+
+class MessagesIn:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        hub: MqttHub,
+        session: ClientSession,
+        permissions: Permissions,
+        out: Outgoing,
+        door: Door,
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._permissions = permissions
+        self._out = out
+        self._door = door
+        self._is_new = out.version >= V5
+        self._answers = Answers(out.put)
+        self._topics_by_alias: dict[int, str] = {}
+        self._is_over = False
+
+    def close(self) -> None:
+        """Nobody waits for answers any more."""
+        self._is_over = True
+        self._answers.clear()
+
+    def publish(self, packet: Publish) -> None:
+        """PUBLISH.
+
+        Raises:
+            Violation: it breaks a rule.
+        """
+        if "topic_alias" in packet.properties:
+            packet = self._without_alias(packet)
+        if SUBSCRIPTION_IDS in packet.properties:
+            raise Violation("a client may not send subscription identifiers")
+        may = self._permissions.may_write(packet.topic)
+        if packet.qos:
+            self._publish_acknowledged(packet, may=may)
+        elif may:
+            self._hub.publish(packet, self._session.client_id, None)
+        elif self._is_new:
+            raise Violation(f"no right to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
+
+    def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
+        session = self._session
+        if len(self._answers) + len(session.received) >= self._hub.settings.receive_max:
+            self._slow_down(packet)
+        ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
+        slot = self._answers.reserve()
+        if packet.qos == 2 and packet.packet_id in session.received:
+            self._answers.fill(slot, ack)
+        elif not may:
+            self._refuse(slot, replace(ack, reason=Reason.NOT_AUTHORIZED))
+        elif packet.qos == 2:
+            self._publish_once(packet, partial(self._stored, slot, ack))
+        else:
+            self._hub.publish(packet, session.client_id, partial(self._stored, slot, ack))
+
+    def _publish_once(
+        self, packet: Publish, settled: Callable[[MainstemError | None], None]
+    ) -> None:
+        """That a message of QoS 2 was received is remembered together with the message."""
+        session = self._session
+        session.received.add(packet.packet_id)
+        if not session.is_durable:
+            self._hub.publish(packet, session.client_id, settled)
+            return
+        missing = [2]
+
+        def one(error: MainstemError | None = None) -> None:
+            missing[0] -= 1
+            if error is not None or not missing[0]:
+                missing[0] = -1
+                settled(error)
+
+        self._hub.publish(packet, session.client_id, one)
+        self._hub.save(session, one)
+
+    def _without_alias(self, packet: Publish) -> Publish:
+        """The message with its topic in place of the alias."""
+        properties = dict(packet.properties)
+        alias = properties.pop("topic_alias")
+        if not 1 <= alias <= self._hub.settings.topic_aliases_max:
+            raise Violation(f"topic alias {alias} is not allowed", Reason.TOPIC_ALIAS_INVALID)
+        if packet.topic:
+            self._topics_by_alias[alias] = packet.topic
+        elif alias not in self._topics_by_alias:
+            raise Violation(f"topic alias {alias} stands for nothing", Reason.TOPIC_ALIAS_INVALID)
+        return replace(packet, topic=self._topics_by_alias[alias], properties=properties)
+
+    def _slow_down(self, packet: Publish) -> None:
+        """More is unanswered than was agreed upon; 3.1.1 agrees upon nothing, and is made wait."""
+        if packet.packet_id in self._session.received:
+            return
+        if self._is_new:
+            raise Violation("more messages than receive-maximum", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        self._door.pause()
+
+    def _stored(self, slot: Slot, ack: Ack, error: MainstemError | None) -> None:
+        """A message is committed, or is not."""
+        if error is not None:
+            self._session.received.discard(ack.packet_id)
+        if self._is_over:
+            return
+        if error is not None:
+            self._refuse(slot, replace(ack, reason=ack_reason_of(error)))
+            return
+        self._answers.fill(slot, ack)
+        if len(self._answers) < self._hub.settings.receive_max // 2:
+            self._door.resume()
+
+    def _refuse(self, slot: Slot, ack: Ack) -> None:
+        if self._is_new:
+            self._answers.fill(slot, ack)
+        else:
+            # 3.1.1 cannot say no, and must not be told yes.
+            self._door.shut()
+
+    def acknowledge(self, packet: Ack) -> None:
+        """PUBACK, PUBREC, PUBREL and PUBCOMP."""
+        number, session = packet.packet_id, self._session
+        if packet.kind is Kind.PUBREL:
+            self._release(number)
+        elif packet.kind is Kind.PUBCOMP:
+            session.completed(number)
+        elif packet.kind is Kind.PUBACK or packet.reason >= REFUSED:
+            session.acknowledged(number)
+        elif not session.received_by_peer(number):
+            self._out.put(Ack(Kind.PUBREL, number, Reason.PACKET_ID_NOT_FOUND))
+
+    def _release(self, number: int) -> None:
+        """PUBREL: the exchange of a message of QoS 2 is over."""
+        session = self._session
+        if number not in session.received:
+            self._out.put(Ack(Kind.PUBCOMP, number, Reason.PACKET_ID_NOT_FOUND))
+            return
+        session.received.discard(number)
+        answer = partial(self._out.put, Ack(Kind.PUBCOMP, number))
+        if session.is_durable:
+            # The number may be used again after the answer: it must be forgotten for good.
+            self._hub.save(session, answer)
+        else:
+            answer()

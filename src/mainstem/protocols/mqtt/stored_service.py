@@ -1,0 +1,38 @@
+"""What a compacted topic of the house holds: all its messages, in order, at start."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from mainstem.broker.api import Broker
+from mainstem.model.errors import Corrupt
+from mainstem.model.limits import KIB
+from mainstem.model.message import Message
+from mainstem.model.record import batches_of, records_of
+
+_READ_BYTES: Final = 512 * KIB
+
+
+async def stored_messages(broker: Broker, topic: str) -> AsyncIterator[Message]:
+    """Every message of a topic, partition by partition; between pieces others get their turn.
+
+    Raises:
+        Corrupt: something is damaged.
+    """
+    known = broker.topics.by_name(topic)
+    for partition in range(0 if known is None else len(known.streams)):
+        door = broker.streams.door(topic, partition)
+        offset = door.start_offset
+        while offset < door.committed:
+            piece = door.read(offset, max_bytes=_READ_BYTES, committed_only=True, min_one=True)
+            if piece is None:
+                break
+            reached = offset
+            for header, batch in batches_of(piece.read()):
+                for record in records_of(batch):
+                    yield Message.of_record(record)
+                reached = header.until_offset
+            if reached <= offset:
+                raise Corrupt(f"no whole batch at offset {offset} of {topic}")
+            offset = reached
+            await asyncio.sleep(0)
