@@ -13,7 +13,6 @@ from mainstem.model.errors import InvalidRequest, MainstemError
 from mainstem.queues.effects import DeadLetter, Deliver, Effects
 from mainstem.queues.facts import Reason
 from mainstem.queues.queue import Queue
-from mainstem.queues.queue_shard import merge
 from mainstem.queues.router import Offer
 from mainstem.queues.settling import Outcome
 from mainstem.queues.shard_turn_runtime import LiveBook, OfferSource, ShardTurns, TurnSurroundings
@@ -135,8 +134,7 @@ class QueueShardRuntime(ShardTurns):
                 counts.returned += effects.count
             else:
                 counts.rejected += effects.count
-            self.shard.after(holder.queue, effects, self.now_ms())
-            merge(self.effects, effects)
+            self.take(holder.queue, effects)
         if isinstance(holder, LiveSubscription) and holder.consumer.shared is not None:
             self._house.shared_changed(holder)
 

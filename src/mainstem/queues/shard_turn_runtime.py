@@ -111,6 +111,10 @@ class ShardTurns(ABC):
 
     def carry_out(self, effects: Effects) -> None:
         """Do what a verb of the shard wants done, in this turn of the loop."""
+        for notice in effects.notices:
+            # At once: a queue of the same name may be declared in this very turn.
+            if isinstance(notice, QueueGone):
+                self.around.queue_gone(notice.name)
         merge(self.effects, effects)
         self.schedule()
 
@@ -126,12 +130,12 @@ class ShardTurns(ABC):
 
     def run_turn(self) -> None:
         """Do all that came since the last turn."""
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
         if not self.is_open:
             return
         self.settle_all()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         effects, self.effects = self.effects, Effects()
         facts: list[ShardFact] = [*effects.facts, *self._space_facts]
         self._space_facts = []
@@ -207,8 +211,6 @@ class ShardTurns(ABC):
                 subscription = self.subscriptions.pop(notice.consumer, None)
                 if subscription is not None:
                     subscription.end(None)
-            elif isinstance(notice, QueueGone):
-                around.queue_gone(notice.name)
             elif isinstance(notice, AdmissionChanged):
                 name = self._name(notice.queue)
                 if name is not None:

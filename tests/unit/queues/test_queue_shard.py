@@ -5,7 +5,7 @@ from tests.unit.queues.building import NOW, STREAM, named, offer, pointers, read
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.declaration import OnDifference
-from mainstem.queues.effects import ConsumerCancelled, QueueGone, Effects
+from mainstem.queues.effects import ConsumerCancelled, Effects, QueueGone
 from mainstem.queues.facts import QueueDeclared, QueueDeleted, QueueFact, QueuesCounted, Reason
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_book import QueueBook
