@@ -121,6 +121,25 @@ def parse(data: bytes) -> Event | None:
         raise Corrupt(f"a message that ends too soon: {error}", subject="pgoutput") from None
 
 
+def new_row(data: bytes) -> tuple[int, Values] | None:
+    """Table and values of an insert, or of an update that tells nothing of the old row.
+
+    None for every other message. Most changes are such; no object is made of them on the way.
+
+    Raises:
+        Corrupt: it is no message of this protocol.
+    """
+    try:
+        if data[0] == UPDATE:
+            if data[5] != _NEW:
+                return None
+        elif data[0] != INSERT:
+            return None
+        return _U32.unpack_from(data, 1)[0], row_values(data, 6, UNCHANGED)[0]
+    except (struct.error, IndexError, ValueError) as error:
+        raise Corrupt(f"a message that ends too soon: {error}", subject="pgoutput") from None
+
+
 def _begin(data: bytes) -> Begin:
     final, committed, xid = _BEGIN.unpack_from(data, 1)
     return Begin(final, committed + EPOCH_US, xid)

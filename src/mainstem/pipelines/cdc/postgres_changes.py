@@ -29,6 +29,7 @@ from mainstem.pipelines.cdc.stamps import Stamps, comparable, marked
 from mainstem.pipelines.cdc.transactions import TransactionTally
 
 _STREAMED = b"false"
+_HOLE = b"\0"  # no JSON text holds such a byte: where something is filled in
 _MESSAGES = "message"  # what messages are counted as among a transaction's tables
 _CHANGES = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 
@@ -70,9 +71,11 @@ class ChangeTeller:
         self._catalogue = catalogue
         self._span = span
         self._stamps = stamps
-        self._skipped = frozenset(config.skipped_operations)
+        self._skipped = frozenset(op.encode() for op in config.skipped_operations)
         self._tables: dict[int, TableWriter | None] = {}
         self._begin: pgoutput.Begin | None = None
+        # What is the same for all events of a table and an operation within a transaction.
+        self._frames: dict[tuple[int, bytes], list[bytes]] = {}
         self._origin = MADE_HERE
         self._previous_end = span.since
         self._tally = TransactionTally(is_told=config.transaction_metadata)
@@ -84,13 +87,18 @@ class ChangeTeller:
 
     def records(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
         """The records of messages, each with its place in the log."""
-        parse = pgoutput.parse
+        parse, new_row = pgoutput.parse, pgoutput.new_row
         for lsn, data in messages:
-            if data[0] in _CHANGES:
-                if self._begin is not None:
+            if data[0] not in _CHANGES:
+                self._frames = {}
+                yield from self._other(lsn, parse(data))
+            elif self._begin is not None:
+                row = new_row(data)
+                if row is None:
                     yield from self._change(lsn, parse(data))  # type: ignore[arg-type]
-                continue
-            yield from self._other(lsn, parse(data))
+                elif (table := self._table(row[0])) is not None:
+                    op = b"c" if data[0] == pgoutput.INSERT else b"u"
+                    yield from self._there(lsn, table, row[1], op)
 
     def _other(self, lsn: int, message: pgoutput.Event | None) -> Iterator[Record]:
         match message:
@@ -167,15 +175,15 @@ class ChangeTeller:
             if old_key is not None and old_key != new_key:
                 assert new_key is not None
                 moved = self._gone(lsn, table, old, moved_to=new_key)
-                return (*moved, *self._there(lsn, table, new, "c", moved_from=old_key))
-        return self._there(lsn, table, new, change.op, before=before)
+                return (*moved, *self._there(lsn, table, new, b"c", moved_from=old_key))
+        return self._there(lsn, table, new, change.op.encode(), before=before)
 
     def _there(
         self,
         lsn: int,
         table: TableWriter,
         new: Values,
-        op: str,
+        op: bytes,
         *,
         before: bytes = NULL,
         moved_from: bytes | None = None,
@@ -184,12 +192,12 @@ class ChangeTeller:
             return ()
         headers = (("__debezium.oldkey", moved_from),) if moved_from is not None else None
         rows = (before, table.layout.row(new))
-        return (self._event(lsn, table, rows, op.encode(), new, headers),)
+        return (self._event(lsn, table, rows, op, new, headers),)
 
     def _gone(
         self, lsn: int, table: TableWriter, old: Values, *, moved_to: bytes | None = None
     ) -> Sequence[Record]:
-        if "d" in self._skipped or self._is_held(table, old):
+        if b"d" in self._skipped or self._is_held(table, old):
             return ()
         headers = (("__debezium.newkey", moved_to),) if moved_to is not None else None
         told = self._event(lsn, table, (table.layout.row(old), NULL), b"d", old, headers)
@@ -208,8 +216,15 @@ class ChangeTeller:
     ) -> Record:
         begin = self._begin
         assert begin is not None
-        source = self._source(table.source, lsn, begin)
-        value = event(rows[0], rows[1], source, op, self._span.at_ms, self._order(table, lsn))
+        frame = self._frames.get((id(table), op))
+        if frame is None:
+            source = self._source(table.source, _HOLE, begin)
+            told = event(_HOLE, _HOLE, source, op, self._span.at_ms, _HOLE)
+            frame = self._frames[id(table), op] = told.split(_HOLE)
+        head, after, sequence, place, order, tail = frame
+        lsn_text = b"%d" % lsn
+        pieces = (head, rows[0], after, rows[1], sequence, lsn_text, place, lsn_text, order)
+        value = b"".join((*pieces, self._order(table, lsn), tail))
         key = table.layout.key(keyed)
         return Record(table.topic, key, value, begin.committed_us, headers, table.schemas)
 
@@ -219,9 +234,9 @@ class ChangeTeller:
         assert self._begin is not None
         return self._tally.order(table.name, f"{self._begin.xid}:{lsn}")
 
-    def _source(self, template: bytes, lsn: int, begin: pgoutput.Begin) -> bytes:
+    def _source(self, template: bytes, lsn: bytes, begin: pgoutput.Begin) -> bytes:
         at_us = begin.committed_us
-        sequence = b'[\\"%d\\",\\"%d\\"]' % (self._previous_end, lsn)
+        sequence = b'[\\"%d\\",\\"%b\\"]' % (self._previous_end, lsn)
         xid = b"%d" % begin.xid if begin.xid else NULL
         return template % (
             (at_us // 1000, _STREAMED, sequence, at_us, at_us, xid, lsn, self._origin)
@@ -244,24 +259,24 @@ class ChangeTeller:
     ) -> Iterator[Record]:
         for oid in message.oids:
             table = self._table(oid)
-            if table is None or "t" in self._skipped:
+            if table is None or b"t" in self._skipped:
                 continue
             is_early = begin.final_lsn < self._stamps.until
             if is_early and self._stamps.holds(table.name, (), begin.xid):
                 continue  # the snapshot read all rows afterwards
-            source = self._source(table.source, lsn, begin)
+            source = self._source(table.source, b"%d" % lsn, begin)
             value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table, lsn))
             yield Record(table.topic, None, value, begin.committed_us, None, table.schemas)
 
     def _said(self, lsn: int, message: pgoutput.Message) -> Iterator[Record]:
-        if not self._is_ours(lsn, message) or not self._config.messages or "m" in self._skipped:
+        if not self._is_ours(lsn, message) or not self._config.messages or b"m" in self._skipped:
             return
         begin = self._begin if message.is_transactional else None
         at_us = begin.committed_us if begin is not None else self._span.at_ms * 1000
         if begin is None:
             self._previous_end = lsn  # it is committed by being said
         told = begin or pgoutput.Begin(lsn, at_us, 0)
-        source = self._source(source_template(self._config, "", ""), lsn, told)
+        source = self._source(source_template(self._config, "", ""), b"%d" % lsn, told)
         prefix = msgspec.json.encode(message.prefix)
         order = NULL if begin is None else self._tally.order(_MESSAGES, f"{begin.xid}:{lsn}")
         value = (

@@ -136,9 +136,9 @@ def snapshot_records(
 
     def tail(mark: str) -> bytes:
         sequence = b'[null,\\"%d\\"]' % told.lsn
-        xid = b"%d" % told.xid
+        xid, lsn = b"%d" % told.xid, b"%d" % told.lsn
         source = writer.source % (
-            (at_us // 1000, mark.encode(), sequence, at_us, at_us, xid, told.lsn, MADE_HERE)
+            (at_us // 1000, mark.encode(), sequence, at_us, at_us, xid, lsn, MADE_HERE)
         )
         return event(NULL, b"", source, b"r", at_us // 1000).partition(b'"after":')[2]
 

@@ -86,13 +86,13 @@ NUMBERS: Final = frozenset({"int2", "int4", "int8"})
 def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:
     """The ``source`` of a table's events.
 
-    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid (text), lsn and the origin, such
-    as ``MADE_HERE``.
+    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid and lsn (both as text), and the
+    origin, such as ``MADE_HERE``.
     """
     return (
         b'{"version":%b,"connector":"%b","name":%b,"ts_ms":%%d,"snapshot":"%%b","db":%b,'
         b'"sequence":"%%b","ts_us":%%d,"ts_ns":%%d000,"schema":%b,"table":%b,'
-        b'"txId":%%b,"lsn":%%d,"xmin":null,%%b}'
+        b'"txId":%%b,"lsn":%%b,"xmin":null,%%b}'
         % (
             literal(own_version()),
             CONNECTOR.encode(),
