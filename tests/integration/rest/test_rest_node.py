@@ -254,6 +254,7 @@ def test_internal_topics_are_shown_only_on_request_and_never_written(
         assert refused.status_code == 403
 
 
+@pytest.mark.needs("curl")
 def test_curl_alone_is_enough(node: LocalNode, topic: str) -> None:
     def curl(*arguments: str) -> str:
         command = ["curl", "-sS", "--fail-with-body", *arguments]

@@ -5,6 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from mainstem.testing.local_node import LocalNode
 
 PAGE = Path(__file__).parents[3] / "docs" / "rest.md"
@@ -20,6 +22,7 @@ def shape(value: object) -> object:
     return type(value).__name__
 
 
+@pytest.mark.needs("curl")
 def test_every_example_answers_as_the_page_says() -> None:
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
     examples = [found for block in blocks for found in EXAMPLE.findall(block)]
