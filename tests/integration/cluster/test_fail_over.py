@@ -1,0 +1,104 @@
+"""Three copies of every record: nodes are killed, and nothing that was acknowledged is missing."""
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from mainstem.testing.local_cluster import LocalCluster
+
+PARTITIONS = 3
+
+
+class Writer:
+    """A producer that knows what was acknowledged."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.timeout.ms": 60_000,
+                "topic.metadata.refresh.interval.ms": 500,
+            }
+        )
+        self.sent = 0
+        self.acknowledged: list[int] = []
+        self.failed: list[object] = []
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            number = self.sent
+            self.sent += 1
+            self._producer.produce(
+                self._topic,
+                str(number).encode(),
+                partition=number % PARTITIONS,
+                on_delivery=lambda error, message, number=number: self._delivered(error, number),  # type: ignore[misc]
+            )
+            self._producer.poll(0)
+
+    def settle(self) -> None:
+        assert self._producer.flush(90) == 0, "records were neither stored nor refused"
+        assert not self.failed, self.failed[:3]
+
+    def _delivered(self, error: object, number: int) -> None:
+        if error is None:
+            self.acknowledged.append(number)
+        else:
+            self.failed.append(error)
+
+
+def everything(address: str, topic: str, *, timeout_s: float = 60.0) -> list[int]:
+    """All records of a topic, partition by partition, in the order of the log."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": f"reader-{topic}"})
+    places = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    ends = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in places}
+    consumer.assign(places)
+    seen: list[int] = []
+    give_up = time.monotonic() + timeout_s
+    while len(seen) < sum(ends.values()) and time.monotonic() < give_up:
+        seen += [int(m.value() or b"") for m in consumer.consume(1_000, 0.5) if not m.error()]
+    consumer.close()
+    return seen
+
+
+def create(cluster: LocalCluster, topic: str) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(20)
+    return admin
+
+
+def test_a_topic_has_three_copies_and_every_node_leads_some(shared_cluster: LocalCluster) -> None:
+    admin = create(shared_cluster, "copied")
+    found = admin.list_topics("copied", timeout=10).topics["copied"].partitions
+    assert {part.leader for part in found.values()} == {1, 2, 3}
+    assert all(sorted(part.replicas) == [1, 2, 3] for part in found.values())
+    assert all(sorted(part.isrs) == [1, 2, 3] for part in found.values())
+    writer = Writer(shared_cluster, "copied")
+    writer.write(900)
+    writer.settle()
+    assert sorted(everything(shared_cluster.nodes[2].kafka, "copied")) == list(range(900))
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_killing_a_node_loses_nothing_and_writing_goes_on(
+    cluster: LocalCluster, victim: int
+) -> None:
+    create(cluster, "safe")
+    writer = Writer(cluster, "safe")
+    writer.write(600)
+    writer.settle()
+    cluster.nodes[victim].kill9()
+    writer.write(600)
+    writer.settle()
+    survivor = cluster.nodes[3]
+    assert sorted(everything(survivor.kafka, "safe")) == list(range(1_200))
+    cluster.nodes[victim].start()
+    writer.write(600)
+    writer.settle()
+    assert sorted(everything(survivor.kafka, "safe")) == list(range(1_800))
