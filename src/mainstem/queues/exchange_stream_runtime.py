@@ -18,6 +18,7 @@ from mainstem.model.message import Message
 from mainstem.model.record import Record
 from mainstem.queues.bodies_runtime import Bodies, records_between
 from mainstem.queues.burst_runtime import Admitting, Burst, Bursts
+from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.facts import Pointer
 from mainstem.queues.router import Offer, Router
 from mainstem.queues.routing import delay_of, routing_of
@@ -139,7 +140,8 @@ class ExchangeStream(Bursts):
         message = Message.of_record(record)
         routing = routing_of(message)
         visible_ms = 0
-        if self.is_delayed:
+        # What was published to a queue by name may have been told to wait as well.
+        if self.is_delayed or self.exchange == DEFAULT_EXCHANGE:
             delay_ms = delay_of(routing.headers)
             visible_ms = record.timestamp + delay_ms if delay_ms else 0
         pointer = Pointer(
