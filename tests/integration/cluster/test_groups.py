@@ -2,7 +2,7 @@
 
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -42,3 +42,52 @@ def test_groups_are_coordinated_by_different_nodes(shared_cluster: LocalCluster)
     groups = [asked.describe_consumer_groups([group])[group] for group in ("a", "b", "c", "d")]
     coordinators = {group.result(10).coordinator.id for group in groups}
     assert len(coordinators) > 1
+
+
+def test_a_group_goes_on_when_its_coordinator_dies(cluster: LocalCluster) -> None:
+    asked = admin(cluster.bootstrap)
+    asked.create_topics([NewTopic("lively", 3, 3)])["lively"].result(20)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(300):
+        producer.produce("lively", str(number).encode(), partition=number % 3)
+    assert producer.flush(30) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "lively",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+        }
+    )
+    consumer.subscribe(["lively"])
+    seen = read(consumer, 300)
+    consumer.commit(asynchronous=False)
+    coordinator = asked.describe_consumer_groups(["lively"])["lively"].result(10).coordinator.id
+    cluster.nodes[coordinator].kill9()
+    for number in range(300, 600):
+        producer.produce("lively", str(number).encode(), partition=number % 3)
+    assert producer.flush(60) == 0
+    seen += read(consumer, 300)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert sorted(seen) == list(range(600))
+    # Whoever comes next begins where the group has come to.
+    heir = Consumer(
+        {
+            "bootstrap.servers": ",".join(n.kafka for n in cluster.nodes.values() if n.is_running),
+            "group.id": "lively",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    committed = heir.committed([TopicPartition("lively", p) for p in range(3)], timeout=30)
+    assert [place.offset for place in committed] == [200, 200, 200]
+    heir.close()
+
+
+def read(consumer: Consumer, count: int, *, timeout_s: float = 60.0) -> list[int]:
+    seen: list[int] = []
+    give_up = time.monotonic() + timeout_s
+    while len(seen) < count and time.monotonic() < give_up:
+        seen += [int(m.value() or b"") for m in consumer.consume(count, 0.5) if not m.error()]
+    return seen
