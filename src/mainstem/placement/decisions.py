@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
-from mainstem.model.ids import ProducerId, StreamId
+from mainstem.model.ids import NO_NODE, ProducerId, StreamId
 from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import check_topic_configs
@@ -28,6 +28,7 @@ from mainstem.placement.expectations import (
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact
 from mainstem.placement.replication_decisions import REPLICATION_DECIDERS
+from mainstem.placement.replication_records import WritersElected
 from mainstem.placement.security_decisions import SECURITY_DECIDERS
 from mainstem.placement.tables import Tables
 
@@ -139,7 +140,7 @@ def _create_topic(tables: Tables, command: records.CreateTopic, now_ms: int) -> 
         acks = planner.acks_for(tables, command.configs, len(replicas[0]))
         disks = planner.disks(tables, chained.from_iterable(replicas))
         fact = replace(fact, disks=disks, acks=acks)
-    return Decision((fact,), chain.new_topic(fact))
+    return _with_live_writers(tables, fact, chain.new_topic(fact), now_ms)
 
 
 def _delete_topic(tables: Tables, command: records.DeleteTopic, now_ms: int) -> Decision[None]:
@@ -149,7 +150,6 @@ def _delete_topic(tables: Tables, command: records.DeleteTopic, now_ms: int) -> 
 
 
 def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int) -> Decision[Topic]:
-    del now_ms
     topic = tables.need_topic(command.id)
     count = len(topic.streams)
     if command.expected != count:
@@ -178,7 +178,22 @@ def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int)
         acks = planner.acks_for(tables, topic.configs, len(replicas[0]))
         disks = planner.disks(tables, chained.from_iterable(replicas))
         fact = replace(fact, disks=disks, acks=acks)
-    return Decision((fact,), chain.grown(topic, fact))
+    return _with_live_writers(tables, fact, chain.grown(topic, fact), now_ms)
+
+
+def _with_live_writers(tables: Tables, fact: AnyFact, topic: Topic, now_ms: int) -> Decision[Topic]:
+    """A new stream whose first replica is down is written by another from the beginning."""
+    elections = tuple(
+        electing.elected(tables, stream)
+        for stream in topic.streams
+        if stream.writer != NO_NODE and not tables.is_live(stream.writer)
+    )
+    if not elections:
+        return Decision((fact,), topic)
+    for election in elections:
+        stream = topic.streams[election.stream.partition]
+        topic = topic.with_stream(chain.elected(stream, election))
+    return Decision((fact, WritersElected(elections, now_ms)), topic)
 
 
 def _set_topic_configs(

@@ -51,12 +51,13 @@ def elections_with(
 ) -> Iterator[Election]:
     """A node is back: what it wrote with others and what nobody writes gets a writer.
 
-    A restarted node never goes on under its old epoch; what it holds alone it seals itself.
+    A restarted node never goes on under its old epoch; what nobody else ever held it seals itself.
     """
     around = Around(back=node, directory=directory)
     if restarted:
         for stream in tables.streams_of(node):
-            if len(stream.last.replicas) > 1:
+            is_shared = any(len(known.replicas) > 1 for known in stream.ranges)
+            if is_shared or stream.is_taken_over:
                 able = candidates(tables, stream, around)
                 others = [other for other in able if other != node]
                 writer = next(iter(others or able), NO_NODE)

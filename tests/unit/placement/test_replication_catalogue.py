@@ -142,6 +142,14 @@ def test_a_fenced_writer_is_followed_by_the_next_live_replica() -> None:
     assert seal(catalogue, 7, TWO, THREE).last.epoch == 1
 
 
+def test_a_new_stream_whose_first_replica_is_down_has_another_writer() -> None:
+    catalogue = cluster()
+    fence(catalogue, ONE)
+    stream = create(catalogue, ONE, TWO, THREE)
+    assert stream == held(catalogue)
+    assert (stream.writer, stream.wanted[0]) == (TWO, ONE)
+
+
 def test_who_has_more_of_the_older_ranges_is_elected_first() -> None:
     catalogue = cluster()
     create(catalogue, ONE, TWO, THREE)
@@ -174,6 +182,26 @@ def test_a_restarted_writer_without_others_has_a_new_epoch() -> None:
     fence(catalogue, TWO)
     register(catalogue, ONE)
     assert (held(catalogue).writer, held(catalogue).epoch) == (ONE, 1)
+
+
+def test_a_restarted_writer_of_what_others_held_before_has_a_new_epoch() -> None:
+    catalogue = cluster(2)
+    create(catalogue, ONE, TWO)
+    fence(catalogue, TWO)
+    stream = seal(catalogue, 10, ONE)
+    assert stream.last.replicas == (ONE,)
+    register(catalogue, ONE)
+    assert (held(catalogue).writer, held(catalogue).is_taken_over) == (ONE, True)
+
+
+def test_a_restarted_writer_that_had_not_taken_over_yet_is_elected_anew() -> None:
+    catalogue = cluster(2)
+    create(catalogue, ONE)
+    fence(catalogue, ONE)
+    register(catalogue, ONE)
+    assert (held(catalogue).epoch, held(catalogue).is_taken_over) == (2, True)
+    register(catalogue, ONE)
+    assert (held(catalogue).epoch, held(catalogue).is_taken_over) == (3, True)
 
 
 def test_a_blank_disk_has_nothing_and_is_not_elected() -> None:
