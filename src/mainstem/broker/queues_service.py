@@ -227,7 +227,10 @@ class NodeQueues:
     def _need(
         self, namespace: str, name: str, connection: str
     ) -> tuple[QueueShardRuntime, int, Queue]:
-        return self._runtime.space(namespace).need(name, connection)
+        found = self._runtime.space(namespace).need(name, connection)
+        # A verb comes behind what holders said before it, although that waits for the turn's end.
+        found[0].settle_all()
+        return found
 
     # Topics of exchanges
 

@@ -32,6 +32,7 @@ from mainstem.protocols.amqp.replies import REPLY_TO
 from mainstem.security.acl import Operation
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
+from mainstem.wire.amqp import entity_methods as entity
 from mainstem.wire.amqp.fields import Malformed
 from mainstem.wire.amqp.method import Method
 
@@ -100,6 +101,18 @@ class Channel:
     def hold(self) -> None:
         """Serve nothing else of this channel until ``go_on``."""
         self._is_busy = True
+
+    def hold_for_published(self, method: Method) -> None:
+        """Serve a method once all that was published before it is in its queues."""
+        self.hold()
+
+        def settled() -> None:
+            self._is_busy = False
+            self._serve(method)
+            if not self._is_busy:
+                self.go_on()
+
+        self.publishing.when_settled(settled)
 
     def go_on(self) -> None:
         """Serve what came meanwhile."""
@@ -182,13 +195,17 @@ def _refusal(error: BaseException, namespace: str) -> Refusal:
 
 
 def _dispatch(channel: Channel, method: Method) -> None:
-    declare = entities_service.HANDLERS.get(type(method))
+    kind = type(method)
+    if kind in _COUNTING and not channel.publishing.is_settled:
+        channel.hold_for_published(method)
+        return
+    declare = entities_service.HANDLERS.get(kind)
     if declare is not None:
         answer = None if getattr(method, "nowait", False) else channel.reply
         work = declare(channel.place, method)
         channel.wait_for(work, method.ID, answer or _ignore)
         return
-    handler = _HANDLERS.get(type(method))
+    handler = _HANDLERS.get(kind)
     if handler is None:
         raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} is not for clients to send")
     handler(channel, method)
@@ -269,6 +286,17 @@ def _transact(channel: Channel, _: basic.TxSelect) -> None:
     channel.reply(basic.TxSelectOk())
 
 
+# What they find depends on what was published before.
+_COUNTING: Final = frozenset(
+    {
+        basic.BasicGet,
+        entity.QueueDeclare,
+        entity.QueuePurge,
+        entity.QueueDelete,
+        entity.ExchangeDelete,
+        connection.ChannelClose,
+    }
+)
 _HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {
     connection.ChannelClose: lambda channel, _: channel.place.link.end(channel.number),
     connection.ChannelCloseOk: lambda _channel, _method: None,

@@ -3,8 +3,10 @@
     content ─▶ checks ─▶ Publisher ──settled──▶ basic.return (mandatory and nobody there)
                                                ─▶ basic.ack, or basic.nack if it was refused
 
-Confirms follow in the order in which they settle; a run of them without a gap is one confirm of
-``multiple``. In a transaction contents wait for the commit, bounded by ``WAITING_BYTES_MAX``.
+All are told to us, asked for or not: verbs that count messages wait for what was published before
+them on the same channel. Confirms follow in the order in which they settle; a run of them without a
+gap is one confirm of ``multiple``. In a transaction contents wait for the commit, bounded by
+``WAITING_BYTES_MAX``.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +38,6 @@ from mainstem.wire.amqp.method_codec import encode_method
 from mainstem.wire.amqp.properties import decode_properties, encode_properties
 
 WAITING_BYTES_MAX: Final = 256 * MIB
-NOT_TOLD: Final = -1
 
 
 class Mode(Enum):
@@ -59,6 +60,8 @@ class Publishing:
         self._permissions = permissions
         self._publisher = service.queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
+        self._in_flight = 0
+        self._waiters: list[Callable[[], None]] = []
         self._mandatory: dict[int, Content] = {}
         self._confirmed_from = 0  # the token before the first one that is confirmed
         self._settled_until = 0
@@ -131,9 +134,8 @@ class Publishing:
         if parsed.reply_to == REPLY_TO:
             parsed = self._with_reply_name(parsed)
         self._token += 1
+        self._in_flight += 1
         token = self._token
-        if not mandatory and self.mode is Mode.NORMAL:
-            token = NOT_TOLD
         if not exchange and key.startswith(PREFIX):
             self._answer(content._replace(properties=parsed.properties), token)
             return
@@ -169,17 +171,28 @@ class Publishing:
 
     def _answer(self, content: Content, token: int) -> None:
         is_there = self._service.replies.deliver(content)
-        if token == NOT_TOLD:
-            return
         if content.publish.mandatory:
             self._mandatory[token] = content
         fate = Fate.STORED if is_there else Fate.NOBODY
         # In its turn: what was published before may be answered in this very moment.
         self._link.runner.soon(partial(self._settled, [token], Published(fate, is_there)))
 
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call back once everything that was published so far is in its queues, or refused."""
+        if self._in_flight:
+            self._waiters.append(call)
+        else:
+            call()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is in flight."""
+        return not self._in_flight
+
     def _settled(self, tokens: Sequence[int], published: Published) -> None:
         if self._is_closed:
             return
+        self._in_flight -= len(tokens)
         is_refused = published.fate is Fate.REFUSED
         if self._mandatory:
             for token in tokens:
@@ -192,6 +205,10 @@ class Publishing:
             self._uncommitted.difference_update(tokens)
             self._has_failed |= is_refused
             self._check_committed()
+        if self._waiters and not self._in_flight:
+            waiters, self._waiters = self._waiters, []
+            for call in waiters:
+                call()
 
     def _confirm(self, tokens: Sequence[int], *, is_refused: bool) -> None:
         first, last = tokens[0], tokens[-1]

@@ -1,0 +1,208 @@
+"""aio-pika, kombu and a running Celery application, unmodified, on a real node."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+import pytest
+from kombu import connection as kombu_connection
+from kombu import entity as kombu_entity
+
+from mainstem.testing.local_node import LocalNode
+
+# Without types of their own.
+Connection: Any = kombu_connection.Connection
+Exchange: Any = kombu_entity.Exchange
+Queue: Any = kombu_entity.Queue
+
+APPLICATION = """
+import os, time
+from celery import Celery
+
+app = Celery("shop", broker=os.environ["BROKER"], backend="rpc://")
+app.conf.update(
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    broker_connection_retry_on_startup=True,
+    result_persistent=False,
+)
+
+@app.task
+def add(a, b):
+    return a + b
+
+@app.task(bind=True, max_retries=3)
+def unsteady(self, path):
+    with open(path, "a") as file:
+        file.write("x")
+    if os.path.getsize(path) < 3:
+        raise self.retry(countdown=0)
+    return os.path.getsize(path)
+
+@app.task
+def slow(path):
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if len(open(path).readlines()) == 1:
+        time.sleep(60)
+    return "done"
+"""
+
+
+def url(node: LocalNode) -> str:
+    return f"amqp://guest:guest@{node.amqp}//"
+
+
+def test_aio_pika_publishes_consumes_and_asks(amqp_node: LocalNode) -> None:
+    async def story() -> None:
+        connection = await aio_pika.connect(f"amqp://guest:guest@{amqp_node.amqp}/")
+        async with connection:
+            channel = await connection.channel(on_return_raises=True)
+            await channel.set_qos(prefetch_count=10)
+            exchange = await channel.declare_exchange(
+                "aio", aio_pika.ExchangeType.TOPIC, durable=True
+            )
+            queue = await channel.declare_queue("aio-queue", durable=True)
+            await queue.bind(exchange, "a.#")
+            sent = [
+                aio_pika.Message(
+                    str(number).encode(),
+                    headers={"n": number},
+                    delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+                )
+                for number in range(100)
+            ]
+            await asyncio.gather(*(exchange.publish(each, "a.b") for each in sent))
+            found = []
+            async with queue.iterator() as messages:
+                async for message in messages:
+                    async with message.process():
+                        found.append((message.body, message.headers["n"]))
+                    if len(found) == 100:
+                        break
+            assert sorted(found) == sorted((each.body, n) for n, each in enumerate(sent))
+            with pytest.raises(aio_pika.exceptions.DeliveryError):
+                await exchange.publish(aio_pika.Message(b"lost"), "nobody", mandatory=True)
+
+    asyncio.run(story())
+
+
+def test_kombu_publishes_and_consumes(amqp_node: LocalNode) -> None:
+    exchange = Exchange("kombu", "direct", durable=True)
+    queue = Queue("kombu-queue", exchange, routing_key="k")
+    found: list[Any] = []
+
+    def take(body: Any, message: Any) -> None:
+        found.append(body)
+        message.ack()
+
+    with Connection(url(amqp_node), transport_options={"confirm_publish": True}) as link:
+        producer = link.Producer(serializer="json")
+        for number in range(10):
+            producer.publish(
+                {"n": number}, exchange=exchange, routing_key="k", declare=[queue], retry=True
+            )
+        with link.Consumer(queue, callbacks=[take]):
+            while len(found) < 10:
+                link.drain_events(timeout=10)
+        simple = link.SimpleQueue("kombu-simple")
+        simple.put("hello")
+        message = simple.get(timeout=10)
+        assert message.payload == "hello"
+        message.ack()
+        simple.close()
+    assert found == [{"n": number} for number in range(10)]
+
+
+class Workers:
+    """Workers of the application, in processes of their own."""
+
+    def __init__(self, folder: Path, broker: str) -> None:
+        self._folder = folder
+        self._environment = os.environ | {"BROKER": broker, "PYTHONPATH": str(folder)}
+        self._running: list[subprocess.Popen[bytes]] = []
+        (folder / "shop.py").write_text(APPLICATION)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        log = (self._folder / "worker.log").open("ab")
+        command = [sys.executable, "-m", "celery", "-A", "shop", "worker"]
+        command += ["--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle"]
+        worker = subprocess.Popen(
+            command,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+        self._running.append(worker)
+        return worker
+
+    def log(self) -> str:
+        return (self._folder / "worker.log").read_text()
+
+    def stop(self) -> None:
+        for worker in self._running:
+            if worker.poll() is None:
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+
+
+@pytest.fixture
+def workers(own_amqp_node: LocalNode, tmp_path: Path) -> Iterator[Workers]:
+    made = Workers(tmp_path, url(own_amqp_node))
+    yield made
+    made.stop()
+
+
+def shop(node: LocalNode) -> Any:
+    """The application as its callers see it."""
+    from celery import Celery  # noqa: PLC0415 - a second of import
+
+    return Celery("shop", broker=url(node), backend="rpc://")
+
+
+def awaited(question: Callable[[], Any], within_s: float = 40.0) -> Any:
+    until = time.monotonic() + within_s
+    while not (answer := question()):
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.1)
+    return answer
+
+
+def test_celery_gives_results_and_retries(
+    own_amqp_node: LocalNode, workers: Workers, tmp_path: Path
+) -> None:
+    workers.start()
+    app = shop(own_amqp_node)
+    results = [app.send_task("shop.add", (number, 1)) for number in range(10)]
+    assert [result.get(timeout=60) for result in results] == [n + 1 for n in range(10)]
+    tries = tmp_path / "tries"
+    assert app.send_task("shop.unsteady", (str(tries),)).get(timeout=60) == 3
+    app.close()
+
+
+def test_a_task_of_a_killed_worker_is_done_by_another(
+    own_amqp_node: LocalNode, workers: Workers, tmp_path: Path
+) -> None:
+    first = workers.start()
+    app = shop(own_amqp_node)
+    journal = tmp_path / "journal"
+    result = app.send_task("shop.slow", (str(journal),))
+    awaited(journal.exists)
+    os.killpg(first.pid, signal.SIGKILL)
+    workers.start()
+    assert result.get(timeout=60) == "done"
+    assert len(journal.read_text().splitlines()) == 2
+    app.close()
