@@ -10,8 +10,9 @@ has it on disk; a writer is changed only for one that lacks nothing; once nodes 
 going, everything comes to rest.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -28,12 +29,15 @@ from mainstem.placement.replication_records import (
 from mainstem.placement.tables import Tables
 from mainstem.placement.targets import Targets
 
+READMIT_DOUBLINGS_MAX: Final = 6
+
 
 class PlacingSettings(Struct, frozen=True):
     """How patient the leader is, and how much it does at once.
 
     ``replace_after_ms``: a node that is down for so long is replaced. ``readmit_ms``: a replica
-    that a writer left behind, or a new one, joins the open range after so long.
+    that a writer left behind, or a new one, joins the open range after so long; twice as long each
+    time that it is left behind again, until a node comes or goes.
     ``prefer_after_ms``: a preferred writer gets its stream back after so long. ``report_ms``: a
     replica of a range that was just sealed says by itself that it has it. ``rebalance_after_ms``:
     nothing changed for so long; None never moves anything for the sake of balance. ``repeat_ms``:
@@ -81,7 +85,7 @@ class Placing:
         self._settled: dict[TopicId, Topic] = {}
         self._nodes: tuple[Hashable, ...] = ()
         self._ordered: dict[RollOrder, int] = {}
-        self._copying: dict[NodeId, int] = {}
+        self._readmitted: dict[StreamId, int] = {}
         self._changed_ms: int | None = None
 
     def step(self, tables: Tables, now: int) -> Steps:
@@ -94,10 +98,12 @@ class Placing:
         if nodes != self._nodes:
             self._nodes = nodes
             self._settled = {}
+            self._readmitted = {}
             self._changed_ms = now
-        for topic in tables.topics():
-            if self._settled.get(topic.id) is topic:
-                continue
+        unsettled = [t for t in tables.topics() if self._settled.get(t.id) is not t]
+        for topic in unsettled:
+            turn.count_copies(topic)
+        for topic in unsettled:
             if turn.look(topic):
                 self._settled.pop(topic.id, None)
             else:
@@ -120,17 +126,19 @@ class Placing:
         self._ordered[order] = now
         return True
 
-    def may_copy(self, node: NodeId) -> bool:
-        """Whether a node has room for one more copy."""
-        count = self._copying.get(node, 0)
-        self._copying[node] = count + 1
-        return count < self._settings.copies_per_node_max
+    def readmit_ms(self, stream: StreamId) -> int:
+        """How long a replica has to wait before it joins an open range."""
+        times = min(self._readmitted.get(stream, 0), READMIT_DOUBLINGS_MAX)
+        return self._settings.readmit_ms << times
+
+    def readmitted(self, stream: StreamId) -> None:
+        """A replica is to join an open range."""
+        self._readmitted[stream] = self._readmitted.get(stream, 0) + 1
 
     def _remember(self, turn: "_Turn") -> None:
         """Forget what was not seen this time."""
         self._since = {key: at for key, at in self._since.items() if key in turn.seen}
         self._ordered = {order: at for order, at in self._ordered.items() if order in turn.seen}
-        self._copying = turn.copying
         if turn.is_busy:
             self._changed_ms = turn.now
 
@@ -148,7 +156,7 @@ class _Turn:
         self.tables = tables
         self.now = now
         self.seen: set[Hashable] = set()
-        self.copying: dict[NodeId, int] = {}
+        self._copying: Counter[NodeId] = Counter()
         self.moves: Sequence[balancing.Move] = []
         self.is_busy = False
         self._settings = settings
@@ -169,6 +177,12 @@ class _Turn:
         if self.moves:
             commands.append(ReassignPartitions(tuple(self.moves), keep_factor=True))
         return Steps(commands + self._commands, self._orders)
+
+    def count_copies(self, topic: Topic) -> None:
+        """Count the copies that are being made; what has settled has none."""
+        for stream in topic.streams:
+            for known in stream.ranges:
+                self._copying.update(known.replicating)
 
     def look(self, topic: Topic) -> bool:
         """Look at all streams of a topic; whether something is still to happen."""
@@ -206,8 +220,9 @@ class _Turn:
             self._order(stream, None)
             return False
         if set(desired) != set(last.replicas):
-            if self._waited(self._settings.readmit_ms, "set", stream.id, last.index):
-                self._order(stream, None)
+            waited = self._waited(self._mind.readmit_ms(stream.id), "set", stream.id, last.index)
+            if waited and self._order(stream, None):
+                self._mind.readmitted(stream.id)
             return False
         return self._look_at_writer(stream)
 
@@ -236,21 +251,21 @@ class _Turn:
         ):
             self._given_up.append(stream.id)
 
-    def _order(self, stream: Stream, new_writer: NodeId | None) -> None:
+    def _order(self, stream: Stream, new_writer: NodeId | None) -> bool:
+        """Tell the writer of a stream what to do; whether it is told now."""
         order = RollOrder(stream.id, stream.epoch, stream.last.index, new_writer)
         self.seen.add(order)
-        if self._count < self._settings.orders_per_step_max and self._mind.may_order(
-            order, self.now
-        ):
-            self._count += 1
-            self._orders.setdefault(stream.writer, []).append(order)
+        is_full = self._count >= self._settings.orders_per_step_max
+        if is_full or not self._mind.may_order(order, self.now):
+            return False
+        self._count += 1
+        self._orders.setdefault(stream.writer, []).append(order)
+        return True
 
     # Sealed ranges
 
     def _look_at_sealed(self, stream: Stream, known: Range) -> bool:
         """Whether exactly those have a sealed range that should."""
-        for node in known.replicating:
-            self.copying[node] = self.copying.get(node, 0) + 1
         wanted = stream.wanted
         missing = [node for node in wanted if node not in known.holders]
         for node in missing:
@@ -272,7 +287,8 @@ class _Turn:
             key = ("report", stream.id, known.index, node)
             if not self._waited(self._settings.report_ms, *key):
                 return
-        if self._mind.may_copy(node):
+        if self._copying[node] < self._settings.copies_per_node_max:
+            self._copying[node] += 1
             self._command(CopyRange(stream.id, known.index, node))
 
     # Inside.
