@@ -183,6 +183,12 @@ class Dialogue:
         assert received.channel == channel
         return received.method
 
+    def ask_content(self, method: Method) -> Received:
+        """Say something and get the one message that answers it."""
+        self.say(method)
+        [received] = self.heard()
+        return received
+
     def publish(
         self,
         key: str,
