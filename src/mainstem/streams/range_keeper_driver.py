@@ -39,6 +39,8 @@ class RangeKeeper:
         """Hold what this node is to hold of a stream, and nothing else."""
         node = self._around.node
         writer = self._writer_of(stream.id)
+        if writer is not None and writer.replication is None:
+            return  # nobody else has anything of it
         wanted: set[RangeIndex] = set()
         for facts in stream.ranges:
             if node not in facts.replicas and node not in facts.replicating:
@@ -46,8 +48,6 @@ class RangeKeeper:
             wanted.add(facts.index)
             if writer is not None and facts.index >= writer.log.identity.name.index:
                 continue  # its writer goes on from there by itself, and tells
-            if len(facts.replicas) == 1 and not facts.replicating:
-                continue  # nobody else has it, or is to have it
             if facts.is_open:
                 self._replicas.hold(topic, stream, facts)
             elif (

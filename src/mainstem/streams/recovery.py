@@ -72,13 +72,16 @@ def recovered_state(
     return replayed(states, last)
 
 
-def opening_state(stream: Stream, facts: Range, log_of: Callable[[Range], RangeLog]) -> StreamState:
+def opening_state(
+    stream: Stream, facts: Range, log_of: Callable[[Range], RangeLog | None]
+) -> StreamState:
     """What was known of producers and transactions where a range of a stream begins.
 
     Raises:
         Unavailable: a range before it would be needed and is not whole here.
     """
-    opening = log_of(facts).opening_snapshot()
+    own = log_of(facts)
+    opening = None if own is None else own.opening_snapshot()
     if opening is not None:
         return StreamState.restore(opening)
     at = stream.ranges.index(facts)
@@ -86,7 +89,7 @@ def opening_state(stream: Stream, facts: Range, log_of: Callable[[Range], RangeL
         return StreamState()
     before = stream.ranges[at - 1]
     log = log_of(before)
-    if before.end is None or log.written_end < before.end:
+    if log is None or before.end is None or log.written_end < before.end:
         raise Unavailable(
             ErrorCode.WRITER_UNAVAILABLE,
             f"range {before.index} is not whole here",

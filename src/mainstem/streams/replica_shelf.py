@@ -28,6 +28,7 @@ class ReplicaShelf:
         self._around = around
         self._on_held = on_held
         self._held: dict[RangeKey, HeldReplica] = {}
+        self._indexes: dict[StreamId, dict[RangeIndex, HeldReplica]] = {}
         self._promises: dict[StreamId, Promise] = {}
 
     def held(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
@@ -36,7 +37,7 @@ class ReplicaShelf:
 
     def held_of(self, stream: StreamId) -> list[HeldReplica]:
         """Every replica of a stream's ranges that is opened here."""
-        return [one for key, one in self._held.items() if key.stream == stream]
+        return list(self._indexes.get(stream, {}).values())
 
     def hold(
         self, topic: Topic, stream: Stream, facts: Range, log: RangeLog | None = None
@@ -70,6 +71,7 @@ class ReplicaShelf:
         machine = RangeReplica(state, acks_unsynced=not settings.fsync)
         machine.synced_end = Offset(log.synced_end)  # files that were open already may be ahead
         held = self._held[key] = HeldReplica(log, machine, promise, around.flusher)
+        self._indexes.setdefault(stream.id, {})[facts.index] = held
         self._on_held(key)
         return held
 
@@ -84,12 +86,13 @@ class ReplicaShelf:
 
     def forget(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
         """Let go of a replica; its files stay as they are."""
+        self._indexes.get(stream, {}).pop(index, None)
         return self._held.pop(key_of(stream, index), None)
 
     def forget_stream(self, stream: StreamId) -> None:
         """The stream is gone, and its files with it."""
-        for key in [key for key in self._held if key.stream == stream]:
-            del self._held[key]
+        for index in self._indexes.pop(stream, {}):
+            del self._held[key_of(stream, index)]
         self._promises.pop(stream, None)
 
     def _promise(self, topic: Topic, stream: StreamId) -> Promise:
@@ -107,10 +110,9 @@ class ReplicaShelf:
             Unavailable: this node does not hold what it takes.
         """
 
-        def log_of(one: Range) -> RangeLog:
-            if self._around.node not in (*one.replicas, *one.replicating):
-                raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"range {one.index} is not here")
-            return self.log_of(topic, stream, one)
+        def log_of(one: Range) -> RangeLog | None:
+            is_here = self._around.node in (*one.replicas, *one.replicating)
+            return self.log_of(topic, stream, one) if is_here else None
 
         return opening_state(stream, facts, log_of).snapshot()
 

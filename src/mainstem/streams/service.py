@@ -117,7 +117,8 @@ class StreamService(StreamTable):
         while self._store.range_beyond(log) is not None:
             log.seal()
             end = _end_of(stream, log, suspect=False)
-            stream = await self._placement.submit(records.SealAndCreate(uuid4().hex, end))
+            command = records.SealAndCreate(uuid4().hex, end, replicas=stream.last.replicas)
+            stream = await self._placement.submit(command)
             log.close(sync=False)
             log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
         return stream, log
