@@ -3,20 +3,21 @@
 import pytest
 
 from mainstem.streams.ack_policy import AckPolicy
-from mainstem.testing.cluster_sim import Offended, tell
+from mainstem.testing.cluster_sim import tell
+from mainstem.testing.cluster_sim_clients import Offended
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_nothing_acknowledged_is_lost_in_a_hostile_world(seed: int) -> None:
     sim = tell(seed, 30, policy="fsync" if seed % 2 else "written")
 
-    assert len(sim.acked) > 100
+    assert len(sim.clients.acked) > 100
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
     first, second = tell(7, 15), tell(7, 15)
 
-    assert first.acked == second.acked
+    assert first.clients.acked == second.clients.acked
     assert first.counts == second.counts
 
 

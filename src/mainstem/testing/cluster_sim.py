@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Stream
-from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.model.record import ProducerStamp
 from mainstem.placement.fact import Command
 from mainstem.placement.placing import Placing
 from mainstem.placement.records import CreateTopic
 from mainstem.placement.replication_records import FenceNode, UnfenceNode
 from mainstem.testing.cluster_sim_catalogue import SimCatalogue
+from mainstem.testing.cluster_sim_clients import Offended, SimClients
 from mainstem.testing.cluster_sim_node import SimNode
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock, SimulatedLoop
@@ -42,24 +43,17 @@ STREAM = StreamId(TOPIC, PartitionIndex(0))
 _HEALED_S = 60.0
 
 
-class Offended(AssertionError):
-    """A promise was broken."""
-
-
 class ClusterSim:
     """One story."""
 
     def __init__(self, folder: Path, seed: int, *, policy: str = "fsync") -> None:
         self.rng = Random(seed)  # noqa: S311 - a story
-        self.acked: dict[int, bytes] = {}
-        self.seen: dict[int, bytes] = {}
+        self.clients = SimClients(self.rng, self._writer)
         self.counts = {"kills": 0, "cuts": 0, "rolls": 0, "moves": 0}
         self._policy = policy
         self._folder = folder
-        self._is_done = False  # nobody writes any more
         self._is_over = False
         self._fatal: list[BaseException] = []
-        self._next_value = 0
 
     async def run(self, seconds: float) -> None:
         """Live through the story; raises ``Offended``."""
@@ -76,12 +70,12 @@ class ClusterSim:
         configs = {"flush.policy": self._policy, "segment.bytes": "1048576"}
         await self.centre.service.submit(CreateTopic(TOPIC, "t", 1, NODES, configs))
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._client(number)) for number in range(CLIENTS)]
-        tasks += [loop.create_task(self._reader())]
+        tasks = [loop.create_task(self.clients.write_for_ever(number)) for number in range(CLIENTS)]
+        tasks += [loop.create_task(self.clients.read_for_ever())]
         upkeep = [loop.create_task(self._leases()), loop.create_task(self._place())]
         await self._storm(seconds)
         await self._heal()
-        self._is_done = True
+        self.clients.is_done = True
         await asyncio.gather(*tasks)
         await self._check_end()
         self._is_over = True
@@ -123,11 +117,12 @@ class ClusterSim:
     def _start(self, node: SimNode) -> None:
         node.is_up = True  # nobody begins it twice
         task = asyncio.get_running_loop().create_task(node.start())
-        task.add_done_callback(self._begun)
 
-    def _begun(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fatal.append(error)
+        def begun(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._fatal.append(error)
+
+        task.add_done_callback(begun)
 
     def _cut_off(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))
@@ -201,68 +196,6 @@ class ClusterSim:
             if error.code is not ErrorCode.FENCED_EPOCH:
                 raise
 
-    # Clients.
-
-    async def _client(self, number: int) -> None:
-        """Write batch after batch, each until it is acknowledged."""
-        sequence = 0
-        while not self._is_done:
-            await asyncio.sleep(self.rng.random() * 0.2)
-            count = self.rng.randint(1, 3)
-            values = [b"%d" % (self._next_value + at) for at in range(count)]
-            self._next_value += count
-            stamp = ProducerStamp(number, 0, sequence)
-            base = await self._write(values, stamp)
-            if base is None:
-                return
-            sequence += count
-            for at, value in enumerate(values):
-                if self.acked.setdefault(base + at, value) != value:
-                    raise Offended(f"offset {base + at} was acknowledged twice")
-
-    async def _write(self, values: list[bytes], stamp: ProducerStamp) -> int | None:
-        records = [Record(0, 1, b"k", value) for value in values]
-        while True:
-            writer = self._writer()
-            try:
-                if writer is not None:
-                    batch = build_batch(records, producer=stamp)
-                    async with asyncio.timeout(5):
-                        return await writer.streams.append("t", 0, batch)
-            except (MainstemError, TimeoutError, AttributeError) as error:
-                self._check_refusal(error, stamp)
-            if self._is_done:
-                return None
-            await asyncio.sleep(0.1)
-
-    def _check_refusal(self, error: Exception, stamp: ProducerStamp) -> None:
-        if isinstance(error, MainstemError) and not error.retriable:
-            raise Offended(f"a retry of {stamp} is refused: {error}")
-
-    async def _reader(self) -> None:
-        while not self._is_done:
-            await asyncio.sleep(self.rng.random())
-            writer = self._writer()
-            if writer is None:
-                continue
-            try:
-                self._read(writer)
-            except (MainstemError, AttributeError) as error:
-                if isinstance(error, MainstemError) and not error.retriable:
-                    raise Offended(f"cannot be read: {error}") from error
-
-    def _read(self, node: SimNode) -> None:
-        stream = node.streams.door("t", 0)
-        offset = stream.start_offset
-        while True:
-            part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
-            if part is None:
-                return
-            for at, value in _values(part.read()):
-                if self.seen.setdefault(at, value) != value:
-                    raise Offended(f"offset {at} was {self.seen[at]!r} and is {value!r}")
-            offset = part.until_offset
-
     # The end.
 
     async def _heal(self) -> None:
@@ -274,19 +207,19 @@ class ClusterSim:
 
     async def _check_end(self) -> None:
         stamp = ProducerStamp(99, 0, 0)
-        self._is_done = False
+        self.clients.is_done = False
         async with asyncio.timeout(_HEALED_S):
-            await self._write([b"the end"], stamp)
+            await self.clients.write([b"the end"], stamp)
             while not self._is_whole():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.2)
         self._check_fatal()
         writer = self._writer()
         assert writer is not None, "it has just been written to"
-        self._read(writer)
-        for offset, value in self.acked.items():
-            if self.seen.get(offset) != value:
-                raise Offended(f"{value!r} at {offset} is lost: {self.seen.get(offset)!r}")
-        values = list(self.seen.values())
+        self.clients.read(writer)
+        for offset, value in self.clients.acked.items():
+            if self.clients.seen.get(offset) != value:
+                raise Offended(f"{value!r} at {offset} is lost: {self.clients.seen.get(offset)!r}")
+        values = list(self.clients.seen.values())
         if len(values) != len(set(values)):
             raise Offended("a batch was stored twice")
 
@@ -301,15 +234,6 @@ class ClusterSim:
     def _check_fatal(self) -> None:
         for error in (*self._fatal, *(e for node in self.nodes.values() for e in node.fatal)):
             raise Offended(f"a node failed: {error!r}") from error
-
-
-def _values(data: bytes) -> list[tuple[int, bytes]]:
-    view, found = memoryview(data), list[tuple[int, bytes]]()
-    while view:
-        size = 12 + int.from_bytes(view[8:12], "big")
-        found += [(record.offset, record.value or b"") for record in records_of(view[:size])]
-        view = view[size:]
-    return found
 
 
 def tell(seed: int, seconds: float, *, policy: str = "fsync") -> ClusterSim:
@@ -338,7 +262,7 @@ def main() -> None:
     args = parser.parse_args()
     for seed in range(args.seed, args.seed + args.count):
         sim = tell(seed, args.seconds, policy="fsync" if seed % 2 else "written")
-        sys.stdout.write(f"seed {seed}: {len(sim.acked)} acknowledged, {sim.counts}\n")
+        sys.stdout.write(f"seed {seed}: {len(sim.clients.acked)} acknowledged, {sim.counts}\n")
 
 
 if __name__ == "__main__":

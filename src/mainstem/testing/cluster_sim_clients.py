@@ -1,0 +1,102 @@
+"""Who writes and reads in ``cluster_sim``, and what they were told."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from mainstem.model.errors import MainstemError
+from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.testing.cluster_sim_node import SimNode
+
+
+class Offended(AssertionError):
+    """A promise was broken."""
+
+
+class SimClients:
+    """Producers that write every batch until it is acknowledged, and a reader.
+
+    Args:
+        rng: decides when.
+        writer: the node that writes the stream, if it can be asked.
+    """
+
+    def __init__(self, rng: Random, writer: Callable[[], SimNode | None]) -> None:
+        self.rng = rng
+        self.acked: dict[int, bytes] = {}
+        self.seen: dict[int, bytes] = {}
+        self.is_done = False
+        self._writer = writer
+        self._next_value = 0
+
+    async def write_for_ever(self, number: int) -> None:
+        """Write batch after batch, each until it is acknowledged."""
+        sequence = 0
+        while not self.is_done:
+            await asyncio.sleep(self.rng.random() * 0.2)
+            count = self.rng.randint(1, 3)
+            values = [b"%d" % (self._next_value + at) for at in range(count)]
+            self._next_value += count
+            stamp = ProducerStamp(number, 0, sequence)
+            base = await self.write(values, stamp)
+            if base is None:
+                return
+            sequence += count
+            for at, value in enumerate(values):
+                if self.acked.setdefault(base + at, value) != value:
+                    raise Offended(f"offset {base + at} was acknowledged twice")
+
+    async def write(self, values: list[bytes], stamp: ProducerStamp) -> int | None:
+        """Write a batch until it is acknowledged; None: the story was over before."""
+        records = [Record(0, 1, b"k", value) for value in values]
+        while True:
+            writer = self._writer()
+            try:
+                if writer is not None:
+                    batch = build_batch(records, producer=stamp)
+                    async with asyncio.timeout(5):
+                        return await writer.streams.append("t", 0, batch)
+            except (MainstemError, TimeoutError, AttributeError) as error:
+                self._check_refusal(error, stamp)
+            if self.is_done:
+                return None
+            await asyncio.sleep(0.1)
+
+    def _check_refusal(self, error: Exception, stamp: ProducerStamp) -> None:
+        if isinstance(error, MainstemError) and not error.retriable:
+            raise Offended(f"a retry of {stamp} is refused: {error}")
+
+    async def read_for_ever(self) -> None:
+        """Read everything again and again."""
+        while not self.is_done:
+            await asyncio.sleep(self.rng.random())
+            writer = self._writer()
+            if writer is None:
+                continue
+            try:
+                self.read(writer)
+            except (MainstemError, AttributeError) as error:
+                if isinstance(error, MainstemError) and not error.retriable:
+                    raise Offended(f"cannot be read: {error}") from error
+
+    def read(self, node: SimNode) -> None:
+        """Read everything that is committed, as a node has it."""
+        stream = node.streams.door("t", 0)
+        offset = stream.start_offset
+        while True:
+            part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
+            if part is None:
+                return
+            for at, value in _values(part.read()):
+                if self.seen.setdefault(at, value) != value:
+                    raise Offended(f"offset {at} was {self.seen[at]!r} and is {value!r}")
+            offset = part.until_offset
+
+
+def _values(data: bytes) -> list[tuple[int, bytes]]:
+    view, found = memoryview(data), list[tuple[int, bytes]]()
+    while view:
+        size = 12 + int.from_bytes(view[8:12], "big")
+        found += [(record.offset, record.value or b"") for record in records_of(view[:size])]
+        view = view[size:]
+    return found
