@@ -70,8 +70,11 @@ class QueuesDesk:
     def queues(self, namespace: str) -> Iterator[QueueView]:
         """Every queue of a namespace."""
         space = self._space(namespace)
-        for name in [] if space is None else sorted(space.queues):
-            yield self.describe(namespace, name)
+        if space is None:
+            return
+        for name in sorted(space.queues):
+            if name in space.queues:
+                yield self.describe(namespace, name)
 
     def describe(self, namespace: str, name: str) -> QueueView:
         """One queue."""
@@ -171,7 +174,8 @@ class QueuesDesk:
 
         message = message.with_header(DEAD_LETTER_ID, None)._replace(key=keys[0].encode())
         routing = routing_of(message)._replace(keys=keys)
-        space.publisher(settled).publish(exchange, message, routing, 0)
+        publisher = self._runtime.publisher(space.name, settled)
+        publisher.publish(exchange, message, routing, 0)
         published = await done
         if published.error is not None:
             raise published.error

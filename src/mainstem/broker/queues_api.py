@@ -33,6 +33,7 @@ from mainstem.queues.exchange import (
 )
 from mainstem.queues.exchange_topics import DEFAULT_NAMESPACE, topic_for
 from mainstem.queues.facts import Reason
+from mainstem.queues.selection import selection
 from mainstem.queues.settings import NATIVE, DeliveryMode, Overflow, QueueSettings
 from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
 from mainstem.queues.vocabulary import (
@@ -99,6 +100,7 @@ __all__ = [
     "arguments_of",
     "deaths_of",
     "exchange_of",
+    "selection",
     "settings_of",
     "topic_for",
 ]

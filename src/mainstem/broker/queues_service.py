@@ -191,7 +191,7 @@ class NodeQueues:
         self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
     ) -> LivePublisher:
         """Somebody wants to publish."""
-        return self._runtime.space(namespace).publisher(settled, flow)
+        return self._runtime.publisher(namespace, settled, flow)
 
     def consume(
         self, namespace: str, queue: str, wish: ConsumerWish, deliver: Deliver, ended: Ended
@@ -227,7 +227,10 @@ class NodeQueues:
     def _need(
         self, namespace: str, name: str, connection: str
     ) -> tuple[QueueShardRuntime, int, Queue]:
-        found = self._runtime.space(namespace).need(name, connection)
+        space = self._runtime.find(namespace)
+        if space is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_QUEUE, f"no queue '{name}'", subject=name)
+        found = space.need(name, connection)
         # A verb comes behind what holders said before it, although that waits for the turn's end.
         found[0].settle_all()
         return found

@@ -6,8 +6,8 @@ are found by their ids in the streams of their exchange, from the time of the ol
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import Corrupt, MainstemError
@@ -25,15 +25,13 @@ from mainstem.queues.dead_letters import (
 )
 from mainstem.queues.effects import DeadLetter
 from mainstem.queues.facts import Reason
+from mainstem.queues.publisher_runtime import LivePublisher, OnSettled
 from mainstem.queues.queue_book import Entry
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
 from mainstem.queues.routing import routing_of
 from mainstem.queues.settings import QueueSettings
 from mainstem.queues.space_runtime import Space
 from mainstem.queues.vocabulary import Fate, Published, Routing
-
-if TYPE_CHECKING:
-    from mainstem.queues.publisher_runtime import LivePublisher
 
 _RETRY_S = 1.0
 _COPIES = ("CC", "BCC")
@@ -43,20 +41,32 @@ _log = logging.getLogger(__name__)
 _Owed = tuple[QueueShardRuntime, DeadLetter]
 
 
+class House(Protocol):
+    """What dead letters ask of the room."""
+
+    bodies: Bodies
+    counts: QueueCounts
+
+    def space(self, namespace: str) -> Space:
+        """A namespace in service."""
+        ...
+
+    def exchange_of(self, stream: StreamId) -> str:
+        """The exchange that a stream belongs to."""
+        ...
+
+    def publisher(self, namespace: str, settled: OnSettled, *, is_forced: bool) -> LivePublisher:
+        """Somebody wants to publish."""
+        ...
+
+
 class Burials:
     """See the module."""
 
-    def __init__(
-        self,
-        bodies: Bodies,
-        counts: QueueCounts,
-        space_of: Callable[[str], Space],
-        exchange_of: Callable[[StreamId], str],
-    ) -> None:
-        self._bodies = bodies
-        self._counts = counts
-        self._space_of = space_of
-        self._exchange_of = exchange_of
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._bodies = house.bodies
+        self._counts = house.counts
         self._publishers: dict[str, LivePublisher] = {}
         self._owed: dict[int, _Owed] = {}
         self._next_token = 0
@@ -110,7 +120,7 @@ class Burials:
 
     def _publish(self, shard: QueueShardRuntime, letter: DeadLetter, entry: Entry) -> bool:
         """Publish one; False where there is nothing to publish, or nowhere."""
-        space = self._space_of(entry.name.namespace)
+        space = self._house.space(entry.name.namespace)
         target = entry.settings.dead_letter_exchange
         message = self._bodies.read(letter.stream, letter.pointer.offset)
         if message is None or target is None or target not in space.book.topology.live:
@@ -124,7 +134,7 @@ class Burials:
         death = Death(
             queue=entry.name.name,
             reason=letter.reason.amqp,
-            exchange=self._exchange_of(letter.stream),
+            exchange=self._house.exchange_of(letter.stream),
             routing_keys=routing.keys,
             time_ms=letter.at_ms,
             why=letter.reason,
@@ -145,7 +155,7 @@ class Burials:
         letter = letter._replace(timestamp_ms=NO_TIMESTAMP)
         publisher = self._publishers.get(space.name)
         if publisher is None:
-            publisher = space.publisher(self._settled, is_forced=True)
+            publisher = self._house.publisher(space.name, self._settled, is_forced=True)
             self._publishers[space.name] = publisher
         target = settings.dead_letter_exchange
         assert target is not None, "whoever sends a letter knows where to"
@@ -175,7 +185,7 @@ class Burials:
     def _appended(self, namespace: str, exchange: str, since_ms: int) -> set[bytes]:
         """The ids of all letters that an exchange got since a time."""
         found: set[bytes] = set()
-        for stream in self._space_of(namespace).streams.get(exchange, ()):
+        for stream in self._house.space(namespace).streams.get(exchange, ()):
             door = stream.door
             moment = door.offset_for_timestamp(since_ms)
             if moment is None:

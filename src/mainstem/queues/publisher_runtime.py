@@ -4,14 +4,13 @@ Answers are collected and told in few calls, each with the tokens of all publish
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.message import Message
+from mainstem.queues.counts import QueueCounts
+from mainstem.queues.exchange import PREDECLARED_NAMES
 from mainstem.queues.vocabulary import Fate, Published, Routing
-
-if TYPE_CHECKING:
-    from mainstem.queues.space_runtime import Space
 
 OnSettled = Callable[[Sequence[int], Published], None]
 OnFlow = Callable[[bool], None]
@@ -21,15 +20,49 @@ UNROUTED = Published(Fate.STORED, is_routed=False)
 NOBODY = Published(Fate.NOBODY, is_routed=False)
 
 
+class Space(Protocol):
+    """A namespace as a publisher sees it."""
+
+    def publish(
+        self,
+        publisher: "LivePublisher",
+        exchange: str,
+        message: Message,
+        routing: Routing,
+        token: int,
+    ) -> None:
+        """Take a message, refuse it, or let it wait."""
+        ...
+
+
+class House(Protocol):
+    """What publishers ask of the room."""
+
+    counts: QueueCounts
+    is_slow: bool
+
+    def find(self, namespace: str) -> Space | None:
+        """The namespace in service; None where nothing was ever declared there.
+
+        Raises:
+            Unavailable: queues are not served now.
+        """
+        ...
+
+
 class LivePublisher:
-    """One source of messages. ``is_forced``: queues that are full have no say."""
+    """One source of messages. ``is_forced``: queues that are full have no say.
+
+    The namespace is looked up with each message: it may have been loaded anew since the last one.
+    """
 
     __slots__ = (
         "__weakref__",
         "_flow",
+        "_house",
+        "_namespace",
         "_routed",
         "_settled",
-        "_space",
         "_unrouted",
         "is_forced",
         "parked",
@@ -37,13 +70,15 @@ class LivePublisher:
 
     def __init__(
         self,
-        space: "Space",
+        house: House,
+        namespace: str,
         settled: OnSettled,
         flow: OnFlow | None = None,
         *,
         is_forced: bool = False,
     ) -> None:
-        self._space = space
+        self._house = house
+        self._namespace = namespace
         self._settled: OnSettled | None = settled
         self._flow = flow
         self._routed: list[int] = []
@@ -55,12 +90,24 @@ class LivePublisher:
     @property
     def is_blocked(self) -> bool:
         """Whether the session should stop reading."""
-        return self.parked > 0 or self._space.is_slow
+        return self.parked > 0 or self._house.is_slow
 
     def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
         """Publish; see the counter."""
-        self._space.counts.published += 1
-        self._space.publish(self, exchange, message, routing, token)
+        self._house.counts.published += 1
+        try:
+            space = self._house.find(self._namespace)
+        except Unavailable as error:
+            self.refuse((token,), error)
+            return
+        if space is not None:
+            space.publish(self, exchange, message, routing, token)
+        elif exchange in PREDECLARED_NAMES:
+            self.nobody(token)
+        else:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_EXCHANGE, f"no exchange '{exchange}'", subject=exchange
+            )
 
     def close(self) -> None:
         """Nobody listens any more."""
@@ -74,7 +121,7 @@ class LivePublisher:
     def tell(self) -> None:
         """Tell what was noted."""
         routed, unrouted = self._routed, self._unrouted
-        counts = self._space.counts
+        counts = self._house.counts
         if routed:
             self._routed = []
             if self._settled is not None:
@@ -87,13 +134,13 @@ class LivePublisher:
 
     def nobody(self, token: int) -> None:
         """Nobody wants the message, and nothing was stored."""
-        self._space.counts.unroutable += 1
+        self._house.counts.unroutable += 1
         if token >= 0 and self._settled is not None:
             self._settled((token,), NOBODY)
 
     def refuse(self, tokens: Sequence[int], error: MainstemError) -> None:
         """Nothing was stored."""
-        self._space.counts.refused += len(tokens)
+        self._house.counts.refused += len(tokens)
         owed = [token for token in tokens if token >= 0]
         if owed and self._settled is not None:
             self._settled(owed, Published(Fate.REFUSED, is_routed=False, error=error))
@@ -108,7 +155,7 @@ class LivePublisher:
         """One waits no longer."""
         self.parked -= 1
         if not self.parked and self._flow is not None:
-            self._flow(not self._space.is_slow)
+            self._flow(not self._house.is_slow)
 
     def on_pressure(self, *, is_slow: bool) -> None:
         """Memory runs short, or does no longer."""

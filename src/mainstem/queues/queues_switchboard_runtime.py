@@ -7,6 +7,7 @@ published in one turn of the loop is appended by one ``flush``.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 from mainstem.coordination.partitions import partition_for
 from mainstem.model.clock import Clock
@@ -19,6 +20,7 @@ from mainstem.queues.counts import QueueCounts
 from mainstem.queues.dead_letter_runtime import Burials
 from mainstem.queues.effects import DeadLetter
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
+from mainstem.queues.publisher_runtime import LivePublisher, OnFlow, OnSettled
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
 from mainstem.queues.settings import QueueName
 from mainstem.queues.space_runtime import Space
@@ -38,7 +40,10 @@ class QueuesSwitchboard(ABC):
         self.shards: list[QueueShardRuntime] = []
         self.spaces: dict[str, Space] = {}
         self.refusal: MainstemError | None = None
-        self.burials = Burials(self.bodies, self.counts, self.space, self.exchange_of)
+        # Whether publishers should wait: memory for queues runs short.
+        self.is_slow = False
+        self._publishers: WeakSet[LivePublisher] = WeakSet()
+        self.burials = Burials(self)
         self._write = flush
         self._exchanges: dict[StreamId, str] = {}
         self._dirty: dict[Bursts, None] = {}
@@ -56,6 +61,30 @@ class QueuesSwitchboard(ABC):
         self.shards = []
         self.spaces = {}
         self.burials.forget()
+
+    def find(self, namespace: str) -> Space | None:
+        """A namespace in service; None where nothing was ever declared there.
+
+        Raises:
+            Unavailable: queues are not served now.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        return self.spaces.get(namespace)
+
+    def publisher(
+        self,
+        namespace: str,
+        settled: OnSettled,
+        flow: OnFlow | None = None,
+        *,
+        is_forced: bool = False,
+    ) -> LivePublisher:
+        """Somebody wants to publish."""
+        publisher = LivePublisher(self, namespace, settled, flow, is_forced=is_forced)
+        if flow is not None:
+            self._publishers.add(publisher)
+        return publisher
 
     def space(self, namespace: str) -> Space:
         """A namespace in service.
@@ -120,6 +149,11 @@ class QueuesSwitchboard(ABC):
         level = max((shard.shard.pressure for shard in self.shards), default=Pressure.ACCEPT)
         for space in self.spaces.values():
             space.on_pressure(level)
+        is_slow = level >= Pressure.SLOW
+        if is_slow is not self.is_slow:
+            self.is_slow = is_slow
+            for publisher in list(self._publishers):
+                publisher.on_pressure(is_slow=is_slow)
 
     def shared_changed(self, subscription: LiveSubscription) -> None:
         """The window of a channel may have room for its other consumers."""

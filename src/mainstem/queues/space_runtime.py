@@ -5,16 +5,14 @@ shards of the queues.
 """
 
 from typing import Protocol
-from weakref import WeakSet
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.message import Message
 from mainstem.queues.admission import Credit
 from mainstem.queues.bodies_runtime import Bodies
-from mainstem.queues.counts import QueueCounts
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.exchange_stream_runtime import ExchangeStream
-from mainstem.queues.publisher_runtime import LivePublisher, OnFlow, OnSettled
+from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
 from mainstem.queues.router import Offer, Router
@@ -32,7 +30,6 @@ class Surroundings(ExchangeSurroundings, Protocol):
 
     clock: SteadyClock
     bodies: Bodies
-    counts: QueueCounts
 
     def partition_for(self, key: str) -> int:
         """A number for a key."""
@@ -52,10 +49,7 @@ class Space(SpaceExchanges):
         super().__init__(name, book, home, around)
         self.queues: dict[str, tuple[QueueShardRuntime, int]] = {}
         self.refusing: set[str] = set()
-        self.is_slow = False
-        self.counts = around.counts
         self._house = around
-        self._publishers: WeakSet[LivePublisher] = WeakSet()
 
     def make_stream(self, exchange: str, door: StreamWriter, router: Router) -> ExchangeStream:
         """A stream of an exchange, in service."""
@@ -98,15 +92,6 @@ class Space(SpaceExchanges):
         shard = known[0]
         number, queue = shard.shard.need(QueueName(self.name, name), connection)
         return shard, number, queue
-
-    def publisher(
-        self, settled: OnSettled, flow: OnFlow | None = None, *, is_forced: bool = False
-    ) -> LivePublisher:
-        """Somebody wants to publish."""
-        publisher = LivePublisher(self, settled, flow, is_forced=is_forced)
-        if flow is not None:
-            self._publishers.add(publisher)
-        return publisher
 
     def publish(
         self,
@@ -167,8 +152,3 @@ class Space(SpaceExchanges):
         self.level = level
         for stream in self.all_streams():
             stream.router.pressure = level
-        is_slow = level >= Pressure.SLOW
-        if is_slow is not self.is_slow:
-            self.is_slow = is_slow
-            for publisher in list(self._publishers):
-                publisher.on_pressure(is_slow=is_slow)

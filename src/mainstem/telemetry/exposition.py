@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mainstem.telemetry.metrics import PLAIN, LagSample, Metrics, Sample, StreamSample
+from mainstem.telemetry.queue_exposition import queue_families, queue_summary
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -52,6 +53,7 @@ def json_summary(metrics: Metrics, sample: Sample) -> dict[str, object]:
         "log_size_bytes": sum(stream.size_bytes for stream in sample.streams),
         "memory_usage_mb": round(sample.memory_bytes / 2**20, 1),
         "uptime_seconds": round(sample.uptime_seconds, 3),
+        **queue_summary(sample),
     }
 
 
@@ -75,6 +77,7 @@ class _Collected:
         yield from self._node()
         yield from _streams(self._sample.streams)
         yield from _lags(self._sample.lags)
+        yield from queue_families(self._sample)
 
     def _plain(self) -> Iterator["Metric"]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415

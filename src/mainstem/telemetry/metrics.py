@@ -89,12 +89,29 @@ class LagSample(Struct, frozen=True):
     lag_seconds: float
 
 
+class QueueSample(Struct, frozen=True):
+    """One queue at the moment of asking."""
+
+    namespace: str
+    queue: str
+    ready: int
+    unsettled: int
+    delayed: int
+    total_bytes: int
+    consumers: int
+
+
 class Sample(Struct, frozen=True):
-    """What is computed only when somebody asks."""
+    """What is computed only when somebody asks.
+
+    ``queue_counts`` holds what queues did since the start, by what it was and why ("" for plain).
+    """
 
     streams: Sequence[StreamSample] = ()
     lags: Sequence[LagSample] = ()
     groups_by_state: dict[str, int] = {}
+    queues: Sequence[QueueSample] = ()
+    queue_counts: dict[str, dict[str, int]] = {}
     topics: int = 0
     memory_bytes: int = 0
     uptime_seconds: float = 0.0

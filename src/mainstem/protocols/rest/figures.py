@@ -13,7 +13,7 @@ from mainstem.broker.api import Broker, StreamDoor
 from mainstem.model.batch import HEADER_BYTES, read_header
 from mainstem.model.clock import Clock
 from mainstem.model.errors import MainstemError
-from mainstem.telemetry.metrics import LagSample, Sample, StreamSample
+from mainstem.telemetry.metrics import LagSample, QueueSample, Sample, StreamSample
 
 FRESH_S = 1.0
 GROUPS_SAMPLED_MAX = 10_000
@@ -76,10 +76,37 @@ class Figures:
             streams=streams,
             lags=lags,
             groups_by_state=states,
+            queues=self._queues(),
+            queue_counts=self._queue_counts(),
             topics=sum(1 for _ in broker.topics.all()),
             memory_bytes=memory_bytes(),
             uptime_seconds=self.uptime_seconds(),
         )
+
+    def _queues(self) -> list[QueueSample]:
+        admin = self._broker.queues.admin
+        return [
+            QueueSample(
+                namespace=view.namespace,
+                queue=view.name,
+                ready=view.ready,
+                unsettled=view.unsettled,
+                delayed=view.delayed,
+                total_bytes=view.total_bytes,
+                consumers=view.consumers,
+            )
+            for namespace in admin.namespaces()
+            for view in admin.queues(namespace)
+        ]
+
+    def _queue_counts(self) -> dict[str, dict[str, int]]:
+        counts = self._broker.queues.admin.counts()
+        return {
+            name: {str(reason): count for reason, count in value.items()}
+            if isinstance(value := getattr(counts, name), dict)
+            else {"": value}
+            for name in counts.__slots__
+        }
 
     async def _lags(self, group: str) -> list[LagSample]:
         try:

@@ -82,6 +82,17 @@ async def produce(site: Site, request: Request) -> Response:
     return _stored_answer(topic, parts, len(asked))
 
 
+async def asked_messages(site: Site, request: Request) -> list[Message]:
+    """The messages of a body in JSON, for those that know no partitions."""
+    check_json(request)
+    wanted = _described(await read_body(site, request))
+    now_ms = site.clock.wall_ms()
+    return [
+        message_of(described, now_ms=now_ms, place=place)
+        for place, described in enumerate(wanted.messages)
+    ]
+
+
 async def _asked(site: Site, request: Request) -> list[Asked]:
     """The messages of the body, each with the partition it asks for, if it does."""
     now_ms = site.clock.wall_ms()

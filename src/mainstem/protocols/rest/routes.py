@@ -18,7 +18,9 @@ from mainstem.protocols.rest.bodies import (
     TopicLine,
     TopicRequest,
 )
+from mainstem.protocols.rest.cluster import CLUSTER_ADDRESSES
 from mainstem.protocols.rest.operation import Address, Operation
+from mainstem.protocols.rest.queue_routes import QUEUE_ADDRESSES
 from mainstem.protocols.rest.security_routes import SECURITY_ADDRESSES, SEE_CLUSTER
 from mainstem.security.acl import Operation as Allowed
 from mainstem.security.acl import ResourceType
@@ -161,6 +163,8 @@ ADDRESSES: tuple[Address, ...] = (
             ),
         },
     ),
+    *CLUSTER_ADDRESSES,
+    *QUEUE_ADDRESSES,
     *SECURITY_ADDRESSES,
     Address(
         "/health",

@@ -20,6 +20,7 @@ from mainstem.broker.groups_api import (
     FetchedOffset,
     ListedGroup,
 )
+from mainstem.broker.queues_api import QueueCounts
 from mainstem.broker.topics_api import ConfigChange
 from mainstem.model.batch import check_produced, read_header, stamp
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -127,12 +128,26 @@ class MemoryStream:
         return None
 
 
+class NoQueues:
+    """A node where nobody declared a queue."""
+
+    def __init__(self) -> None:
+        self.admin = self
+
+    def namespaces(self) -> list[str]:
+        return []
+
+    def counts(self) -> QueueCounts:
+        return QueueCounts()
+
+
 class MemoryCounter:
     """Streams, topics and groups of one node; plays every part of the counter."""
 
     def __init__(self) -> None:
         self.node = Node(NodeId(7), "127.0.0.1", 9092)
         self.streams = self.topics = self.groups = self
+        self.queues = NoQueues()
         self.auto_create = True
         self.listed: list[ListedGroup] = []
         self.described: dict[str, DescribedGroup] = {}

@@ -1,0 +1,34 @@
+"""Whose queue it is: namespaces, names and rights of requests about queues and exchanges."""
+
+from starlette.requests import Request
+
+from mainstem.broker.queues_api import DEFAULT_EXCHANGE, DEFAULT_NAMESPACE, topic_for
+from mainstem.protocols.rest.access import may, need_topic
+from mainstem.protocols.rest.parameters import TextParameter
+from mainstem.security.acl import Operation, ResourceType
+
+NAMESPACE = TextParameter("namespace", "AMQP's virtual host; / if it is not named.")
+
+
+def namespace_of(request: Request) -> str:
+    """The namespace that a request is about."""
+    return NAMESPACE.of(request) or DEFAULT_NAMESPACE
+
+
+def need_queue(request: Request, operation: Operation, name: str) -> None:
+    """Refuse unless the sender may do that to a queue; its resource is ``queue.<name>``."""
+    need_topic(request, operation, topic_for(namespace_of(request), f"queue.{name}"))
+
+
+def need_exchange(request: Request, operation: Operation, name: str) -> None:
+    """Refuse unless the sender may do that to an exchange; its resource is its topic."""
+    if name != DEFAULT_EXCHANGE:
+        need_topic(request, operation, topic_for(namespace_of(request), name))
+
+
+def may_see(request: Request, name: str) -> bool:
+    """Whether the sender may see a queue (``queue.<name>``) or an exchange."""
+    if name == DEFAULT_EXCHANGE:
+        return True
+    resource = topic_for(namespace_of(request), name)
+    return may(request, Operation.DESCRIBE, ResourceType.TOPIC, resource)
