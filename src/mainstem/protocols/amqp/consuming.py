@@ -49,8 +49,8 @@ from mainstem.wire.amqp.frames import content_frames, deliver_payload
 from mainstem.wire.amqp.method_codec import encode_method
 
 UNSENT_BYTES: Final = 4 * MIB
-CREDIT_MAX: Final = 1_000
-CREDIT_FIRST: Final = 100
+CREDIT_MAX: Final = 256
+CREDIT_FIRST: Final = 32  # how large messages are is not known yet
 RETRY_MS: Final = 10
 CANCEL_NOTIFY: Final = "consumer_cancel_notify"
 
