@@ -51,6 +51,8 @@ def dev(
         "http.port": http_port,
         "amqp.host": host,
         "amqp.port": 0 if kafka_port == 0 else None,
+        "native.host": host,
+        "native.port": 0 if kafka_port == 0 else None,
     } | assigned(assignments or [])
     file = Path(config) if config else None
     if not throwaway:

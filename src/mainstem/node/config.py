@@ -16,6 +16,7 @@ from mainstem.model.topic_config import TOPIC_KEYS
 from mainstem.node.amqp_config import AmqpSection
 from mainstem.node.cluster_config import ClusterSection
 from mainstem.node.mqtt_config import MqttSection
+from mainstem.node.native_config import NativeSection
 from mainstem.node.security_config import SecuritySection, TlsSection
 
 KIB, MIB = limits.KIB, limits.MIB
@@ -371,6 +372,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     http: HttpSettings = field(default_factory=HttpSettings)
     amqp: AmqpSection = field(default_factory=AmqpSection)
     mqtt: MqttSection = field(default_factory=MqttSection)
+    native: NativeSection = field(default_factory=NativeSection)
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicsSettings = field(default_factory=TopicsSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
@@ -441,6 +443,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         "groups": {"initial_rebalance_delay_ms": 0},
         "amqp": {"enabled": True},
         "mqtt": {"enabled": True},
+        "native": {"enabled": True},
     },
     # One node that serves for real: the defaults.
     "single": {},

@@ -20,6 +20,7 @@ from mainstem.node.amqp_config import amqp_knows_clients
 from mainstem.node.config import PRESETS, Config
 from mainstem.node.config_leaf import ENVIRONMENT_PREFIX, Leaf, leaves, nearest
 from mainstem.node.listener_spec import is_loopback, kafka_listeners
+from mainstem.node.native_config import native_knows_clients
 from mainstem.security.certificate_names import NameRules
 from mainstem.security.principals import parse_principal
 
@@ -210,6 +211,7 @@ def _check_listeners(config: Config) -> None:
         doors.append(("amqp.host", config.amqp.host, _amqp_asks(config)))
     if config.mqtt.enabled:
         doors.append(("mqtt.host", config.mqtt.host, _mqtt_asks(config)))
+    doors += _native_doors(config)
     for path, host, asks in doors:
         if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(
@@ -224,6 +226,7 @@ def _check_listeners(config: Config) -> None:
         or (config.amqp.enabled and config.amqp.tls)
     )
     speaks_tls = speaks_tls or (config.mqtt.enabled and config.mqtt.tls_port is not None)
+    speaks_tls = speaks_tls or (config.native.enabled and config.native.tls)
     if speaks_tls and not (config.tls.certificate_file and config.tls.key_file):
         _refuse(
             "tls.certificate_file",
@@ -248,6 +251,20 @@ def _amqp_asks(config: Config) -> bool:
             "set amqp.tls, or pass --insecure where something in front speaks TLS",
         )
     return amqp_knows_clients(config)
+
+
+def _native_doors(config: Config) -> list[tuple[str, str, bool]]:
+    """The native listener, if there is one, and whether its clients log in."""
+    native = config.native
+    if not native.enabled:
+        return []
+    if native.login and not (native.tls or is_loopback(native.host) or config.node.insecure):
+        _refuse(
+            "native.tls",
+            "passwords would travel in the clear to other machines",
+            "set native.tls, or pass --insecure where something in front speaks TLS",
+        )
+    return [("native.host", native.host, native_knows_clients(config))]
 
 
 def _mqtt_asks(config: Config) -> bool:

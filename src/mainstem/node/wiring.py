@@ -38,6 +38,7 @@ from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
 from mainstem.node.mqtt import MqttListeners
+from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.placement.opening_service import Placement, Start, open_placement
@@ -87,6 +88,7 @@ class Rooms:
     measured: AuditFile
     kafka: KafkaListeners
     amqp: AmqpDoor
+    native: NativeDoor
     queues: NodeQueueRooms
     cluster: ClusterNode | None = None
     duties: Duties | None = None
@@ -98,7 +100,7 @@ class Rooms:
 
     def addresses(self) -> dict[str, object]:
         """Where each protocol listens."""
-        found = self.kafka.addresses() | self.amqp.addresses()
+        found = self.kafka.addresses() | self.amqp.addresses() | self.native.addresses()
         if self.mqtt is not None:
             found |= self.mqtt.addresses()
         if self.http is not None:
@@ -159,6 +161,7 @@ class Rooms:
             secure = tls.context if tls is not None and config.http.tls else None
             self.http_port = await self.http.start(config.http.host, config.http.port, secure)
         await self.amqp.start(self.clock, self.metrics, tls)
+        await self.native.start(self.clock, self.metrics, tls)
 
     def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         """Run a chore for as long as the node runs; one that fails ends the node."""
@@ -194,6 +197,7 @@ class Rooms:
         if self.mqtt is not None:
             await self.mqtt.stop()
         await self.amqp.stop(grace_s)
+        await self.native.stop(grace_s)
         await self.queues.runtime.stop()
         self.transactions.stop()
         self.groups.stop()
@@ -357,6 +361,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         measured=measured,
         kafka=kafka,
         amqp=amqp,
+        native=NativeDoor(config, broker),
         queues=queues,
         cluster=cluster,
         duties=duties,

@@ -13,7 +13,7 @@ from mainstem.broker.api import StreamDoor
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.limits import MIB
 from mainstem.model.record import Record, batches_of, records_of
-from mainstem.protocols.rest.visibility import Visibility
+from mainstem.protocols.visibility import Visibility
 
 MESSAGES_MAX = 10_000
 ANSWER_BYTES_MAX = 8 * MIB

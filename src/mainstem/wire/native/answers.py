@@ -24,6 +24,7 @@ class Connected(Word):
     compression: str = "none"
     frame_bytes_max: int = 0
     heartbeat_ms: int = 0
+    data: bytes = b""  # the last word of the login, where the mechanism has one
 
 
 class Pong(Word):

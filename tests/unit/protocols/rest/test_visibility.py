@@ -5,7 +5,7 @@ from tests.unit.protocols.rest.counter import NOW_MS, Rest
 
 from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header
 from mainstem.model.record import ProducerStamp, Record, build_batch
-from mainstem.protocols.rest.visibility import Visibility
+from mainstem.protocols.visibility import Visibility
 
 ABORT, COMMIT = b"\x00\x00\x00\x00", b"\x00\x00\x00\x01"
 

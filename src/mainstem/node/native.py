@@ -1,0 +1,96 @@
+"""The native listener of a node."""
+
+import secrets
+from typing import Final
+
+import mainstem
+from mainstem.broker.broker import NodeBroker
+from mainstem.model.clock import Clock
+from mainstem.node.config import Config
+from mainstem.node.listener_spec import is_loopback
+from mainstem.node.native_config import native_knows_clients
+from mainstem.protocols.listener import Buffers
+from mainstem.protocols.native.entrance import Entrance
+from mainstem.protocols.native.link import NativeLimits, NativeService
+from mainstem.protocols.native.listener import NativeListener
+from mainstem.protocols.tls_listener import TlsDoor
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.tls_transport import TlsContexts
+from mainstem.telemetry.metrics import Metrics
+
+NAME_BYTES: Final = 16
+TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
+# Secrets would travel in the clear: for these a listener that others reach needs TLS.
+_IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
+
+
+class NativeDoor:
+    """The listener, closed until ``start`` and where it is switched off."""
+
+    def __init__(self, config: Config, broker: NodeBroker) -> None:
+        self._config = config
+        self._broker = broker
+        self._listener: NativeListener | None = None
+        self._port = 0
+
+    def addresses(self) -> dict[str, object]:
+        """Where it listens."""
+        if self._listener is None:
+            return {}
+        host = self._config.native.host
+        return {"native": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
+
+    async def start(self, clock: Clock, metrics: Metrics, tls: TlsContexts | None) -> None:
+        """Listen, unless it is switched off."""
+        config = self._config
+        if not config.native.enabled:
+            return
+        service = NativeService(
+            broker=self._broker,
+            clock=clock,
+            metrics=metrics,
+            limits=NativeLimits(
+                frame_bytes_max=config.native.frame_bytes_max,
+                heartbeat_ms=config.native.heartbeat_ms,
+            ),
+            new_name=lambda: secrets.token_urlsafe(NAME_BYTES),
+            cluster_name=self._broker.topics.cluster_id(),
+            version=mainstem.__version__,
+        )
+        self._listener = NativeListener(
+            service,
+            _entrance(config, self._broker),
+            connections_max=config.native.max_connections,
+            buffers=Buffers(config.memory.large_frames_bytes_max),
+        )
+        door: TlsDoor | None = None
+        if config.native.tls:
+            assert tls is not None, "checked when the configuration was read"
+            door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
+        self._port = await self._listener.start(config.native.host, config.native.port, door)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Accept no more, say goodbye, let clients have their answers, close."""
+        if self._listener is not None:
+            await self._listener.leave(timeout_s)
+            await self._listener.drain(timeout_s)
+
+
+def _entrance(config: Config, broker: NodeBroker) -> Entrance:
+    own = is_loopback(config.native.host)
+    safe = config.native.tls or own or config.node.insecure
+    known = native_knows_clients(config)
+    mechanisms: tuple[str, ...] = ()
+    if config.native.login:
+        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
+    certificates = config.tls.client_certificates if config.native.tls else "none"
+    per_minute = config.security.connections_per_minute_max
+    return Entrance(
+        security=broker.security,
+        login=known,
+        mechanisms=mechanisms,
+        names=None if certificates == "none" else NameRules(config.tls.name_rules),
+        trusted=own and config.security.trust_loopback and not known,
+        login_timeout_ms=config.security.login_timeout_ms,
+        connections_per_minute=None if own or not per_minute else per_minute,
+    )

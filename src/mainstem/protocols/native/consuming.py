@@ -1,0 +1,243 @@
+"""Consuming on one connection: subscriptions, credit, settlements.
+
+How much may be unsettled is the queue's business (``Window``). Credit that the client grants, or
+has without end, is handed on in portions that fit into ``UNSENT_BYTES``: a client that takes its
+deliveries slowly is not sent more than it takes.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from mainstem.broker.queues_api import (
+    ACKNOWLEDGE,
+    REJECT,
+    RELEASE,
+    RETURN,
+    ConsumerWish,
+    Delivery,
+    Outcome,
+    Reason,
+    Settlement,
+    Subscription,
+    Window,
+)
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.limits import KIB, MIB
+from mainstem.protocols.native.convert import size_of, wire_delivery
+from mainstem.protocols.native.errors import error_of
+from mainstem.protocols.native.gets_service import Gets
+from mainstem.protocols.native.link import Link, NativeService
+from mainstem.security.acl import Operation
+from mainstem.security.quotas import FETCH_BYTES
+from mainstem.wire.native.answers import Deliver, Ended, WireDelivery
+from mainstem.wire.native.requests import Ack, Credit, Nack, Reject, Subscribe, Unsubscribe
+
+UNSENT_BYTES: Final = 4 * MIB
+FRAME_BYTES: Final = 256 * KIB
+LENT_MAX: Final = 1_000
+LENT_FIRST: Final = 100
+RETRY_MS: Final = 10
+# Deliveries of single gets are settled under this number.
+GOT: Final = 0
+
+_REJECTIONS: Final = {
+    reason.value: Settlement(Outcome.REJECT, reason=reason)
+    for reason in (Reason.BAD_PAYLOAD, Reason.HANDLER_ERROR)
+} | {Reason.REJECTED.value: REJECT}
+
+
+class _Subscriber:
+    """One subscription. ``wanted`` is credit of the client that was not handed on yet."""
+
+    __slots__ = ("id", "is_open", "lent", "portion", "subscription", "wanted")
+
+    def __init__(self, number: int, wanted: int | None) -> None:
+        self.id = number
+        self.wanted = wanted
+        self.lent = 0
+        self.portion = LENT_FIRST
+        self.is_open = True
+        self.subscription: Subscription | None = None
+
+
+class Consuming:
+    """See the module's text."""
+
+    def __init__(self, link: Link, service: NativeService, gets: Gets) -> None:
+        self._link = link
+        self._service = service
+        self._gets = gets
+        self._subscribers: dict[int, _Subscriber] = {}
+        self._is_closed = False
+
+    # Subscriptions
+
+    def subscribe(self, word: Subscribe) -> None:
+        """A subscription begins.
+
+        Raises:
+            MainstemError: it may not, or its number is in use.
+        """
+        link = self._link
+        link.permissions.queue(Operation.READ, word.queue)
+        self._check(word)
+        subscriber = _Subscriber(word.subscription, word.credit)
+        first = LENT_FIRST if word.credit is None else min(word.credit, LENT_FIRST)
+        subscriber.lent = first
+        if subscriber.wanted is not None:
+            subscriber.wanted -= first
+        window = Window(
+            0 if word.no_ack else word.window, bytes_max=word.window_bytes, credit=first
+        )
+        wish = ConsumerWish(
+            name=word.name,
+            connection=link.connection,
+            no_ack=word.no_ack,
+            is_exclusive=word.exclusive,
+            priority=word.priority,
+            window=window,
+            subscriber=word.subscriber,
+        )
+        subscriber.subscription = self._service.broker.queues.consume(
+            link.namespace,
+            word.queue,
+            wish,
+            partial(self._deliver, subscriber),
+            partial(self._ended, subscriber),
+        )
+        self._subscribers[word.subscription] = subscriber
+
+    def credit(self, word: Credit) -> None:
+        """The client takes more."""
+        subscriber = self._found(word.subscription)
+        if subscriber.wanted is None:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                "the subscription does not count credit",
+                subject=str(word.subscription),
+                remedy="subscribe with credit",
+            )
+        subscriber.wanted += word.messages
+        self._lend(subscriber)
+
+    def unsubscribe(self, word: Unsubscribe) -> None:
+        """A subscription ends."""
+        subscriber = self._found(word.subscription)
+        subscriber.is_open = False
+        assert subscriber.subscription is not None
+        if word.keep:
+            subscriber.subscription.cancel()
+        else:
+            del self._subscribers[word.subscription]
+            subscriber.subscription.close()
+
+    def close(self) -> None:
+        """The connection ends: what is unsettled returns to its place."""
+        self._is_closed = True
+        self._gets.close()
+        for subscriber in self._subscribers.values():
+            subscriber.is_open = False
+            if subscriber.subscription is not None:
+                subscriber.subscription.close()
+        self._subscribers.clear()
+
+    # Settlements: numbers that are not held any more are passed over
+
+    def ack(self, word: Ack) -> None:
+        """The client is done with these."""
+        self._settle(word.subscription, word.numbers, ACKNOWLEDGE)
+
+    def nack(self, word: Nack) -> None:
+        """These go back."""
+        how = RETURN if word.failed else RELEASE
+        if word.delay_ms is not None:
+            how = Settlement(Outcome.RETURN, is_failure=word.failed, delay_ms=word.delay_ms)
+        self._settle(word.subscription, word.numbers, how)
+
+    def reject(self, word: Reject) -> None:
+        """These are not tried again."""
+        self._settle(word.subscription, word.numbers, _REJECTIONS[word.reason])
+
+    def _settle(self, subscription: int, numbers: Sequence[int], how: Settlement) -> None:
+        if subscription == GOT:
+            self._gets.settle(numbers, how)
+            return
+        subscriber = self._subscribers.get(subscription)
+        if subscriber is not None and subscriber.subscription is not None:
+            subscriber.subscription.settle(numbers, how)
+
+    # Deliveries
+
+    def _deliver(self, subscriber: _Subscriber, deliveries: Sequence[Delivery]) -> None:
+        if self._is_closed:
+            return  # what the connection had was returned with it
+        size_bytes = 0
+        parts: list[WireDelivery] = []
+        part_bytes = 0
+        for delivery in deliveries:
+            wire = wire_delivery(delivery, delivery.number)
+            parts.append(wire)
+            part_bytes += size_of(wire.message)
+            if part_bytes >= FRAME_BYTES:
+                size_bytes += self._say(subscriber, parts)
+                parts, part_bytes = [], 0
+        if parts:
+            size_bytes += self._say(subscriber, parts)
+        count = len(deliveries)
+        self._service.metrics.messages_out += count
+        subscriber.lent -= count
+        subscriber.portion = max(1, min(LENT_MAX, UNSENT_BYTES * count // max(1, size_bytes)))
+        again = partial(self._lend, subscriber)
+        wait_ms = self._link.charge(FETCH_BYTES, size_bytes)
+        if wait_ms:
+            self._link.runner.later(wait_ms, again)
+        else:
+            self._link.runner.soon(again)
+
+    def _say(self, subscriber: _Subscriber, parts: list[WireDelivery]) -> int:
+        return self._link.say(0, Deliver(subscription=subscriber.id, deliveries=parts))
+
+    def _lend(self, subscriber: _Subscriber) -> None:
+        """Hand credit on, once the client has taken enough of what it was sent."""
+        if self._is_closed or not subscriber.is_open or subscriber.subscription is None:
+            return
+        if self._link.unsent_bytes() > UNSENT_BYTES:
+            self._link.runner.later(RETRY_MS, partial(self._lend, subscriber))
+            return
+        more = subscriber.portion - subscriber.lent
+        if subscriber.wanted is not None:
+            more = min(more, subscriber.wanted)
+        if more > 0:
+            subscriber.lent += more
+            if subscriber.wanted is not None:
+                subscriber.wanted -= more
+            subscriber.subscription.credit(more)
+
+    def _ended(self, subscriber: _Subscriber, error: MainstemError | None) -> None:
+        """The queue is gone, or lost to this node."""
+        if self._is_closed or not subscriber.is_open:
+            return
+        subscriber.is_open = False
+        self._subscribers.pop(subscriber.id, None)
+        told = None if error is None else error_of(error)
+        self._link.say(0, Ended(subscription=subscriber.id, error=told))
+
+    def _check(self, word: Subscribe) -> None:
+        if word.subscription == GOT or word.subscription in self._subscribers:
+            raise InvalidRequest(
+                ErrorCode.DUPLICATE_RESOURCE,
+                "the number of the subscription is in use",
+                subject=str(word.subscription),
+                remedy="count on from 1",
+            )
+        if len(self._subscribers) >= self._service.limits.subscriptions_max:
+            raise InvalidRequest(ErrorCode.LIMIT_REACHED, "too many subscriptions")
+
+    def _found(self, number: int) -> _Subscriber:
+        subscriber = self._subscribers.get(number)
+        if subscriber is None or subscriber.subscription is None:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_CONSUMER, "there is no such subscription", subject=str(number)
+            )
+        return subscriber

@@ -1,0 +1,121 @@
+"""What a client that is in says, and who sees to it.
+
+Words that take no time are served at once, in their order. Others run side by side: a client that
+wants one thing after another waits for the answer. So many may be open at a time; then nothing more
+is read until some are answered.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.protocols.native.consuming import Consuming
+from mainstem.protocols.native.entities_service import Entities
+from mainstem.protocols.native.errors import error_of
+from mainstem.protocols.native.gets_service import Gets
+from mainstem.protocols.native.link import Link, NativeService
+from mainstem.protocols.native.publishing import Publishing
+from mainstem.protocols.native.topics_service import TopicDesk
+from mainstem.wire.native import requests
+from mainstem.wire.native.answers import Pong
+from mainstem.wire.native.words import Ok, Word
+
+AtOnce = Callable[[Any], None]
+InTime = Callable[[Any], Awaitable[Word]]
+OnFull = Callable[[bool], None]
+
+
+class Conversation:
+    """See the module's text. ``full`` is told when too much is open, and when it no longer is."""
+
+    def __init__(self, link: Link, service: NativeService, full: OnFull) -> None:
+        self._link = link
+        self._service = service
+        self._full = full
+        self._open = 0
+        self._is_over = False
+        self._publishing = Publishing(link, service)
+        gets = Gets(link, service)
+        self._consuming = consuming = Consuming(link, service, gets)
+        entities, topics = Entities(link, service), TopicDesk(link, service)
+        self._at_once: dict[type[Word], AtOnce] = {
+            requests.Ack: consuming.ack,
+            requests.Nack: consuming.nack,
+            requests.Reject: consuming.reject,
+            requests.Credit: consuming.credit,
+            requests.Subscribe: consuming.subscribe,
+            requests.Unsubscribe: consuming.unsubscribe,
+        }
+        self._in_time: dict[type[Word], InTime] = {
+            requests.Get: gets.get,
+            requests.DeclareQueue: entities.declare_queue,
+            requests.DeleteQueue: entities.delete_queue,
+            requests.PurgeQueue: entities.purge_queue,
+            requests.ListQueues: entities.list_queues,
+            requests.DescribeQueue: entities.describe_queue,
+            requests.BrowseQueue: entities.browse_queue,
+            requests.MoveMessages: entities.move_messages,
+            requests.DeclareExchange: entities.declare_exchange,
+            requests.DeleteExchange: entities.delete_exchange,
+            requests.ListExchanges: entities.list_exchanges,
+            requests.Bind: entities.bind,
+            requests.Unbind: entities.unbind,
+            requests.ListBindings: entities.list_bindings,
+            requests.CreateTopic: topics.create_topic,
+            requests.DeleteTopic: topics.delete_topic,
+            requests.ListTopics: topics.list_topics,
+            requests.Append: topics.append,
+            requests.Read: topics.read,
+        }
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is owed."""
+        return self._open > 0 or self._publishing.is_busy
+
+    def serve(self, number: int, word: Word) -> None:
+        """See to one word."""
+        try:
+            self._serve(number, word)
+        except MainstemError as error:
+            self._link.say(number, error_of(error))
+
+    def close(self) -> None:
+        """The connection ends: deliveries return, exclusive queues go."""
+        self._is_over = True
+        self._publishing.close()
+        self._consuming.close()
+        self._service.broker.queues.connection_gone(self._link.connection)
+
+    def _serve(self, number: int, word: Word) -> None:
+        if isinstance(word, requests.Publish):
+            self._publishing.publish(number, word)
+            return
+        at_once = self._at_once.get(type(word))
+        if at_once is not None:
+            at_once(word)
+            if number:
+                self._link.say(number, Ok())
+            return
+        in_time = self._in_time.get(type(word))
+        if in_time is not None:
+            self._open += 1
+            if self._open == self._service.limits.requests_open_max:
+                self._full(True)  # noqa: FBT003 - a callback
+            self._link.runner.run(in_time(word), partial(self._done, number))
+        elif isinstance(word, requests.Ping):
+            self._link.say(number, Pong())
+        else:
+            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the client is in already")
+
+    def _done(self, number: int, answer: Word | None, error: BaseException | None) -> None:
+        if self._open == self._service.limits.requests_open_max:
+            self._full(False)  # noqa: FBT003 - a callback
+        self._open -= 1
+        if self._is_over:
+            return
+        if error is not None or answer is None:
+            self._link.say(number, error_of(error))
+        elif number:
+            self._link.say(number, answer)

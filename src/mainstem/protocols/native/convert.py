@@ -1,0 +1,132 @@
+"""Messages of the native protocol as the house's messages, and back.
+
+What has a field of its own on the wire is a header with an agreed name in the house; all other
+headers travel as they are, in their order.
+"""
+
+from typing import Final
+
+from mainstem.broker.queues_api import NO_HEADERS, Browsed, Delivery, Routing
+from mainstem.model.message import (
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    EXPIRES_AT,
+    MESSAGE_ID,
+    PRIORITY,
+    REPLY_TO,
+    Message,
+)
+from mainstem.wire.native.answers import BrowsedMessage, WireDelivery
+from mainstem.wire.native.words import WireMessage
+
+DELAY: Final = "x-delay"
+_COPIES: Final = ("CC", "BCC")
+_HIDDEN: Final = "BCC"
+_FIELDS: Final = frozenset(
+    {CONTENT_TYPE, CORRELATION_ID, EXPIRES_AT, MESSAGE_ID, PRIORITY, REPLY_TO, _HIDDEN}
+)
+_OVERHEAD_BYTES: Final = 64
+
+
+def size_of(message: WireMessage) -> int:
+    """About how many bytes a message takes on the wire."""
+    size = _OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
+    for name, value in message.headers:
+        size += len(name) + len(value or b"") + 8
+    return size
+
+
+def message_of(wire: WireMessage, key: bytes | None, now_ms: int) -> Message:
+    """The message that a client published."""
+    headers = wire.headers
+    has_properties = (
+        wire.content_type is not None
+        or wire.correlation_id is not None
+        or wire.reply_to is not None
+        or wire.message_id is not None
+        or wire.priority is not None
+        or wire.expires_ms is not None
+        or wire.ttl_ms is not None
+        or wire.delay_ms is not None
+    )
+    if has_properties:
+        headers = [*headers, *_properties(wire, now_ms)]
+    timestamp_ms = wire.timestamp_ms if wire.timestamp_ms >= 0 else now_ms
+    return Message(key, wire.value, tuple(headers), timestamp_ms)
+
+
+def routing_of(message: Message, key: str, visible_ms: int) -> Routing:
+    """Where a message goes; headers ``CC`` and ``BCC`` are further keys, as with AMQP."""
+    if not message.headers:
+        return Routing((key,), NO_HEADERS, 0, 0, visible_ms)
+    copies = [
+        value.decode(errors="replace")
+        for name, value in message.headers
+        if name in _COPIES and value is not None
+    ]
+    return Routing(
+        (key, *copies),
+        dict(message.headers),
+        message.priority or 0,
+        message.expires_ms or 0,
+        visible_ms,
+    )
+
+
+def wire_message(message: Message) -> WireMessage:
+    """A message as clients get it."""
+    headers = message.headers
+    if not headers:
+        return WireMessage(value=message.value, key=message.key, timestamp_ms=message.timestamp_ms)
+    return WireMessage(
+        value=message.value,
+        key=message.key,
+        headers=[(name, value) for name, value in headers if name not in _FIELDS],
+        content_type=message.content_type,
+        correlation_id=message.correlation_id,
+        reply_to=message.reply_to,
+        message_id=message.message_id,
+        priority=message.priority,
+        timestamp_ms=message.timestamp_ms,
+        expires_ms=message.expires_ms,
+    )
+
+
+def wire_delivery(delivery: Delivery, number: int) -> WireDelivery:
+    """A delivery as clients get it."""
+    return WireDelivery(
+        number=number,
+        message=wire_message(delivery.message),
+        exchange=delivery.exchange,
+        attempt=delivery.attempt,
+        failures=delivery.failures,
+        sequence=delivery.sequence,
+    )
+
+
+def browsed_message(browsed: Browsed) -> BrowsedMessage:
+    """A message that was looked at."""
+    return BrowsedMessage(
+        sequence=browsed.sequence,
+        message=wire_message(browsed.message),
+        exchange=browsed.exchange,
+        place=browsed.place,
+        attempts=browsed.attempts,
+        failures=browsed.failures,
+    )
+
+
+def _properties(wire: WireMessage, now_ms: int) -> list[tuple[str, bytes | None]]:
+    expires_ms = wire.expires_ms
+    if expires_ms is None and wire.ttl_ms is not None:
+        expires_ms = now_ms + wire.ttl_ms
+    found = (
+        (CONTENT_TYPE, wire.content_type),
+        (CORRELATION_ID, wire.correlation_id),
+        (REPLY_TO, wire.reply_to),
+        (MESSAGE_ID, wire.message_id),
+        (PRIORITY, wire.priority),
+        (EXPIRES_AT, expires_ms),
+        (DELAY, wire.delay_ms),
+    )
+    return [(name, str(value).encode()) for name, value in found if value is not None]

@@ -1,0 +1,58 @@
+"""What a native listener asks of its clients, and what is known of one before it says a word."""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mainstem.broker.security_api import Rights, Security
+from mainstem.security.certificate_names import NameRules
+from mainstem.security.principals import Identity
+from mainstem.security.tls_transport import certificate_identity
+
+EXTERNAL: Final = "EXTERNAL"
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A new connection: where from, by which certificate, and how it may log in."""
+
+    address: str
+    port: int
+    asks: bool
+    mechanisms: tuple[str, ...] = ()
+    certificate: Identity | None = None
+
+
+class Entrance(Struct, frozen=True, kw_only=True):
+    """One listener's rules.
+
+    ``login``: clients have to show who they are, by one of ``mechanisms`` or by a certificate to
+    which ``names`` gives a user. ``trusted`` lets those who are not asked do everything: the
+    listener belongs to the operator.
+    """
+
+    security: Security
+    login: bool = False
+    mechanisms: tuple[str, ...] = ()
+    names: NameRules | None = None
+    trusted: bool = False
+    login_timeout_ms: int = 10_000
+    connections_per_minute: int | None = None
+
+    def refuses(self, address: str) -> bool:
+        """Whether an address connects too often."""
+        return self.security.quotas.connection_refused(address, self.connections_per_minute)
+
+    def arrival(self, address: str, port: int, tls: Any) -> Arrival:
+        """Take a new connection in; ``tls`` is its TLS object, if there is one."""
+        if not self.login:
+            return Arrival(address=address, port=port, asks=False)
+        certificate = None if self.names is None else certificate_identity(tls, self.names)
+        offered = self.mechanisms if certificate is None else (EXTERNAL, *self.mechanisms)
+        return Arrival(
+            address=address, port=port, asks=True, mechanisms=offered, certificate=certificate
+        )
+
+    def rights(self, identity: Identity, arrival: Arrival) -> Rights:
+        """What a client may do once it is in."""
+        trusted = self.trusted and not arrival.asks
+        return self.security.rights(identity, arrival.address, trusted=trusted)

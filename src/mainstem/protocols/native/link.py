@@ -1,0 +1,69 @@
+"""What the parts of a native session see of their connection and of the node."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from mainstem.broker.api import Broker
+from mainstem.model.clock import Clock
+from mainstem.protocols.native.permissions import Permissions
+from mainstem.telemetry.metrics import Metrics
+from mainstem.wire.native.frames import FRAME_BYTES_MAX
+from mainstem.wire.native.words import Word
+
+Done = Callable[[Any, BaseException | None], None]
+
+HEARTBEAT_MS: Final = 30_000
+REQUESTS_OPEN_MAX: Final = 1_000
+SUBSCRIPTIONS_MAX: Final = 10_000
+
+
+class NativeLimits(Struct, frozen=True, kw_only=True):
+    """What holds for every connection."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    heartbeat_ms: int = HEARTBEAT_MS
+    requests_open_max: int = REQUESTS_OPEN_MAX
+    subscriptions_max: int = SUBSCRIPTIONS_MAX
+
+
+class NativeService(Struct, frozen=True, kw_only=True):
+    """What all native sessions of a node share. ``new_name`` gives names that nobody guesses."""
+
+    broker: Broker
+    clock: Clock
+    metrics: Metrics
+    limits: NativeLimits
+    new_name: Callable[[], str]
+    cluster_name: str
+    version: str
+
+
+class Runner(Protocol):
+    """What sessions need of the world outside."""
+
+    def run(self, work: Awaitable[Any], done: Done) -> None:
+        """Carry ``work`` out, then tell ``done``."""
+        ...
+
+    def soon(self, call: Callable[[], None]) -> object:
+        """Call back once the present work is done."""
+        ...
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
+        """Call back after a while."""
+        ...
+
+
+class Link(Struct, frozen=True, kw_only=True):
+    """One connection that is in, as its parts see it."""
+
+    namespace: str
+    connection: str  # a name that no other connection of the cluster has
+    permissions: Permissions
+    runner: Runner
+    say: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
+    unsent_bytes: Callable[[], int]  # what the client has not taken yet
+    charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait
+    hold: Callable[[int], None]  # read nothing more for so many milliseconds

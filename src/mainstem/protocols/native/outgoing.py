@@ -1,0 +1,42 @@
+"""Words on their way out: all of one turn of the loop leave together."""
+
+from collections.abc import Callable
+
+from mainstem.protocols.native.link import Runner
+from mainstem.protocols.session import Sender
+from mainstem.wire.native.frames import NONE, frame
+from mainstem.wire.native.words import Word, encode
+
+
+class Outgoing:
+    """What a session has to say. ``unsent`` tells what its connection has not sent yet."""
+
+    def __init__(self, sender: Sender, runner: Runner, unsent: Callable[[], int]) -> None:
+        self._sender = sender
+        self._runner = runner
+        self._unsent = unsent
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_due = False
+        self.compression = NONE
+
+    def say(self, number: int, word: Word) -> int:
+        """Send one word; how many bytes it takes."""
+        data = frame(number, encode(word), self.compression)
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        if not self._is_due:
+            self._is_due = True
+            self._runner.soon(self.flush)
+        return len(data)
+
+    def unsent_bytes(self) -> int:
+        """What the client has not taken yet."""
+        return self._waiting_bytes + self._unsent()
+
+    def flush(self) -> None:
+        """Send all of it now."""
+        self._is_due = False
+        if self._waiting:
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._sender.send([b"".join(waiting)] if len(waiting) > 1 else waiting)

@@ -1,0 +1,168 @@
+"""Publishing on one connection: batches in, one answer for each.
+
+    publish ─▶ rights ─▶ Publisher ──settled──▶ published: how many are stored, which are not
+
+Batches are answered as soon as their last message is settled, not necessarily in their order. Of a
+queue that makes its publishers wait the client is told (``flow``); it may go on to consume and to
+settle meanwhile, and what it publishes nevertheless waits within the queue's own limit.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mainstem.broker.queues_api import DEFAULT_EXCHANGE, Fate
+from mainstem.broker.queues_api import Published as Settled
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.protocols.native.convert import message_of, routing_of, size_of
+from mainstem.protocols.native.errors import error_of
+from mainstem.protocols.native.link import Link, NativeService
+from mainstem.security.quotas import PRODUCE_BYTES
+from mainstem.wire.native.answers import Flow, Published, Refused
+from mainstem.wire.native.requests import Publish
+from mainstem.wire.native.words import WireMessage
+
+NOT_TOLD: Final = -1
+_KEY_BYTES_MAX: Final = 255
+
+
+class _Batch:
+    """One publish that is not answered yet."""
+
+    __slots__ = ("first", "left", "number", "refused", "stored", "unrouted")
+
+    def __init__(self, number: int, first: int, count: int) -> None:
+        self.number = number
+        self.first = first
+        self.left = count
+        self.stored = 0
+        self.unrouted: list[int] = []
+        self.refused: list[Refused] = []
+
+
+class Publishing:
+    """See the module's text."""
+
+    def __init__(self, link: Link, service: NativeService) -> None:
+        self._link = link
+        self._clock = service.clock
+        self._metrics = service.metrics
+        queues = service.broker.queues
+        self._publisher = queues.publisher(link.namespace, self._settled, self._flow)
+        self._token = 0
+        self._owed: dict[int, _Batch] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._owed)
+
+    def publish(self, number: int, word: Publish) -> None:
+        """A batch came.
+
+        Raises:
+            MainstemError: the whole of it is refused, nothing is stored.
+        """
+        keys = self._keys(word)
+        now_ms = self._clock.wall_ms()
+        publisher, exchange, owed = self._publisher, word.exchange, self._owed
+        is_told = number and word.durability != "none"
+        batch = _Batch(number, self._token + 1, len(word.messages))
+        self._token += len(word.messages)
+        size_bytes = 0
+        for at, wire in enumerate(word.messages):
+            token = NOT_TOLD
+            if is_told:
+                token = batch.first + at
+                owed[token] = batch
+            key = keys[at]
+            message = message_of(wire, key.encode(), now_ms)
+            visible_ms = now_ms + wire.delay_ms if wire.delay_ms else 0
+            routing = routing_of(message, key, visible_ms)
+            try:
+                for further in routing.keys[1:]:
+                    self._link.permissions.publish(exchange, further)
+                publisher.publish(exchange, message, routing, token)
+            except MainstemError as error:
+                owed.pop(token, None)
+                if not at:
+                    raise
+                self._refuse(batch, at, error, is_told=bool(is_told))
+            size_bytes += size_of(wire)
+        self._metrics.messages_in += len(word.messages)
+        wait_ms = self._link.charge(PRODUCE_BYTES, size_bytes)
+        if wait_ms:
+            self._link.hold(wait_ms)
+
+    def close(self) -> None:
+        """The connection ends; what it published goes on."""
+        self._owed.clear()
+        self._publisher.close()
+
+    def _keys(self, word: Publish) -> list[str]:
+        """The routing key of each message, once all are seen to be allowed."""
+        permissions, exchange = self._link.permissions, word.exchange
+        if word.key is not None and all(wire.key is None for wire in word.messages):
+            permissions.publish(exchange, word.key)
+            _check_key(word.key)
+            return [word.key] * len(word.messages)
+        keys = [_key(wire, word) for wire in word.messages]
+        for key in set(keys):
+            permissions.publish(exchange, key)
+            _check_key(key)
+        return keys
+
+    def _settled(self, tokens: Sequence[int], settled: Settled) -> None:
+        owed = self._owed
+        is_refused = settled.fate is Fate.REFUSED
+        for token in tokens:
+            batch = owed.pop(token, None)
+            if batch is None:
+                continue
+            if is_refused:
+                batch.refused.append(Refused(token - batch.first, error_of(settled.error)))
+            else:
+                batch.stored += settled.fate is Fate.STORED
+                if not settled.is_routed:
+                    batch.unrouted.append(token - batch.first)
+            self._check_answered(batch)
+
+    def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_told: bool) -> None:
+        if is_told:
+            batch.refused.append(Refused(at, error_of(error)))
+            self._check_answered(batch)
+
+    def _check_answered(self, batch: _Batch) -> None:
+        batch.left -= 1
+        if not batch.left:
+            self._link.say(
+                batch.number,
+                Published(stored=batch.stored, unrouted=batch.unrouted, refused=batch.refused),
+            )
+
+    def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
+        self._link.say(0, Flow(publish=may_publish))
+
+
+def _key(wire: WireMessage, word: Publish) -> str:
+    if wire.key is not None:
+        try:
+            return wire.key.decode()
+        except UnicodeDecodeError:
+            raise InvalidRequest(
+                ErrorCode.INVALID_ARGUMENT, "the key of a published message is text", subject="key"
+            ) from None
+    if word.key is None and word.exchange == DEFAULT_EXCHANGE:
+        raise InvalidRequest(
+            ErrorCode.INVALID_ARGUMENT,
+            "a message for the default exchange needs the name of a queue as its key",
+            subject="key",
+            remedy="say key, or an exchange",
+        )
+    return word.key or ""
+
+
+def _check_key(key: str) -> None:
+    if len(key.encode()) > _KEY_BYTES_MAX:
+        raise InvalidRequest(
+            ErrorCode.INVALID_ARGUMENT, f"a key has at most {_KEY_BYTES_MAX} bytes", subject="key"
+        )

@@ -1,0 +1,234 @@
+"""Topics over the native protocol: made, deleted, shown, appended to and read."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from mainstem.broker.api import Broker, StreamDoor
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.message import Message
+from mainstem.model.metadata import Topic
+from mainstem.model.murmur2 import partition_of_key
+from mainstem.model.record import Record, batches_of, build_batch, records_of
+from mainstem.model.topic_name import INTERNAL_TOPICS, check_topic_name
+from mainstem.protocols.native.convert import message_of, size_of, wire_message
+from mainstem.protocols.native.link import Link, NativeService
+from mainstem.protocols.visibility import Visibility
+from mainstem.security.acl import Operation
+from mainstem.security.quotas import FETCH_BYTES, PRODUCE_BYTES
+from mainstem.wire.native import answers, requests
+from mainstem.wire.native.words import Ok
+
+COMMIT_TIMEOUT_S: Final = 30.0
+PLAIN_BYTES_MAX: Final = 32 << 20
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+class TopicDesk:
+    """What one connection does with topics."""
+
+    def __init__(self, link: Link, service: NativeService) -> None:
+        self._link = link
+        self._clock = service.clock
+        self._metrics = service.metrics
+        self._broker: Broker = service.broker
+        self._turn = 0
+
+    async def create_topic(self, word: requests.CreateTopic) -> Ok:
+        """A new topic."""
+        check_topic_name(word.name)
+        self._link.permissions.create_topic(word.name)
+        _refuse_internal(word.name)
+        await self._broker.topics.create(
+            word.name,
+            partitions=word.partitions,
+            replication_factor=word.replication_factor,
+            configs=word.configs,
+        )
+        return Ok()
+
+    async def delete_topic(self, word: requests.DeleteTopic) -> Ok:
+        """A topic and its records go."""
+        self._link.permissions.topic(Operation.DELETE, word.name)
+        _refuse_internal(word.name)
+        await self._broker.topics.delete(word.name)
+        return Ok()
+
+    async def list_topics(self, _: requests.ListTopics) -> answers.TopicList:
+        """Every topic that the client may see."""
+        sees = self._link.permissions.sees_topic
+        shown = [
+            answers.WireTopic(
+                name=topic.name, partitions=len(topic.streams), configs=dict(topic.configs)
+            )
+            for topic in self._broker.topics.all()
+            if topic.name not in INTERNAL_TOPICS and sees(topic.name)
+        ]
+        return answers.TopicList(topics=shown)
+
+    async def append(self, word: requests.Append) -> answers.Appended:
+        """Store messages in a topic, by their keys or where the client says."""
+        topic = await self._topic_to_write(word.topic)
+        now_ms = self._clock.wall_ms()
+        messages = [message_of(wire, wire.key, now_ms) for wire in word.messages]
+        parts = self._parts(topic, messages, word.partition)
+        places = [answers.Place(partition=-1, offset=-1)] * len(messages)
+        jobs = [
+            self._broker.streams.append(
+                topic.name,
+                partition,
+                build_batch([messages[at].to_record() for at in members]),
+            )
+            for partition, members in parts.items()
+        ]
+        try:
+            async with asyncio.timeout(COMMIT_TIMEOUT_S):
+                bases = await asyncio.gather(*jobs, return_exceptions=True)
+        except TimeoutError:
+            raise Unavailable(
+                ErrorCode.TIMED_OUT,
+                f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} seconds; it may be, later",
+                subject=topic.name,
+            ) from None
+        for (partition, members), base in zip(parts.items(), bases, strict=True):
+            if isinstance(base, BaseException):
+                raise base
+            for offset, at in enumerate(members, int(base)):
+                places[at] = answers.Place(partition=partition, offset=offset)
+        self._metrics.messages_in += len(messages)
+        wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
+        if wait_ms:
+            self._link.hold(wait_ms)
+        return answers.Appended(places=places)
+
+    async def read(self, word: requests.Read) -> answers.Records:
+        """Committed records of one partition."""
+        self._link.permissions.topic(Operation.READ, word.topic)
+        _refuse_internal(word.topic)
+        door = self._broker.streams.door(word.topic, word.partition)
+        start = _start(door, word.offset)
+        if start >= door.last_stable and word.wait_ms:
+            await _news(door, start, word.wait_ms / 1000)
+        records, next_offset = await asyncio.to_thread(
+            _records, *_slices(door, start, word.bytes_max), start, word.limit
+        )
+        shown = [
+            answers.WireRecord(
+                offset=record.offset, message=wire_message(Message.of_record(record))
+            )
+            for record in records
+        ]
+        size_bytes = sum(size_of(each.message) for each in shown)
+        self._metrics.messages_out += len(shown)
+        wait_ms = self._link.charge(FETCH_BYTES, size_bytes)
+        if wait_ms:
+            self._link.hold(wait_ms)
+        return answers.Records(
+            records=shown,
+            next_offset=next_offset,
+            start_offset=door.start_offset,
+            end_offset=door.last_stable,
+        )
+
+    async def _topic_to_write(self, name: str) -> Topic:
+        self._link.permissions.topic(Operation.WRITE, name)
+        check_topic_name(name)
+        _refuse_internal(name)
+        topic = self._broker.topics.by_name(name)
+        if topic is None:
+            self._link.permissions.create_topic(name)
+            topic = await self._broker.topics.ensure(name)
+        return topic
+
+    def _parts(
+        self, topic: Topic, messages: Sequence[Message], wanted: int | None
+    ) -> dict[int, list[int]]:
+        """The places of the messages by partition."""
+        count = len(topic.streams)
+        if wanted is not None and wanted >= count:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_TOPIC,
+                f"there is no partition {wanted}; the topic has {count}",
+                subject=topic.name,
+            )
+        self._turn += 1
+        parts: dict[int, list[int]] = {}
+        for at, message in enumerate(messages):
+            if wanted is not None:
+                partition = wanted
+            elif message.key is not None:
+                partition = partition_of_key(message.key, count)
+            else:
+                partition = self._turn % count
+            parts.setdefault(partition, []).append(at)
+        return parts
+
+
+def _refuse_internal(name: str) -> None:
+    if name in INTERNAL_TOPICS or name.startswith("__queue_data"):
+        raise InvalidRequest(
+            ErrorCode.RESERVED_NAME, "the topic belongs to the node itself", subject=name
+        )
+
+
+def _start(door: StreamDoor, offset: int) -> int:
+    if offset == EARLIEST:
+        return door.start_offset
+    if offset == LATEST:
+        return door.last_stable
+    if not door.start_offset <= offset <= door.last_stable:
+        raise InvalidRequest(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is not held",
+            subject=f"{door.topic}-{door.id.partition}",
+            remedy=f"use an offset from {door.start_offset} to {door.last_stable}",
+        )
+    return offset
+
+
+async def _news(door: StreamDoor, start: int, timeout_s: float) -> None:
+    """Wait until there is something to read, or the time is over."""
+    woken = asyncio.Event()
+    door.add_waiter(woken.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while start >= door.last_stable and door.closed is None:
+                await woken.wait()
+                woken.clear()
+    except TimeoutError:
+        pass
+    finally:
+        door.remove_waiter(woken.set)
+
+
+def _slices(
+    door: StreamDoor, start: int, bytes_max: int
+) -> tuple[bytes, list[tuple[int, int]], int]:
+    """The bytes of batches from an offset on, which transactions there failed, and their end."""
+    found = door.read(start, max_bytes=bytes_max, committed_only=True, min_one=True)
+    if found is None:
+        return b"", [], start
+    return found.read(), door.aborted_transactions(start, found.until_offset), found.until_offset
+
+
+def _records(
+    data: bytes, aborted: list[tuple[int, int]], until: int, start: int, limit: int
+) -> tuple[list[Record], int]:
+    """The records that readers see, at most ``limit``, and where to go on."""
+    visibility = Visibility(aborted)
+    records: list[Record] = []
+    try:
+        for header, batch in batches_of(data):
+            if header.until_offset <= start or not visibility.shows(header, batch):
+                continue
+            for record in records_of(batch, limit_bytes=PLAIN_BYTES_MAX):
+                if record.offset >= start:
+                    records.append(record)
+                    if len(records) >= limit:
+                        return records, record.offset + 1
+    except (Corrupt, MainstemError):
+        if not records:
+            raise
+        return records, records[-1].offset + 1
+    return records, until
