@@ -132,6 +132,12 @@ def _root() -> str | None:
     return None
 
 
+def _mosquitto() -> str | None:
+    if shutil.which("mosquitto_pub") is None or shutil.which("mosquitto_sub") is None:
+        return "mosquitto_pub and mosquitto_sub are not installed (Debian: mosquitto-clients)"
+    return None
+
+
 PROBES: dict[str, Callable[[], str | None]] = {
     "java": _java,
     "maven": _maven,
@@ -139,6 +145,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "go": _go,
     "kcat": _kcat,
     "curl": _curl,
+    "mosquitto": _mosquitto,
     "postgres": _postgres,
     "mariadb": _mariadb,
     "root": _root,
