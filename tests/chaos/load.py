@@ -24,7 +24,16 @@ DRAIN_TIMEOUT_S = 60.0
 class Loader:
     """A producer thread that sends to every partition of a topic in turn."""
 
-    def __init__(self, bootstrap: str, topic: str, history: History, *, idempotent: bool) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        history: History,
+        *,
+        idempotent: bool,
+        rate_per_s: int = RATE_PER_S,
+    ) -> None:
+        self._rate_per_s = rate_per_s
         self.name = f"{topic}-{'idempotent' if idempotent else 'plain'}"
         self.acknowledged = 0
         self._topic = topic
@@ -81,7 +90,7 @@ class Loader:
         number = 0
         began = time.monotonic()
         while not self._stopping.is_set():
-            due = int((time.monotonic() - began) * RATE_PER_S)
+            due = int((time.monotonic() - began) * self._rate_per_s)
             while number < due:
                 if not self._send(number):
                     break
@@ -234,10 +243,10 @@ class GroupReader:
                 self._allowed[one.topic, one.partition] = {one.offset}
 
 
-def create_topics(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
+def create_topics(bootstrap: str, topics: dict[str, dict[str, str]], *, replicas: int = -1) -> None:
     """Create the topics of a load, each with its settings."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = [NewTopic(name, PARTITIONS, config=settings) for name, settings in topics.items()]
+    new = [NewTopic(n, PARTITIONS, replicas, config=settings) for n, settings in topics.items()]
     for future in admin.create_topics(new).values():
         future.result(30)
 

@@ -1,12 +1,23 @@
 """The part of the counter that concerns the cluster as a whole: features, nodes, the catalogue."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.model.metadata import Node
+from mainstem.placement.cluster_view import NodeRow, RangeRow
+
+__all__ = [
+    "Cluster",
+    "FeatureUpdate",
+    "NodeRow",
+    "Overview",
+    "Quorum",
+    "QuorumMember",
+    "RangeRow",
+]
 
 
 class FeatureUpdate(Struct, frozen=True):
@@ -37,16 +48,15 @@ class Quorum(Struct, frozen=True):
     members: tuple[QuorumMember, ...] = ()
 
 
-class Member(Struct, frozen=True):
-    """One node of the cluster, and what it has; ``status`` is live, fenced or draining."""
+class Overview(Struct, frozen=True):
+    """The cluster at a glance; ``states``: how many ranges are in each, ``moving``: partitions."""
 
-    node: Node
-    incarnation: int
-    status: str
-    voter: bool
-    leader: bool
-    writes: int
-    replicas: int
+    leader: NodeId
+    term: int
+    voters: tuple[NodeId, ...]
+    nodes: tuple[NodeRow, ...]
+    states: dict[str, int]
+    moving: int
 
 
 class Cluster(Protocol):
@@ -82,8 +92,16 @@ class Cluster(Protocol):
         """Let a node hold nothing, or let it hold ranges again."""
         ...
 
-    def members(self) -> Sequence[Member]:
-        """Every node that ever registered and was not forgotten."""
+    async def rebalance(self) -> int:
+        """Let nodes share the work evenly; how many partitions are moved."""
+        ...
+
+    def overview(self) -> Overview:
+        """Nodes, who leads, how ranges are."""
+        ...
+
+    def ranges(self, topic: str | None = None) -> Iterable[RangeRow]:
+        """Every range, or those of one topic, and who holds it."""
         ...
 
     def is_live(self, node: NodeId) -> bool:

@@ -1,18 +1,19 @@
 """The cluster as a whole, in terms of the catalogue."""
 
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from mainstem.broker.cluster_api import FeatureUpdate, Member, Quorum, QuorumMember
+from mainstem.broker.cluster_api import FeatureUpdate, Overview, Quorum, QuorumMember
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.features import check_levels, level_of
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, StreamId
 from mainstem.model.metadata import Node
+from mainstem.placement.balancing import moves
+from mainstem.placement.cluster_view import RangeRow, incomplete, move_rows, node_rows, range_rows
 from mainstem.placement.records import SetFeatures, UnregisterNode
 from mainstem.placement.replication_records import (
     DrainNode,
@@ -23,6 +24,7 @@ from mainstem.placement.replication_records import (
 from mainstem.placement.service import PlacementService
 
 CONFLICTS_MAX = 10
+REBALANCED_AT_ONCE = 1_000
 _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 
 _log = logging.getLogger(__name__)
@@ -151,28 +153,33 @@ class ClusterAdmin:
         await self._placement.submit(DrainNode(node) if on else UndrainNode(node))
         _log.info("node %d is %s", node, "drained" if on else "used again")
 
-    def members(self) -> Sequence[Member]:
-        """Every node that ever registered and was not forgotten."""
-        writes: Counter[NodeId] = Counter()
-        held: Counter[NodeId] = Counter()
-        for topic in self._catalogue.topics():
-            for stream in topic.streams:
-                writes[stream.writer] += 1
-                held.update(stream.last.replicas)
-        own, lead = self._node(), self.controller()
-        voters = {own.id} if self._group is None else _voters(self._group())
-        return [
-            Member(
-                node=own if known.node.id == own.id else known.node,
-                incarnation=known.incarnation,
-                status=known.status,
-                voter=known.node.id in voters,
-                leader=known.node.id == lead,
-                writes=writes[known.node.id],
-                replicas=held[known.node.id],
-            )
-            for known in sorted(self._catalogue.nodes(), key=lambda known: known.node.id)
+    async def rebalance(self) -> int:
+        """Let nodes share the work evenly; how many partitions are moved."""
+        found = moves(self._catalogue, REBALANCED_AT_ONCE)
+        if found:
+            await self._placement.submit(ReassignPartitions(tuple(found), keep_factor=True))
+        return len(found)
+
+    def overview(self) -> Overview:
+        """Nodes, who leads, how ranges are."""
+        own = self._node()
+        group = None if self._group is None else self._group()
+        rows = [
+            replace(row, host=own.host, port=own.port) if row.node == own.id else row
+            for row in node_rows(self._catalogue)
         ]
+        return Overview(
+            leader=self.controller(),
+            term=self._catalogue.incarnation(own.id) if group is None else group.term,
+            voters=(own.id,) if group is None else tuple(sorted(_voters(group))),
+            nodes=tuple(rows),
+            states={str(state): count for state, count in incomplete(self._catalogue).items()},
+            moving=sum(1 for _ in move_rows(self._catalogue)),
+        )
+
+    def ranges(self, topic: str | None = None) -> Iterable[RangeRow]:
+        """Every range, or those of one topic, and who holds it."""
+        return range_rows(self._catalogue, topic)
 
     def is_live(self, node: NodeId) -> bool:
         """Whether a node is registered and not taken for dead."""

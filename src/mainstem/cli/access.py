@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mainstem.client.cluster import Cluster
     from mainstem.client.connection import ConnectionSettings
     from mainstem.client.rest_admin import RestAdmin
+    from mainstem.client.rest_cluster import RestCluster
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 HTTP_PORT = 8080
@@ -128,6 +129,12 @@ class Access:
             user=login.user, password=login.password, token=login.token, tls=self._context()
         )
         return RestAdmin(url or self.http or beside, who, timeout_s=timeout_s)
+
+    def cluster_rest(self, url: str | None, timeout_s: float) -> "RestCluster":
+        """The cluster as a whole, over the node's HTTP."""
+        from mainstem.client.rest_cluster import RestCluster
+
+        return RestCluster(self.rest(url, timeout_s))
 
     def _context(self) -> "ssl.SSLContext | None":
         return None if self.tls is None else tls_context(self.tls)

@@ -1,4 +1,4 @@
-"""``mainstem cluster``: its nodes, its quorum, its features."""
+"""``mainstem cluster``: its nodes and ranges, its quorum, its features."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ from mainstem.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     Bootstrap,
+    Http,
     OutputForm,
     TimeoutSeconds,
     Yes,
@@ -19,7 +20,94 @@ from mainstem.cli.render import Output, show_done, show_one, show_rows
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
 
-app = typer.Typer(help="The cluster: nodes, quorum, features.", no_args_is_help=True)
+app = typer.Typer(help="The cluster: nodes, ranges, quorum, features.", no_args_is_help=True)
+
+_NODE_COLUMNS = ["node", "address", "status", "votes", "writes", "ranges", "size_bytes", "machine"]
+_RANGE_COLUMNS = [
+    "topic",
+    "partition",
+    "index",
+    "start",
+    "end",
+    "state",
+    "writer",
+    "replicas",
+    "done",
+]
+
+
+@app.command("status")
+def status(
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    http: Http = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Tell at a glance how the cluster is: who leads, which nodes are there, how ranges are."""
+    found = bootstrap.cluster_rest(http, timeout).overview()
+    nodes = found["nodes"]
+    by_status = {
+        word: [row["node"] for row in nodes if row["status"] == word]
+        for word in ("live", "draining", "fenced")
+    }
+    show_one(
+        {
+            "cluster_id": found["cluster_id"],
+            "leader": found["leader"],
+            "term": found["term"],
+            "voters": found["voters"],
+            **{word: numbers for word, numbers in by_status.items() if numbers},
+            "ranges": found["ranges"],
+            "moving_partitions": found["moving"],
+        },
+        output,
+    )
+
+
+@app.command("nodes")
+def nodes(
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    http: Http = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """List the nodes: how each is, what it writes and holds."""
+    found = bootstrap.cluster_rest(http, timeout).overview()
+    rows = [
+        {
+            **row,
+            "address": f"{row['host']}:{row['port']}",
+            "votes": row["node"] in found["voters"],
+            "leads": row["node"] == found["leader"],
+        }
+        for row in found["nodes"]
+    ]
+    show_rows(rows, output, columns=_NODE_COLUMNS)
+
+
+@app.command("ranges")
+def ranges(
+    topic: Annotated[str | None, typer.Argument(help="Only the ranges of this topic.")] = None,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    http: Http = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """List the ranges of partitions, and on which nodes each is."""
+    show_rows(bootstrap.cluster_rest(http, timeout).ranges(topic), output, columns=_RANGE_COLUMNS)
+
+
+@app.command("rebalance")
+def rebalance(
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    http: Http = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Let the nodes share partitions and their leadership evenly, now."""
+    moved = bootstrap.cluster_rest(http, timeout).rebalance()
+    show_done(f"{moved} partitions are moved" if moved else "the nodes share evenly already",
+              {"moves": moved}, output)  # fmt: skip
 
 
 @app.command("describe")

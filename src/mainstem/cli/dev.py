@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -31,6 +31,10 @@ def dev(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow addresses that other machines reach.")
     ] = False,
+    nodes: Annotated[
+        int,
+        typer.Option("--nodes", "-n", min=1, max=9, help="How many nodes; several form a cluster."),
+    ] = 1,
     demo: Annotated[
         bool,
         typer.Option("--demo/--no-demo", help="Also run pipelines on Spark, to be looked at."),
@@ -38,7 +42,15 @@ def dev(
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Start a node for development; Ctrl-C stops it."""
+    """Start a node for development, or several that form a cluster; Ctrl-C stops them."""
+    if nodes > 1:
+        raise typer.Exit(
+            _run_several(
+                nodes,
+                _SeveralWishes(data_dir, throwaway, kafka_port, http_port, host, insecure),
+                [*(["--config", config] if config else []), *_sets(assignments)],
+            )
+        )
     from mainstem.node.arguments import assigned
     from mainstem.node.config_source import load
 
@@ -62,6 +74,43 @@ def dev(
         flags["node.data_dir"] = folder
         loaded = load(file=file, environment=os.environ, flags=flags, preset="local")
         raise typer.Exit(_run(loaded.config, demo=demo))
+
+
+class _SeveralWishes(NamedTuple):
+    """The options that a cluster takes as well."""
+
+    data_dir: str | None
+    throwaway: bool
+    kafka_port: int | None
+    http_port: int | None
+    host: str | None
+    insecure: bool
+
+
+def _sets(assignments: list[str] | None) -> list[str]:
+    return [word for each in assignments or [] for word in ("--set", each)]
+
+
+def _run_several(nodes: int, asked: _SeveralWishes, arguments: list[str]) -> int:
+    from mainstem.cli.dev_cluster import Wishes, run_cluster
+
+    if asked.host is not None:
+        arguments += ["--kafka-host", asked.host, "--http-host", asked.host]
+        arguments += ["--set", f"cluster.peer_host={asked.host}"]
+    if asked.insecure:
+        arguments.append("--insecure")
+    kafka_port = 9092 if asked.kafka_port is None else asked.kafka_port
+    http_port = 8080 if asked.http_port is None else asked.http_port
+    # 8081 is the schema registry's and 9094 to 9096 lie beside the Kafka ports.
+    peer_port = 19094 if kafka_port else 0
+
+    def run(folder: Path) -> int:
+        return run_cluster(nodes, Wishes(folder, kafka_port, http_port, peer_port, arguments))
+
+    if not asked.throwaway:
+        return run(Path(asked.data_dir or "data"))
+    with tempfile.TemporaryDirectory(prefix="mainstem-dev-") as folder:
+        return run(Path(folder))
 
 
 def _run(config: object, *, demo: bool) -> int:

@@ -19,6 +19,7 @@ from mainstem.cli import (
     delegation_tokens,
     groups,
     log_files,
+    node,
     pipeline,
     quotas,
     roles,
@@ -56,6 +57,7 @@ app.add_typer(api_tokens.app, name="token")
 app.add_typer(delegation_tokens.app, name="delegation-token")
 app.add_typer(certs.app, name="cert")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(node.app, name="node")
 app.add_typer(client_metrics.app, name="client-metrics")
 app.add_typer(log_files.app, name="log")
 app.add_typer(config.app, name="config")

@@ -110,40 +110,40 @@ class RestAdmin:
 
     def users(self) -> list[UserInfo]:
         """Everybody who can log in, or who has roles."""
-        return self._ask("GET", "/v1/users", list[UserInfo])
+        return self.ask("GET", "/v1/users", list[UserInfo])
 
     def delete_user(self, name: str) -> None:
         """Forget a user's password, roles and tokens."""
-        self._ask("DELETE", f"/v1/users/{_part(name)}", dict[str, object])
+        self.ask("DELETE", f"/v1/users/{_part(name)}", dict[str, object])
 
     # Roles
 
     def roles(self) -> list[RoleInfo]:
         """All roles, built in or made."""
-        return self._ask("GET", "/v1/roles", list[RoleInfo])
+        return self.ask("GET", "/v1/roles", list[RoleInfo])
 
     def set_role(self, name: str, rules: Sequence[RoleRuleInfo]) -> RoleInfo:
         """Make a role, or replace its rules."""
-        return self._ask("PUT", f"/v1/roles/{_part(name)}", RoleInfo, {"rules": list(rules)})
+        return self.ask("PUT", f"/v1/roles/{_part(name)}", RoleInfo, {"rules": list(rules)})
 
     def delete_role(self, name: str) -> None:
         """Forget a role."""
-        self._ask("DELETE", f"/v1/roles/{_part(name)}", dict[str, object])
+        self.ask("DELETE", f"/v1/roles/{_part(name)}", dict[str, object])
 
     def grant(self, role: str, principal: str) -> None:
         """Give a role."""
-        self._ask("PUT", f"/v1/roles/{_part(role)}/members/{_part(principal)}", dict[str, object])
+        self.ask("PUT", f"/v1/roles/{_part(role)}/members/{_part(principal)}", dict[str, object])
 
     def revoke(self, role: str, principal: str) -> None:
         """Take a role."""
         place = f"/v1/roles/{_part(role)}/members/{_part(principal)}"
-        self._ask("DELETE", place, dict[str, object])
+        self.ask("DELETE", place, dict[str, object])
 
     # API tokens
 
     def tokens(self) -> list[ApiTokenInfo]:
         """One's own tokens, or all for those who may see the cluster."""
-        return self._ask("GET", "/v1/tokens", list[ApiTokenInfo])
+        return self.ask("GET", "/v1/tokens", list[ApiTokenInfo])
 
     def create_token(
         self,
@@ -155,13 +155,14 @@ class RestAdmin:
     ) -> ApiTokenInfo:
         """A new token with its text."""
         wanted = {"name": name, "user": user, "lifetime_ms": lifetime_ms, "roles": roles}
-        return self._ask("POST", "/v1/tokens", ApiTokenInfo, wanted)
+        return self.ask("POST", "/v1/tokens", ApiTokenInfo, wanted)
 
     def revoke_token(self, token_id: str) -> None:
         """Let a token be worth nothing."""
-        self._ask("DELETE", f"/v1/tokens/{_part(token_id)}", dict[str, object])
+        self.ask("DELETE", f"/v1/tokens/{_part(token_id)}", dict[str, object])
 
-    def _ask(self, method: str, place: str, kind: type[T], body: object = None) -> T:
+    def ask(self, method: str, place: str, kind: type[T], body: object = None) -> T:
+        """What a node answers, as ``kind``; raises what it refuses with."""
         headers = {"accept": "application/json", **self._authorization()}
         sent = None
         if body is not None:

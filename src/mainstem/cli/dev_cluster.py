@@ -1,0 +1,179 @@
+"""``mainstem dev -n 3``: several nodes on this machine that form a cluster, without containers.
+
+Each is a process of its own with its own folder; the first is started alone, the others join it.
+They stop together. Every node counts as a machine of its own, so that copies go to different ones.
+"""
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mainstem.model.errors import ErrorCode, Unavailable
+
+READY_MARK = "READY "
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 40.0
+SECRET_NAME = "cluster.secret"  # noqa: S105 - a file's name
+# Only the first node has the well-known ports of these; all of them serve every topic and queue.
+OTHER_PORTS = ("amqp.port", "mqtt.port", "native.port")
+
+
+class Wishes(NamedTuple):
+    """What the command line says about all nodes."""
+
+    folder: Path
+    kafka_port: int
+    http_port: int
+    peer_port: int
+    arguments: Sequence[str]
+
+
+class LocalProcess:
+    """One node as a process whose output is passed on."""
+
+    def __init__(self, number: int, command: Sequence[str]) -> None:
+        self.number = number
+        self.addresses: dict[str, object] = {}
+        self._ready = threading.Event()
+        # The command is our own interpreter with arguments of this module.
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_ready(self) -> None:
+        """Return once it serves.
+
+        Raises:
+            Unavailable: it ended, or takes too long.
+        """
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._ready.wait(0.05):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(
+                    ErrorCode.WRITER_UNAVAILABLE,
+                    f"node {self.number} did not start",
+                    remedy="its own lines above say why",
+                )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        if self.is_running:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Its exit status, killed if it does not end."""
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "asked for when it was started"
+        for line in self._process.stdout:
+            if line.startswith(READY_MARK):
+                self.addresses = json.loads(line.removeprefix(READY_MARK))
+                self._ready.set()
+
+
+def command_of(number: int, wishes: Wishes, join: str) -> list[str]:
+    """The command line of one node."""
+    from mainstem.node.config_leaf import leaves
+
+    def port(first: int) -> str:
+        return str(first + number - 1 if first else 0)
+
+    command = [
+        sys.executable, "-m", "mainstem.node", "--preset", "local",
+        "--node-id", str(number),
+        "--data-dir", str(wishes.folder / f"node-{number}"),
+        "--kafka-port", port(wishes.kafka_port),
+        "--http-port", port(wishes.http_port),
+        "--peer-port", port(wishes.peer_port),
+        "--set", f"cluster.machine=local-{number}",
+        "--set", f"cluster.secret_file={wishes.folder / SECRET_NAME}",
+    ]  # fmt: skip
+    if number > 1 or not wishes.kafka_port:
+        for path in OTHER_PORTS:
+            if path in leaves():
+                command += ["--set", f"{path}=0"]
+    if join:
+        command += ["--join", join]
+    return [*command, *wishes.arguments]
+
+
+def run_cluster(count: int, wishes: Wishes) -> int:
+    """Run the nodes until Ctrl-C, or until none is left; the exit code."""
+    wishes.folder.mkdir(parents=True, exist_ok=True)
+    secret = wishes.folder / SECRET_NAME
+    if not secret.exists():
+        secret.touch(mode=0o600)
+        secret.write_text(secrets.token_urlsafe(32) + "\n")
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    nodes: list[LocalProcess] = []
+    try:
+        nodes.append(LocalProcess(1, command_of(1, wishes, "")))
+        nodes[0].wait_ready()
+        join = str(nodes[0].addresses["peers"])
+        nodes += [LocalProcess(n, command_of(n, wishes, join)) for n in range(2, count + 1)]
+        for node in nodes[1:]:
+            node.wait_ready()
+        sys.stdout.write(greeting([node.addresses for node in nodes], wishes.folder))
+        sys.stdout.flush()
+        _watch(nodes, stopping)
+    finally:
+        for node in nodes:
+            node.stop()
+        statuses = [node.wait() for node in nodes]
+    return max(statuses, default=0)
+
+
+def _watch(nodes: Sequence[LocalProcess], stopping: threading.Event) -> None:
+    """Until somebody asks to stop; who ends meanwhile is named."""
+    running = set(nodes)
+    while running and not stopping.wait(0.2):
+        for node in [node for node in running if not node.is_running]:
+            running.discard(node)
+            sys.stdout.write(f"node {node.number} has ended; {len(running)} are left\n")
+            sys.stdout.flush()
+
+
+def greeting(nodes: Sequence[Mapping[str, object]], folder: Path) -> str:
+    """Every address, and lines to paste."""
+    first = nodes[0]["kafka"]
+    lines = ["", f"Mainstem is ready: a cluster of {len(nodes)} nodes.", ""]
+    for number, addresses in enumerate(nodes, start=1):
+        web = f"   HTTP http://{addresses['http']}" if "http" in addresses else ""
+        lines.append(f"  node {number}   Kafka {addresses['kafka']}{web}   pid {addresses['pid']}")
+    every = ",".join(str(addresses["kafka"]) for addresses in nodes)
+    lines += [
+        f"  data     {folder.absolute()}",
+        "",
+        "Paste into another shell:",
+        "",
+        f"  mainstem topic create greetings -p 3 -r {min(3, len(nodes))} -b {first}",
+        f"  mainstem produce greetings hello -b {every}",
+        f"  mainstem consume greetings --from-beginning --max 1 -b {every}",
+        f"  mainstem cluster nodes -b {first} --http http://{nodes[0].get('http')}",
+        f"  kill -9 {nodes[-1]['pid']}   # and go on",
+        "",
+        "Ctrl-C stops the nodes.",
+        "",
+    ]
+    return "\n".join(lines) + "\n"
