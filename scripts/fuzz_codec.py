@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from crc32c import crc32c
 
@@ -277,9 +277,26 @@ def check_cost(began: float, memory_before: int | None) -> None:
         raise Unclean(f"memory grew to {memory_bytes() >> 20} MiB")
 
 
-def run(seed: int, start: int, cases: int, *, quiet: bool = False) -> int:
-    """Runs the cases; returns how many were unclean."""
-    fuzzer = Fuzzer(seed)
+class Cases(Protocol):
+    """What runs cases by index."""
+
+    outcomes: dict[str, int]
+
+    def run(self, index: int) -> None:
+        """Runs one case."""
+        ...
+
+
+def run(
+    seed: int,
+    start: int,
+    cases: int,
+    *,
+    quiet: bool = False,
+    make: Callable[[int], Cases] | None = None,
+) -> int:
+    """Runs the cases, of Kafka's codec unless told otherwise; returns how many were unclean."""
+    fuzzer: Cases = (make or Fuzzer)(seed)
     memory_before = memory_bytes()
     began = shown = time.monotonic()
     failures = 0
@@ -311,7 +328,7 @@ def run(seed: int, start: int, cases: int, *, quiet: bool = False) -> int:
     return failures
 
 
-def main() -> int:
+def main(make: Callable[[int], Cases] | None = None) -> int:
     """Exit code 0 when every case was clean, 1 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases to run")
@@ -319,7 +336,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="index of the first case")
     arguments = parser.parse_args()
     try:
-        return 1 if run(arguments.seed, arguments.start, arguments.cases) else 0
+        return 1 if run(arguments.seed, arguments.start, arguments.cases, make=make) else 0
     except KeyboardInterrupt:
         print("interrupted; go on with --start and the last index shown", file=sys.stderr)
         return 130
