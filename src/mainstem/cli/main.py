@@ -17,10 +17,12 @@ from mainstem.cli import (
     cluster,
     config,
     delegation_tokens,
+    exchanges,
     groups,
     log_files,
     node,
     pipeline,
+    queues,
     quotas,
     roles,
     topics,
@@ -48,6 +50,9 @@ app.add_typer(topics.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(groups.app, name="group")
+app.add_typer(queues.app, name="queue")
+app.add_typer(exchanges.exchange_app, name="exchange")
+app.add_typer(exchanges.binding_app, name="binding")
 app.add_typer(transactions.app, name="transaction")
 app.add_typer(users.app, name="user")
 app.add_typer(acls.app, name="acl")
