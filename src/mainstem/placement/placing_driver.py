@@ -62,6 +62,7 @@ class PlacingDriver:
         self._placing = placing or Placing()
         self._term: int | None = None
         self._orders: dict[NodeId, list[RollOrder]] = {}
+        self._up: dict[NodeId, int] = {}
         self._place_ms = 0
         self._confirmed_ms = -1
         self._former = NO_NODE
@@ -115,8 +116,9 @@ class PlacingDriver:
     def _leads(self) -> bool:
         term = self._led_term()
         if term is not None and term != self._term:
-            nodes = [known.node.id for known in self._placement.catalogue.nodes()]
-            self._leases.begin(nodes, self._now_ms(), self._former)
+            nodes = self._placement.catalogue.nodes()
+            self._up = {k.node.id: k.incarnation for k in nodes if not k.fenced}
+            self._leases.begin(self._up, self._now_ms(), self._former)
             self._confirmed_ms = -1
             self._placing.begin()
             self._orders.clear()
@@ -150,6 +152,11 @@ class PlacingDriver:
     async def _turn(self) -> None:
         catalogue = self._placement.catalogue
         up = {k.node.id: k.incarnation for k in catalogue.nodes() if not k.fenced}
+        # Whoever is back, or new, has a first lease; that of the process before is over.
+        for node in self._up.keys() | up.keys():
+            if self._up.get(node) != up.get(node):
+                self._leases.forget(node)
+        self._up = up
         lapsed = self._leases.lapsed(up, self._now_ms())
         for node in lapsed:
             _log.warning("node %d did not renew its lease and is taken for dead", node)

@@ -227,6 +227,27 @@ def test_a_dead_writer_is_fenced_and_followed(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_a_node_that_is_started_again_is_not_taken_for_the_dead_one(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        leader, writer, other = await others(town)
+        await create(town, writer, other, leader)
+        town.strike(writer)
+        await town.wait_until(lambda: town.stream(leader).writer == other)
+        await asyncio.sleep(5)
+        town.start(town.nodes[writer])
+        await asyncio.sleep(2)
+        member = Member(writer, "127.0.0.1", 9092)
+        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{writer}"))
+        # It opens its streams for a while before it asks for its first lease.
+        for _ in range(13):
+            await asyncio.sleep(0.1)
+            known = town.services[leader].catalogue.node(writer)
+            assert known is not None
+            assert known.status == "live"
+
+    play(tmp_path, story)
+
+
 def test_a_dead_writer_that_led_is_fenced_by_the_next_leader(tmp_path: Path) -> None:
     async def story(town: Town) -> None:
         leader, first, second = await others(town)
