@@ -13,8 +13,9 @@ from tests.chaos_pipelines.points import reach
 
 from mainstem.pipelines.spark import completion
 from mainstem.pipelines.spark.ledger import Entry, Ledger
-from mainstem.pipelines.spark.sink import StreamWriter, Written
+from mainstem.pipelines.spark.sink import StreamWriter
 from mainstem.pipelines.spark.source import MainstemSource
+from mainstem.pipelines.spark.written import Written
 
 
 class FrailLedger(Ledger):

@@ -6,7 +6,7 @@ that cannot be written is an error that says why.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,43 +22,10 @@ from mainstem.model.columns import (
     partitions_of_keys,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.spark.row_columns import Columns
 
 MICROSECONDS: Final = 1_000
 NO_KEY: Final = -1
-
-
-class Columns(NamedTuple):
-    """Which columns a frame has for a record."""
-
-    value: int
-    key: int | None = None
-    topic: int | None = None
-    headers: int | None = None
-    partition: int | None = None
-    timestamp: int | None = None
-
-
-def find_columns(names: list[str], *, has_topic: bool) -> Columns:
-    """The columns by their names; others are not written.
-
-    Raises:
-        InvalidRequest: there is no value, or nothing says which topic.
-    """
-    places = {name.lower(): place for place, name in enumerate(names)}
-    if "value" not in places:
-        raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST,
-            f"no column value among {', '.join(names)}",
-            remedy="select one: to_json(struct(*)) AS value",
-        )
-    if not has_topic and "topic" not in places:
-        raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST,
-            "nothing says which topic to write to",
-            remedy="set the option topic, or select a column topic",
-        )
-    wanted = [name for name in Columns._fields if name in places]
-    return Columns(**{name: places[name] for name in wanted})
 
 
 class RowEncoder:

@@ -10,11 +10,13 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mainstem.client.connection import ConnectionSettings
 from mainstem.client.sasl import MECHANISMS, SaslSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
+
+if TYPE_CHECKING:
+    from mainstem.client.connection import ConnectionSettings
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -43,7 +45,7 @@ OPTIONS: Final = frozenset(
 )
 
 
-def connection_settings(options: Mapping[str, str], *, client_id: str) -> ConnectionSettings:
+def connection_settings(options: Mapping[str, str], *, client_id: str) -> "ConnectionSettings":
     """How to connect, by options whose names are in lower case.
 
     Raises:
@@ -57,6 +59,9 @@ def connection_settings(options: Mapping[str, str], *, client_id: str) -> Connec
     timeout = options.get("kafka.request.timeout.ms", "30000")
     if not timeout.isdigit() or not int(timeout):
         raise _refusal("kafka.request.timeout.ms", f"{timeout!r}", "write milliseconds")
+    # Spark's planners know the names of these options but never connect.
+    from mainstem.client.connection import ConnectionSettings  # noqa: PLC0415
+
     return ConnectionSettings(
         client_id=client_id,
         request_timeout_ms=int(timeout),

@@ -57,6 +57,8 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # Java has dozens of threads, and by default the C library keeps memory of its own for each.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     builder = SparkSession.builder.appName(wanted.application).master(wanted.master)
     for name, value in (spark_options(wanted, home) | dict(wanted.extra)).items():
         builder = builder.config(name, value)

@@ -2,30 +2,25 @@
 
 Columns and options are those of Spark's Kafka source. Records travel as whole batches: fetched raw,
 checked, and decoded straight into Arrow. What is written goes through ``sink``.
+
+Spark loads this module in half a dozen processes, each of which asks for one of these things: what
+they are made of is loaded only where it is wanted, which keeps those processes small.
 """
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any, Final
+from collections.abc import MutableMapping
+from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    InputPartition,
 )
 from pyspark.sql.types import StructType
 
-from mainstem.client.arrow import record_batch
-from mainstem.client.range_reader import RangeReader, RangeSettings, Trimmed
-from mainstem.client.values import TopicPartition
-from mainstem.pipelines.spark import topic_view
-from mainstem.pipelines.spark.offset_map import OffsetRange, split
 from mainstem.pipelines.spark.planner_upkeep import ease_planner
-from mainstem.pipelines.spark.read_options import ReadOptions, flag, parse_read_options
-from mainstem.pipelines.spark.wire import Wire, wire_to
+from mainstem.pipelines.spark.read_options import flag
 
 NAME: Final = "mainstem"
 COLUMNS: Final = (
@@ -54,6 +49,8 @@ class MainstemSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads topics as tables."""
+        from mainstem.pipelines.spark.table_reader import TableReader  # noqa: PLC0415
+
         ease_planner()
         return TableReader(self._options)
 
@@ -81,74 +78,3 @@ class MainstemSource(DataSource):
 
         ease_planner()
         return StreamWriter(self._options, schema)
-
-
-class RangePartition(InputPartition):
-    """A part of a partition for one task."""
-
-    def __init__(self, part: OffsetRange, **more: Any) -> None:
-        super().__init__(tuple(part))
-        self.more = more
-
-
-class TableReader(DataSourceReader):
-    """One reading of topics, from where they begin to where they end when it is planned."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        self._given = options
-        self._options = parse_read_options(options, streaming=False)
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The ranges to be read, each by a task of its own."""
-        wire = wire_to(self._options.servers, self._given)
-        parts = split(
-            wire.run(self._ranges(wire)),
-            parts_min=self._options.parts_min,
-            rows_max=self._options.part_rows_max,
-        )
-        return [RangePartition(each) for each in parts]
-
-    async def _ranges(self, wire: Wire) -> list[OffsetRange]:
-        options = self._options
-        wanted = await topic_view.partitions(wire.cluster, options)
-        starts = await topic_view.located(wire.cluster, options, options.start, wanted)
-        ends = await topic_view.located(wire.cluster, options, options.end, wanted)
-        return [OffsetRange(each, starts[each], ends[each]) for each in wanted]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
-        if partition.value is None:  # Spark's word for nothing to read
-            return iter(())
-        wire = wire_to(self._options.servers, self._given)
-        return read_range(wire, self._options, _range_of(partition))
-
-
-def read_range(wire: Wire, options: ReadOptions, part: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The rows of a range in Arrow batches.
-
-    Raises:
-        Trimmed: a part of it is gone, and losing data is not allowed.
-    """
-    settings = RangeSettings(read_committed=options.read_committed)
-    start = part.start
-    while True:
-        reader = RangeReader(wire.cluster, part.partition, start, part.until, settings)
-        try:
-            for columns in wire.iterate(reader.columns(with_headers=options.with_headers)):
-                if columns.row_count:
-                    start = memoryview(columns.offsets).cast("q")[-1] + 1
-                    yield record_batch(part.partition, columns)
-        except Trimmed as error:
-            if options.fail_on_data_loss:
-                raise
-            # What is left begins further on; nothing is left when that is beyond the range.
-            if not start < error.earliest < part.until:
-                return
-            start = error.earliest
-        else:
-            return
-
-
-def _range_of(partition: InputPartition) -> OffsetRange:
-    place, start, until = partition.value
-    return OffsetRange(TopicPartition(*place), start, until)

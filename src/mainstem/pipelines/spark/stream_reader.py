@@ -33,7 +33,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.pipelines.spark import offset_map, topic_view
 from mainstem.pipelines.spark.offset_map import OffsetRange, Offsets, Written
 from mainstem.pipelines.spark.read_options import ReadOptions, parse_read_options
-from mainstem.pipelines.spark.source import RangePartition, read_range
+from mainstem.pipelines.spark.table_reader import RangePartition, read_range
 from mainstem.pipelines.spark.wire import Wire, wire_to
 
 QUERY_ID: Final = "sql.streaming.queryId"

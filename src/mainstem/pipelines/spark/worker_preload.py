@@ -17,7 +17,8 @@ import pyspark.sql.pandas.types
 import pyspark.worker
 
 import mainstem.pipelines.spark.sink
-import mainstem.pipelines.spark.stream_reader  # noqa: F401
+import mainstem.pipelines.spark.stream_reader
+import mainstem.pipelines.spark.task_writer  # noqa: F401
 from mainstem.wire.kafka import codec
 
 # What tasks say to a node; a newer or older one is spoken to all the same.
