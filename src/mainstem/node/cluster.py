@@ -56,6 +56,7 @@ from mainstem.placement.records import (
 
 FOLDER: Final = "raft"
 READY_TIMEOUT_S: Final = 2.0
+HAND_OVER_S: Final = 1.0
 PATIENCE_S: Final = 10.0
 ELECTION_S: Final = {"normal": (1.0, 0.15), "fast": (0.3, 0.06)}
 
@@ -144,6 +145,7 @@ class ClusterNode:
         cluster = await self._cluster_name()
         self.peers.belong_to(cluster)
         self._open_group()
+        self._arrival.settled()
         self._serve(cluster)
         self._tasks.append(asyncio.get_running_loop().create_task(self._arrival.introduce()))
         await self._caught_up()
@@ -188,7 +190,7 @@ class ClusterNode:
             self.on_role.append(lambda _: handed_over.set())
             self.driver.transfer_leadership(others[0])
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(READY_TIMEOUT_S):
+                async with asyncio.timeout(HAND_OVER_S):
                     await handed_over.wait()
 
     # Inside.

@@ -32,7 +32,8 @@ from mainstem.placement.replication_records import FenceNode
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
 
-HAND_OVER_S: Final = 5.0
+HAND_OVER_S: Final = 3.0
+FAREWELL_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 Fatal = Callable[[BaseException], None]
@@ -166,11 +167,12 @@ class Duties:
                 handed += 1
         if handed:
             await self._until_handed_over()
+        farewell = FenceNode(self._cluster.node, self._incarnation, "it stops")
         try:
-            await self._cluster.service.submit(
-                FenceNode(self._cluster.node, self._incarnation, "it stops")
-            )
-        except MainstemError as error:
+            # Where all nodes stop together there may be no majority left to hear it.
+            async with asyncio.timeout(FAREWELL_S):
+                await self._cluster.service.submit(farewell)
+        except (MainstemError, TimeoutError) as error:
             _log.info("the others will notice by themselves that this node stops: %s", error)
         await self._cluster.hand_over()
 

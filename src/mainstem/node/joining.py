@@ -159,6 +159,10 @@ class Arrival:
         self._book = book
         self._join = tuple(join)
 
+    def settled(self) -> None:
+        """This node has a memory of the cluster from now on."""
+        self._knock = msgspec.structs.replace(self._knock, is_new=False)
+
     def addresses(self) -> list[Address]:
         """Where others are, or may be."""
         own = (self._knock.host, self._knock.port)

@@ -1,6 +1,9 @@
 """Three copies of every record: nodes are killed, and nothing that was acknowledged is missing."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -102,3 +105,50 @@ def test_killing_a_node_loses_nothing_and_writing_goes_on(
     writer.write(600)
     writer.settle()
     assert sorted(everything(survivor.kafka, "safe")) == list(range(1_800))
+
+
+def test_nodes_restarted_one_after_the_other_leave_no_partition_without_a_writer(
+    cluster: LocalCluster,
+) -> None:
+    create(cluster, "rolling")
+    writer = Writer(cluster, "rolling")
+    writer.write(300)
+    writer.settle()
+    pauses_s = []
+    for node in cluster.nodes.values():
+        began_s = time.monotonic()
+        assert node.stop() == 0, node.log_tail()
+        assert time.monotonic() - began_s < 20
+        stopped_s = time.monotonic()
+        writer.write(300)
+        writer.settle()
+        pauses_s.append(time.monotonic() - stopped_s)
+        node.start()
+    # Handed over before, nobody has to wait for a lease to end.
+    assert sorted(pauses_s)[1] < 5.0, pauses_s
+    assert sorted(everything(cluster.bootstrap, "rolling")) == list(range(1_200))
+
+
+def test_a_node_is_emptied_and_forgotten_and_another_takes_its_place(
+    cluster: LocalCluster,
+) -> None:
+    admin = create(cluster, "moved")
+    writer = Writer(cluster, "moved")
+    writer.write(300)
+    writer.settle()
+    fourth = cluster.add()
+    cli = [str(Path(sys.executable).with_name("mainstem")), "node"]
+    where = ["-b", fourth.kafka, "--http", f"http://{fourth.http}"]
+    done = subprocess.run([*cli, "drain", "2", *where], capture_output=True, text=True, check=True)
+    assert done.stdout == "node 2 is empty\n"
+    writer.write(300)
+    writer.settle()
+    cluster.nodes[2].stop()
+    subprocess.run([*cli, "remove", "2", "--yes", *where], capture_output=True, check=True)
+    found = admin.list_topics("moved", timeout=10)
+    assert set(found.brokers) == {1, 3, 4}
+    for part in found.topics["moved"].partitions.values():
+        assert sorted(part.replicas) == [1, 3, 4]
+    writer.write(300)
+    writer.settle()
+    assert sorted(everything(fourth.kafka, "moved")) == list(range(900))
