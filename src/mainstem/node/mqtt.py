@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -15,6 +17,7 @@ from mainstem.protocols.mqtt.hub_service import MqttHub
 from mainstem.protocols.mqtt.listener import LoopRunner, mqtt_listener
 from mainstem.protocols.mqtt.session import MqttService
 from mainstem.protocols.mqtt.settings import MqttSettings, Route
+from mainstem.protocols.mqtt.websocket_transport import websocket_factory
 from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
@@ -50,8 +53,19 @@ class MqttListeners:
 
     def service(self, *, tls: bool) -> MqttService:
         """What the sessions of one listener share."""
-        entrance = mqtt_entrance(self._config, self._broker, tls=tls)
+        host = self._config.mqtt.host
+        entrance = mqtt_entrance(self._config, self._broker, tls=tls, host=host)
         return MqttService(self.hub, entrance, self._metrics, self._runner)
+
+    def websocket(self) -> Callable[..., asyncio.Protocol] | None:
+        """What serves WebSockets of the HTTP listener, where that is wanted."""
+        if not self._config.mqtt.websocket:
+            return None
+        http = self._config.http
+        entrance = mqtt_entrance(self._config, self._broker, tls=http.tls, host=http.host)
+        if http.login:
+            entrance = replace(entrance, login=True, trusted=False)
+        return websocket_factory(MqttService(self.hub, entrance, self._metrics, self._runner))
 
     async def start(self, tls: TlsContexts | None) -> None:
         """Open them."""
@@ -113,9 +127,9 @@ def mqtt_settings(config: Config) -> MqttSettings:
     )
 
 
-def mqtt_entrance(config: Config, broker: NodeBroker, *, tls: bool) -> MqttEntrance:
-    """What one MQTT listener asks of its clients."""
-    own = is_loopback(config.mqtt.host)
+def mqtt_entrance(config: Config, broker: NodeBroker, *, tls: bool, host: str) -> MqttEntrance:
+    """What one listener asks of its MQTT clients."""
+    own = is_loopback(host)
     certificates = config.tls.client_certificates if tls else "none"
     known = config.mqtt.login or certificates == "required"
     safe = tls or own or config.node.insecure

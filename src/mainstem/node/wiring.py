@@ -158,6 +158,7 @@ class Rooms:
                 health=self.health,
                 facts=self._facts,
             )
+            self.http.websocket = None if self.mqtt is None else self.mqtt.websocket()
             secure = tls.context if tls is not None and config.http.tls else None
             self.http_port = await self.http.start(config.http.host, config.http.port, secure)
         await self.amqp.start(self.clock, self.metrics, tls)

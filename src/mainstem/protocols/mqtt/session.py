@@ -47,6 +47,7 @@ from mainstem.wire.mqtt.reasons import Reason
 
 FIRST_PACKET_BYTES_MAX: Final = 256 * KIB
 PACKETS_AHEAD_MAX: Final = 1_000
+_CONNECT: Final = 0x10  # the first byte of every connection
 
 Done = Callable[[Any, BaseException | None], None]
 
@@ -122,6 +123,8 @@ class MqttSession:
         if self._client is not None:
             self._client.link.heard_s = self._hub.now_s()
             self.charge(PRODUCE_BYTES, until - start)
+        if self._greeting is None and buf[start] != _CONNECT:
+            raise ProtocolViolation("the first packet is not CONNECT")
         try:
             while not self._is_over:
                 frame = frame_at(buf, start, until)

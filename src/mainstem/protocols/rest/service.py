@@ -11,6 +11,7 @@ it. Stopping refuses new work, lets requests in flight finish within the time gi
 import asyncio
 import logging
 from ssl import SSLContext
+from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -29,6 +30,7 @@ class RestService:
     """Listens, serves, and stops in good order."""
 
     def __init__(self, site: Site, bounds: Bounds | None = None) -> None:
+        self.websocket: Any = None  # makes what serves connections that ask for an upgrade
         self._app = RestApp(site)
         self._metrics = site.telemetry.metrics
         self._access = site.access
@@ -43,7 +45,7 @@ class RestService:
         config = Config(
             self._app,
             http=HttpConnection,
-            ws="none",
+            ws=self.websocket or "none",
             lifespan="off",
             interface="asgi3",
             log_config=None,

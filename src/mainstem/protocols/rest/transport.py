@@ -104,6 +104,7 @@ class HttpConnection(HttpToolsProtocol):
         self._steps = 0
         self._fruitless_bytes = 0
         self._refusal: tuple[int, Problem] | None = None
+        self._upgraded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
@@ -147,7 +148,7 @@ class HttpConnection(HttpToolsProtocol):
             return
         steps = self._steps
         super().data_received(data)
-        if self.parser is None or self.transport.is_closing():
+        if self._upgraded or self.parser is None or self.transport.is_closing():
             return
         self._fruitless_bytes = 0 if self._steps != steps else self._fruitless_bytes + len(data)
         if self._fruitless_bytes > HEAD_BYTES_MAX:
@@ -157,6 +158,13 @@ class HttpConnection(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over; from now on it is somebody else's, with its own bounds."""
+        self._upgraded = True
+        self._head_timer.cancel()
+        self._stall_timer.cancel()
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
