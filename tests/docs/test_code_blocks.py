@@ -93,6 +93,7 @@ class Ground:
         self._places = [
             ("127.0.0.1:9092", node.kafka),
             ("127.0.0.1:8080", node.http),
+            ("127.0.0.1:5672", node.amqp),
             (".venv/bin/", ""),
         ]
         self._ports = dict(zip(map(str, OWN_PORTS), free_ports(), strict=True))

@@ -153,10 +153,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._keep(buf, view, start, until)
 
-    def eof_received(self) -> bool:
-        """The peer sends no more; close."""
-        return False
-
     def _keep(self, buf: bytearray, view: memoryview, start: int, until: int) -> None:
         """Hold on to an unfinished frame in a buffer that can take some more of it."""
         have = until - start

@@ -482,3 +482,52 @@ def test_another_virtual_host_has_queues_of_its_own(amqp_node: LocalNode, name: 
         with pytest.raises(ChannelClosedByBroker):
             here.channel().queue_declare(queue, passive=True)
         assert [body for _, _, body in drained(there.channel(), queue, 1)] == [b"there"]
+
+
+def test_a_delayed_message_comes_when_it_is_due(channel: Any, name: Name) -> None:
+    exchange, queue = name("exchange"), name("queue")
+    channel.exchange_declare(exchange, "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    channel.queue_declare(queue)
+    channel.queue_bind(queue, exchange, "k")
+    later = pika.BasicProperties(headers={"x-delay": 400})
+    began = time.monotonic()
+    channel.basic_publish(exchange, "k", b"later", later)
+    channel.basic_publish(exchange, "k", b"now")
+    assert [body for _, _, body in drained(channel, queue, 2)] == [b"now", b"later"]
+    assert time.monotonic() - began >= 0.35
+
+
+def test_a_queue_that_nobody_uses_goes_after_a_while(connection: Any, name: Name) -> None:
+    queue = name("queue")
+    connection.channel().queue_declare(queue, arguments={"x-expires": 200})
+
+    time.sleep(0.6)
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        connection.channel().queue_declare(queue, passive=True)
+    assert caught.value.reply_code == 404
+
+
+def test_a_limit_of_deliveries_ends_a_message_that_always_fails(channel: Any, name: Name) -> None:
+    grave, queue, buried = name("grave"), name("queue"), name("buried")
+    channel.exchange_declare(grave, "fanout")
+    channel.queue_declare(buried)
+    channel.queue_bind(buried, grave)
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 2,
+        "x-dead-letter-exchange": grave,
+    }
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    channel.basic_publish("", queue, b"poison")
+    counts = []
+    for method, properties, _ in channel.consume(queue, inactivity_timeout=2):
+        if method is None:
+            break
+        counts.append((properties.headers or {}).get("x-delivery-count", 0))
+        channel.basic_nack(method.delivery_tag, requeue=True)
+        if len(counts) == 3:
+            break
+    channel.cancel()
+    assert counts == [0, 1, 2]
+    [(_, properties, body)] = drained(channel, buried, 1)
+    assert (body, properties.headers["x-death"][0]["reason"]) == (b"poison", "delivery_limit")
