@@ -270,13 +270,16 @@ def _native_doors(config: Config) -> list[tuple[str, str, bool]]:
 def _mqtt_asks(config: Config) -> bool:
     """Whether MQTT clients log in; those of other machines would do it in the clear."""
     mqtt = config.mqtt
-    if mqtt.login and not (is_loopback(mqtt.host) or config.node.insecure):
+    reached = mqtt.cleartext and not (is_loopback(mqtt.host) or config.node.insecure)
+    if mqtt.login and reached:
         _refuse(
-            "mqtt.host",
+            "mqtt.cleartext",
             "passwords would travel in the clear to other machines by mqtt.port",
-            "listen on 127.0.0.1, or pass --insecure where something in front speaks TLS",
+            "set mqtt.tls_port and mqtt.cleartext = false, or pass --insecure where something in "
+            "front speaks TLS",
         )
-    return mqtt.login
+    certificates = config.tls.client_certificates == "required" and not mqtt.cleartext
+    return mqtt.login or certificates
 
 
 def _refuse(subject: str, cause: str, remedy: str = "") -> NoReturn:

@@ -71,7 +71,9 @@ class MqttListeners:
         """Open them."""
         config = self._config.mqtt
         buffers = Buffers(self._config.memory.large_frames_bytes_max)
-        wanted: list[tuple[str, int, TlsDoor | None]] = [("mqtt", config.port, None)]
+        wanted: list[tuple[str, int, TlsDoor | None]] = []
+        if config.cleartext:
+            wanted.append(("mqtt", config.port, None))
         if config.tls_port is not None:
             assert tls is not None, "checked when the configuration was read"
             door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)

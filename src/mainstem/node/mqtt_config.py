@@ -21,6 +21,10 @@ class MqttSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(min_length=1, description="Address to listen on. Other than loopback needs a login."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 1883
+    cleartext: Annotated[
+        bool,
+        Meta(description="Listen on port, in the clear. Switch it off to serve only tls_port."),
+    ] = True
     tls_port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(

@@ -41,7 +41,8 @@ def is_enforced(config: Config) -> bool:
         return config.security.authorise == "on"
     by_kafka = any(knows_clients(config, spec) for spec in kafka_listeners(config))
     by_amqp = config.amqp.enabled and amqp_knows_clients(config)
-    return by_kafka or by_amqp or (config.http.enabled and http_knows_clients(config))
+    by_mqtt = config.mqtt.enabled and config.mqtt.login
+    return by_kafka or by_amqp or by_mqtt or (config.http.enabled and http_knows_clients(config))
 
 
 def http_knows_clients(config: Config) -> bool:

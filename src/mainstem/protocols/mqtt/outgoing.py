@@ -13,7 +13,7 @@ from mainstem.model.limits import KIB, MIB
 from mainstem.protocols.mqtt.client_session import Sending
 from mainstem.protocols.session import Sender
 from mainstem.wire.mqtt.encoder import encode
-from mainstem.wire.mqtt.kinds import V5
+from mainstem.wire.mqtt.kinds import V3_1_1, V5
 from mainstem.wire.mqtt.packets import Packet, Publish
 from mainstem.wire.mqtt.properties import SUBSCRIPTION_IDS
 
@@ -39,7 +39,7 @@ class Outgoing:
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._aliases: dict[str, int] = {}
-        self.version = V5
+        self.version = V3_1_1
         self.packet_bytes_max: int | None = None
         self.aliases_max = 0
 
