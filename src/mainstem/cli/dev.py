@@ -63,6 +63,8 @@ def dev(
         "http.port": http_port,
         "amqp.host": host,
         "amqp.port": 0 if kafka_port == 0 else None,
+        "mqtt.host": host,
+        "mqtt.port": 0 if kafka_port == 0 else None,
         "native.host": host,
         "native.port": 0 if kafka_port == 0 else None,
     } | assigned(assignments or [])
@@ -136,6 +138,10 @@ def _run(config: object, *, demo: bool) -> int:
     return lifecycle.run(config, announce=announce, before_stop=demonstration.stop)
 
 
+# Further protocols, as they are announced and as they are called.
+_OTHERS = {"amqp": "AMQP", "mqtt": "MQTT", "native": "native"}
+
+
 def _listeners(addresses: Mapping[str, object]) -> list[str]:
     listed = addresses.get("kafka_listeners")
     return [str(each) for each in listed] if isinstance(listed, list) else []
@@ -157,12 +163,13 @@ def greeting(addresses: Mapping[str, object], data_dir: str, *, scheme: str = "h
         "",
         *(f"  Kafka   {address}" for address in listeners or [kafka]),
         *([f"  HTTP    {url}"] if url else []),
+        *(f"  {name:<8}{addresses[key]}" for key, name in _OTHERS.items() if key in addresses),
         f"  data    {Path(data_dir).absolute()}",
         "",
         "Paste into another shell:",
         "",
         *(
-            _lines_to_paste(kafka, url)
+            [*_lines_to_paste(kafka, url), *_lines_for_queues(addresses)]
             if _is_open(addresses)
             else _lines_with_login(listeners[0], kafka)
         ),
@@ -186,6 +193,22 @@ def _lines_to_paste(kafka: str, url: str | None) -> list[str]:
         f'  producer = Producer({{"bootstrap.servers": "{kafka}"}})',
         '  producer.produce("greetings", b"hello")',
         "  producer.flush()",
+    ]
+
+
+def _lines_for_queues(addresses: Mapping[str, object]) -> list[str]:
+    """The same for those who know RabbitMQ."""
+    if "amqp" not in addresses:
+        return []
+    return [
+        "",
+        "Or with pika, where RabbitMQ was:",
+        "",
+        "  import pika",
+        f'  url = "amqp://guest:guest@{addresses["amqp"]}/%2F"',
+        "  channel = pika.BlockingConnection(pika.URLParameters(url)).channel()",
+        '  channel.queue_declare("work", durable=True)',
+        '  channel.basic_publish("", "work", b"hello")',
     ]
 
 

@@ -38,6 +38,7 @@ class LocalNode(ServerProcess):
         self.python = python
         self.http = "127.0.0.1:0"
         self.amqp = "127.0.0.1:0"
+        self.mqtt = "127.0.0.1:0"
         self.native = "127.0.0.1:0"
         self.announced: dict[str, object] = {}  # what the node printed when it was ready
 
@@ -50,6 +51,7 @@ class LocalNode(ServerProcess):
         self.kafka = str(self.announced["kafka"])
         self.http = str(self.announced.get("http", self.http))
         self.amqp = str(self.announced.get("amqp", self.amqp))
+        self.mqtt = str(self.announced.get("mqtt", self.mqtt))
         self.native = str(self.announced.get("native", self.native))
 
     def _command(self) -> list[str]:
@@ -65,6 +67,8 @@ class LocalNode(ServerProcess):
             self.http.rpartition(":")[2],
             "--set",
             f"amqp.port={self.amqp.rpartition(':')[2]}",
+            "--set",
+            f"mqtt.port={self.mqtt.rpartition(':')[2]}",
             "--set",
             f"native.port={self.native.rpartition(':')[2]}",
             *self.arguments,
