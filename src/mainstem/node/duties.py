@@ -34,6 +34,8 @@ from mainstem.streams.writer_driver import StreamWriter
 
 HAND_OVER_S: Final = 3.0
 FAREWELL_S: Final = 1.0
+# How long a machine has to say that no process takes connections there.
+LOOK_S: Final = 0.3
 _log = logging.getLogger(__name__)
 
 Fatal = Callable[[BaseException], None]
@@ -113,7 +115,13 @@ class Duties:
         Before streams are opened: that may take longer than a lease lasts.
         """
         cluster = self._cluster
-        placing = PlacingDriver(cluster.service, self._led_term, clock, PRESETS[preset])
+        placing = PlacingDriver(
+            cluster.service,
+            self._led_term,
+            clock,
+            PRESETS[preset],
+            is_refused=lambda node: cluster.peers.is_refused(node, timeout_s=LOOK_S),
+        )
         self.leases = LeasesService(
             (cluster.node, self._incarnation),
             lambda: cluster.driver.status.lead,

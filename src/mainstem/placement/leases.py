@@ -59,6 +59,12 @@ class LeaseTable:
         """A node has no lease any more."""
         self._until_ms.pop(node, None)
 
+    def late(self, nodes: Iterable[NodeId], now: int) -> list[NodeId]:
+        """Those of ``nodes`` that missed a renewal: worth a second look before the lease ends."""
+        settings = self._settings
+        least = settings.lease_ms - 2 * settings.renew_ms
+        return [node for node in nodes if self._until_ms.get(node, now + least) < now + least]
+
     def lapsed(self, nodes: Iterable[NodeId], now: int) -> list[NodeId]:
         """Those of ``nodes`` whose lease has ended. To be asked every ``renew_ms`` or more often.
 

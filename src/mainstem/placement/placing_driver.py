@@ -3,12 +3,15 @@
     every turn: leases that have ended ──▶ FenceNode ──▶ what else is to be done (``Placing``)
 
 Every node runs one; only the leader's acts. What it finds is submitted as commands, which the
-catalogue checks again; what concerns a writer is told to its node with the next renewal.
+catalogue checks again; what concerns a writer is told to its node with the next renewal. A node
+that is late is looked for: if its machine says that no process takes connections there any more,
+its lease need not be waited for.
 """
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from mainstem.cluster.raft.core import NotLeader
@@ -25,6 +28,15 @@ PLACING_PAUSE_MS: Final = 500
 TURNS_PER_RENEWAL: Final = 3
 
 _log = logging.getLogger(__name__)
+
+
+IsRefused = Callable[[NodeId], Awaitable[bool]]
+
+
+async def _nobody_knows(node: NodeId) -> bool:
+    """Nobody can be asked about a node: its lease is waited for."""
+    del node
+    return False
 
 
 class Renewed(NamedTuple):
@@ -44,6 +56,7 @@ class PlacingDriver:
         clock: the time.
         settings: how long leases are.
         placing: what is done besides fencing.
+        is_refused: whether a node's machine says that no process is there.
     """
 
     def __init__(
@@ -53,6 +66,8 @@ class PlacingDriver:
         clock: Clock,
         settings: LeaseSettings = NORMAL,
         placing: Placing | None = None,
+        *,
+        is_refused: IsRefused = _nobody_knows,
     ) -> None:
         self._placement = placement
         self._led_term = led_term
@@ -60,6 +75,7 @@ class PlacingDriver:
         self.settings = settings
         self._leases = LeaseTable(settings)
         self._placing = placing or Placing()
+        self._is_refused = is_refused
         self._term: int | None = None
         self._orders: dict[NodeId, list[RollOrder]] = {}
         self._up: dict[NodeId, int] = {}
@@ -160,7 +176,12 @@ class PlacingDriver:
         lapsed = self._leases.lapsed(up, self._now_ms())
         for node in lapsed:
             _log.warning("node %d did not renew its lease and is taken for dead", node)
-        await self._submit([FenceNode(n, up[n], "its lease has ended") for n in lapsed])
+        late = [n for n in self._leases.late(up, self._now_ms()) if n not in lapsed]
+        gone = await asyncio.gather(*map(self._is_refused, late))
+        for node in itertools.compress(late, gone):
+            _log.warning("no process of node %d is there any more: it is taken for dead", node)
+            lapsed.append(node)
+        await self._submit([FenceNode(n, up[n], "it is gone") for n in lapsed])
         now_ms = self._now_ms()
         if not lapsed and now_ms < self._place_ms:
             return

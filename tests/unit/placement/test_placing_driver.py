@@ -48,6 +48,7 @@ class Town(RaftCluster):
         self.superseded: list[NodeId] = []
         self.silent: set[NodeId] = set()
         self.rolls = 0
+        self.machines_answer = False
 
     def new_machine(self, node: Node) -> StateMachine:
         service = GroupPlacementService(
@@ -85,6 +86,7 @@ class Town(RaftCluster):
             LoopClock(),
             NORMAL,
             Placing(PlacingSettings(rebalance_after_ms=None)),
+            is_refused=self.is_refused,
         )
         leases = LeasesService(
             (node, incarnation),
@@ -100,6 +102,9 @@ class Town(RaftCluster):
         self.leases[node] = leases
         loop = asyncio.get_running_loop()
         self.tasks[node] = [loop.create_task(placing.run()), loop.create_task(leases.run())]
+
+    async def is_refused(self, node: NodeId) -> bool:
+        return self.machines_answer and self.nodes[node].driver is None
 
     def led_term(self, node: NodeId) -> int | None:
         driver = self.nodes[node].driver
@@ -223,6 +228,22 @@ def test_a_dead_writer_is_fenced_and_followed(tmp_path: Path) -> None:
         known = town.services[leader].catalogue.node(writer)
         assert known is not None
         assert known.status == "fenced"
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("led", [False, True])
+def test_a_process_that_is_surely_gone_is_not_waited_for(tmp_path: Path, led: bool) -> None:
+    async def story(town: Town) -> None:
+        town.machines_answer = True
+        leader, first, second = await others(town)
+        writer, heir = (leader, first) if led else (first, second)
+        await create(town, writer, heir)
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        town.strike(writer)
+        await town.wait_until(lambda: town.stream(second).writer == heir)
+        assert asyncio.get_running_loop().time() - began < (2.2 if led else 1.0)
 
     play(tmp_path, story)
 

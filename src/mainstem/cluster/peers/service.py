@@ -2,11 +2,12 @@
 
 One connection to each node is dialled when it is needed and used by all; what other nodes dial is
 used to answer them. Promises: questions to one node leave in the order in which they were asked; a
-node that cannot be reached is dialled again after a pause that grows; a service that nobody offers
-is a refusal.
+node that cannot be reached is dialled again after a pause that grows, and at once when it is heard
+of; a service that nobody offers is a refusal.
 """
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -137,6 +138,24 @@ class Peers:
             cause = f"{address[0]}:{address[1]} did not answer in {timeout_s:.3g} s"
             raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
+    async def is_refused(self, node: NodeId, *, timeout_s: float) -> bool:
+        """Whether the machine of a node says that no process takes connections there.
+
+        A machine or a network that says nothing leaves that open.
+        """
+        address = self._address_of(node)
+        if address is None:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, writer = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return False
+
     async def close(self) -> None:
         """End every connection."""
         if self._server is not None:
@@ -217,7 +236,10 @@ class Peers:
 
     def _proved(self, connection: PeerConnection, proved: "asyncio.Future[Hello]") -> None:
         if proved.exception() is None and connection in self._accepted:
-            self._accepted[connection] = proved.result().node
+            hello = proved.result()
+            self._accepted[connection] = hello.node
+            if (line := self._lines.get(hello.node)) is not None:
+                line.wake(hello)
 
     def _gone(self, connection: PeerConnection, error: MainstemError) -> None:
         self._accepted.pop(connection, None)
@@ -264,6 +286,16 @@ class _Line:
         self._turn = asyncio.Lock()
         self._pause_s = PAUSE_S_MIN
         self._not_before_s = 0.0
+        self._woken = asyncio.Event()
+
+    def wake(self, hello: Hello) -> None:
+        """The node was heard of: dial now if there is reason to; its former process is gone."""
+        connection = self._connection
+        if connection is not None and connection.proved.result().broker_epoch < hello.broker_epoch:
+            connection.close(Unreachable("a newer process of the node has been heard of"))
+        self._pause_s = PAUSE_S_MIN
+        self._not_before_s = 0.0
+        self._woken.set()
 
     def note(self, service: Service, chunks: Sequence[Chunk]) -> bool:
         connection = self._connection
@@ -296,7 +328,10 @@ class _Line:
 
     async def _open(self) -> PeerConnection:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._not_before_s - loop.time()))
+        self._woken.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._not_before_s):
+                await self._woken.wait()
         try:
             connection = await self._dial()
         except BaseException:

@@ -143,6 +143,45 @@ def test_a_node_that_comes_back_is_found_again() -> None:
     assert asyncio.run(story()) == [b"1 a", b"1 c"]
 
 
+def test_a_node_that_dials_is_dialled_without_a_pause() -> None:
+    async def story() -> float:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        port = house.addresses[TWO][1]
+        await second.close()
+        await asyncio.sleep(0.05)
+        for _ in range(6):  # the pause has grown to more than a second
+            with pytest.raises(Unavailable):
+                await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        first.note(TWO, Service.RAFT, [b"dial"])
+        third = await house.add(TWO, port=port)
+        third.serve(Service.CATALOGUE, echo)
+        first.serve(Service.CATALOGUE, echo)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await third.ask(ONE, Service.CATALOGUE, [], timeout_s=20)
+        await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        took_s = loop.time() - began
+        await house.close()
+        return took_s
+
+    assert asyncio.run(story()) < 1
+
+
+def test_a_machine_says_whether_a_process_takes_connections() -> None:
+    async def story() -> list[bool]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        found = [await first.is_refused(TWO, timeout_s=5)]
+        await second.close()
+        found.append(await first.is_refused(TWO, timeout_s=5))
+        found.append(await first.is_refused(NodeId(9), timeout_s=5))
+        await house.close()
+        return found
+
+    assert asyncio.run(story()) == [False, True, False]
+
+
 def test_who_waits_is_told_when_the_connection_ends_or_the_time_is_over() -> None:
     async def story() -> None:
         house = House()
