@@ -1,0 +1,326 @@
+"""The client for queues, over the native protocol.
+
+    async with connect("127.0.0.1:2925") as queues:
+        orders = await queues.declare("orders")
+        await orders.publish(b"first")
+        async for message in orders.consume():
+            async with message:
+                ...
+
+Promises: what ``publish`` returned for is stored; a lost connection is made anew after 1 s to 5 min
+and every consumption goes on, with the queues that died with the old one declared again; publishers
+wait while the node asks them to.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from mainstem.client.consumption import Consumption
+from mainstem.client.native_connection import NativeConnection, NativeSettings
+from mainstem.client.native_link import NativeLink
+from mainstem.client.queue import Exchange, Queue
+from mainstem.client.queue_message import QueueMessage, Settler
+from mainstem.client.tasks import Tasks
+from mainstem.client.topic_log import TopicLog
+from mainstem.model.errors import MainstemError
+from mainstem.wire.native import requests
+from mainstem.wire.native.answers import (
+    BindingInfo,
+    BindingList,
+    Deliver,
+    Ended,
+    ExchangeInfo,
+    ExchangeList,
+    Flow,
+    Got,
+    Published,
+    QueueInfo,
+    QueueList,
+    QueueStatus,
+    Refused,
+)
+from mainstem.wire.native.words import WireMessage, WireQueueSettings, Word
+
+__all__ = ["NativeSettings", "QueueSettings", "Queues", "connect"]
+
+QueueSettings = WireQueueSettings
+
+MESSAGES_PER_FRAME: Final = 1_000
+FRAME_BYTES: Final = 1024 * 1024
+FLOW_TIMEOUT_S: Final = 60.0
+# Declarations that are made again after a reconnect: queues that end with their connection.
+REMEMBERED_MAX: Final = 10_000
+
+
+def connect(
+    addresses: str | Sequence[str] = "127.0.0.1:2925", settings: NativeSettings | None = None
+) -> "Queues":
+    """A client for queues, to be used with ``async with``."""
+    return Queues(addresses, settings)
+
+
+class Queues:
+    """See the module's text. An async context manager.
+
+    Args:
+        addresses: one node or several, ``host:port`` each; the next one is tried when one is lost.
+        settings: how to talk to them.
+    """
+
+    def __init__(
+        self, addresses: str | Sequence[str], settings: NativeSettings | None = None
+    ) -> None:
+        self.settings = settings or NativeSettings()
+        self._link = NativeLink(addresses, self.settings, self._on_news, self._restore)
+        self._consumptions: dict[int, Consumption] = {}
+        self._last_number = 0
+        self._fleeting: dict[str, requests.DeclareQueue] = {}
+        self._may_publish = asyncio.Event()
+        self._may_publish.set()
+        self._gets: Settler | None = None
+        self._tasks = Tasks()
+        self.topics = TopicLog(self._link.ask)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._link.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._link.is_connected
+
+    async def close(self) -> None:
+        """Ends every consumption and the connection."""
+        for consumption in list(self._consumptions.values()):
+            await consumption.close()
+        # Acknowledgements of the last turn leave before the connection does.
+        await asyncio.sleep(0)
+        await self._tasks.close()
+        await self._link.close()
+
+    # Queues
+
+    def queue(self, name: str) -> Queue:
+        """A queue that is there already; nothing is asked."""
+        return Queue(self, name)
+
+    async def declare(
+        self,
+        name: str = "",
+        settings: QueueSettings | None = None,
+        *,
+        preset: Literal["native", "plain"] = "native",
+        policy: Literal["fail", "ignore", "override"] = "fail",
+    ) -> Queue:
+        """Lets a queue be there; without a name the node makes one up.
+
+        Args:
+            name: what it is called.
+            settings: what differs from the preset.
+            preset: ``native`` has limits, leases and retries; ``plain`` has none, as with AMQP.
+            policy: what to do where the queue is there with other settings.
+
+        Raises:
+            InvalidRequest: it is there, and different.
+        """
+        wanted = settings or QueueSettings()
+        word = requests.DeclareQueue(name=name, settings=wanted, preset=preset, policy=policy)
+        answer: QueueStatus = await self.ask(word)
+        is_fleeting = wanted.exclusive or wanted.auto_delete or wanted.durable is False
+        if is_fleeting and len(self._fleeting) < REMEMBERED_MAX:
+            again = requests.DeclareQueue(
+                name=answer.name, settings=wanted, preset=preset, policy=policy
+            )
+            self._fleeting[answer.name] = again
+        return Queue(self, answer.name)
+
+    async def list_queues(self) -> list[QueueInfo]:
+        """Every queue of the namespace that we may see."""
+        answer: QueueList = await self.ask(requests.ListQueues())
+        return answer.queues
+
+    # Exchanges and bindings
+
+    def exchange(self, name: str) -> Exchange:
+        """An exchange that is there already; nothing is asked."""
+        return Exchange(self, name)
+
+    async def declare_exchange(
+        self,
+        name: str,
+        kind: str = "topic",
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        alternate: str | None = None,
+        shared: bool = False,
+    ) -> Exchange:
+        """Lets an exchange be there.
+
+        Args:
+            name: what it is called; for Kafka clients this is the name of its topic.
+            kind: direct, fanout, topic or headers.
+            durable: whether it outlives the node.
+            auto_delete: whether it ends with its last binding.
+            alternate: where messages go that no queue wants.
+            shared: whether a topic of that name may be taken over.
+        """
+        await self.ask(
+            requests.DeclareExchange(
+                name=name,
+                kind=kind,
+                durable=durable,
+                auto_delete=auto_delete,
+                alternate=alternate,
+                shared=shared,
+            )
+        )
+        return Exchange(self, name)
+
+    async def list_exchanges(self) -> list[ExchangeInfo]:
+        """Every exchange of the namespace that we may see."""
+        answer: ExchangeList = await self.ask(requests.ListExchanges())
+        return answer.exchanges
+
+    async def list_bindings(self) -> list[BindingInfo]:
+        """Every binding of the namespace that we may see."""
+        answer: BindingList = await self.ask(requests.ListBindings())
+        return answer.bindings
+
+    # What queues, exchanges and consumptions use
+
+    async def ask(self, word: Word) -> Any:
+        """Asks the node; over the next connection if the present one ends meanwhile."""
+        self._tasks.check()
+        return await self._link.ask(word)
+
+    async def ask_to_publish(
+        self, exchange: str, key: str | None, messages: Sequence[WireMessage]
+    ) -> Published:
+        """Publishes in order, in as many frames as it takes."""
+        whole = Published(stored=0)
+        for start, until in _portions(messages):
+            async with asyncio.timeout(FLOW_TIMEOUT_S):
+                await self._may_publish.wait()
+            word = requests.Publish(
+                exchange=exchange, key=key, messages=list(messages[start:until])
+            )
+            answer: Published = await self.ask(word)
+            whole.stored += answer.stored
+            whole.unrouted += [start + at for at in answer.unrouted]
+            whole.refused += [Refused(start + each.place, each.error) for each in answer.refused]
+            if answer.refused:
+                break
+        return whole
+
+    def consumption(self, word: requests.Subscribe) -> Consumption:
+        """A new consumption, with a number of its own."""
+        self._last_number += 1
+        word.subscription = self._last_number
+        word.name = self.settings.client_id
+        return Consumption(self, word)
+
+    def got(self, answer: Got, *, no_ack: bool) -> QueueMessage | None:
+        """The message of an answer to a get."""
+        if answer.delivery is None:
+            return None
+        return QueueMessage(answer.delivery, None if no_ack else self._gets)
+
+    async def begin(self, consumption: Consumption) -> None:
+        """Subscribe now and after every reconnect."""
+        self._consumptions[consumption.word.subscription] = consumption
+        try:
+            connection = await self._link.connection(self.settings.request_timeout_ms)
+            await consumption.subscribe(connection)
+        except BaseException:
+            self._consumptions.pop(consumption.word.subscription, None)
+            raise
+
+    async def end(self, consumption: Consumption) -> None:
+        """Subscribe no more."""
+        known = self._consumptions.pop(consumption.word.subscription, None)
+        if known is not None and self._link.is_connected:
+            connection = await self._link.connection(0)
+            try:
+                await consumption.unsubscribe(connection)
+            except MainstemError:
+                return  # the connection ended, or the queue did: so did the subscription
+
+    def retry(self, consumption: Consumption, delay_s: float) -> None:
+        """Subscribe again after a while."""
+        self._tasks.spawn(self._retry(consumption, delay_s))
+
+    async def _retry(self, consumption: Consumption, delay_s: float) -> None:
+        while consumption.word.subscription in self._consumptions:
+            await asyncio.sleep(delay_s)
+            try:
+                connection = await self._link.connection(self.settings.request_timeout_ms)
+                await consumption.subscribe(connection)
+            except MainstemError as error:
+                if not error.retriable:
+                    consumption.fail(error)
+                    return
+            else:
+                return
+
+    async def _restore(self, connection: NativeConnection) -> None:
+        """Says on a new connection what the old one knew."""
+        self._may_publish.set()
+        self._gets = Settler(connection, 0)
+        for word in list(self._fleeting.values()):
+            try:
+                await connection.ask(word)
+            except MainstemError as error:
+                if error.retriable:
+                    raise
+                del self._fleeting[word.name]  # somebody else has it now
+        for consumption in list(self._consumptions.values()):
+            try:
+                await consumption.subscribe(connection)
+            except MainstemError as error:
+                if error.retriable:
+                    raise
+                consumption.fail(error)
+
+    def _on_news(self, _: NativeConnection, word: Word) -> None:
+        if isinstance(word, Deliver):
+            consumption = self._consumptions.get(word.subscription)
+            if consumption is not None:
+                consumption.arrived(word)
+        elif isinstance(word, Ended):
+            ended = self._consumptions.get(word.subscription)
+            if ended is not None:
+                ended.ended(word)
+        elif isinstance(word, Flow):
+            if word.publish:
+                self._may_publish.set()
+            else:
+                self._may_publish.clear()
+
+
+def _portions(messages: Sequence[WireMessage]) -> list[tuple[int, int]]:
+    """[start, until) of what fits into one frame."""
+    found: list[tuple[int, int]] = []
+    start = size_bytes = 0
+    for at, message in enumerate(messages):
+        size_bytes += len(message.value or b"") + 64
+        if at > start and (at - start >= MESSAGES_PER_FRAME or size_bytes > FRAME_BYTES):
+            found.append((start, at))
+            start, size_bytes = at, len(message.value or b"") + 64
+    found.append((start, len(messages)))
+    return found
