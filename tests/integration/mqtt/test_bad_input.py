@@ -87,13 +87,13 @@ def test_a_version_that_is_not_served_is_told_so(mqtt_node: LocalNode) -> None:
         raw.send_bytes(b"\x10\x0d\x00\x04MQTT\x07\x02\x00\x00\x00\x01a")
         answer = raw.receive()
         assert isinstance(answer, Connack)
-        assert answer.reason == 1
+        assert answer.reason == Reason.UNSUPPORTED_VERSION
         assert raw.is_closed()
 
 
 def test_a_nameless_client_of_3_1_1_cannot_keep_a_session(mqtt_node: LocalNode) -> None:
     with dialled(mqtt_node, V3_1_1) as raw:
-        assert raw.connect(client_id="", clean_start=False).reason == 2
+        assert raw.connect(client_id="", clean_start=False).reason == Reason.CLIENT_ID_NOT_VALID
         assert raw.is_closed()
 
 

@@ -176,4 +176,4 @@ def test_version_3_1_1_is_told_that_its_password_is_wrong(login_node: SecureNode
         answer = raw.receive()
         assert raw.is_closed()
     assert isinstance(answer, Connack)
-    assert answer.reason == 4
+    assert answer.reason == Reason.BAD_LOGIN

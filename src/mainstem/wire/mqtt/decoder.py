@@ -29,10 +29,12 @@ from mainstem.wire.mqtt.packets import (
 )
 from mainstem.wire.mqtt.primitives import Malformed, Reader, Violation
 from mainstem.wire.mqtt.properties import WILL, Properties, read_properties
-from mainstem.wire.mqtt.reasons import Reason
+from mainstem.wire.mqtt.reasons import Reason, reason_of_old
 from mainstem.wire.mqtt.topics import is_topic_name
 
 _NAMES: Final = {(b"MQTT", V3_1_1): V3_1_1, (b"MQTT", V5): V5, (b"MQIsdp", V3_1): V3_1}
+_KNOWN: Final = frozenset(int(reason) for reason in Reason)
+_OLD_GRANTED: Final = frozenset({0, 1, 2, 0x80})
 _FLAGS: Final = {Kind.PUBREL: 2, Kind.SUBSCRIBE: 2, Kind.UNSUBSCRIBE: 2}
 
 
@@ -156,8 +158,12 @@ def _connack(_: Kind, reader: Reader, version: int) -> Connack:
     flags = reader.byte()
     if flags & 0xFE:
         raise Malformed("CONNACK with reserved flags")
-    reason = reader.byte()
-    return Connack(reason, bool(flags), _properties(reader, Kind.CONNACK, version))
+    if version >= V5:
+        return Connack(_reason(reader), bool(flags), read_properties(reader, Kind.CONNACK))
+    reason = reason_of_old(reader.byte())
+    if reason is None:
+        raise Malformed("a return code that does not exist")
+    return Connack(reason, bool(flags))
 
 
 def _ack(kind: Kind, reader: Reader, version: int) -> Ack:
@@ -170,9 +176,16 @@ def _ack(kind: Kind, reader: Reader, version: int) -> Ack:
 
 def _reason(reader: Reader) -> int:
     code = reader.byte()
-    if code not in Reason._value2member_map_:
+    if code not in _KNOWN:
         raise Malformed(f"reason {code} does not exist")
     return code
+
+
+def _reasons(reader: Reader, known: frozenset[int]) -> tuple[int, ...]:
+    found = tuple(reader.rest())
+    if not known.issuperset(found):
+        raise Malformed("a reason that does not exist")
+    return found
 
 
 def _subscribe(kind: Kind, reader: Reader, version: int) -> Subscribe:
@@ -196,7 +209,7 @@ def _subscription(text: str, options: int, version: int) -> Subscription:
 def _suback(kind: Kind, reader: Reader, version: int) -> Suback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, kind, version)
-    return Suback(packet_id, tuple(reader.rest()), properties)
+    return Suback(packet_id, _reasons(reader, _OLD_GRANTED if version < V5 else _KNOWN), properties)
 
 
 def _unsubscribe(kind: Kind, reader: Reader, version: int) -> Unsubscribe:
@@ -213,7 +226,7 @@ def _unsubscribe(kind: Kind, reader: Reader, version: int) -> Unsubscribe:
 def _unsuback(kind: Kind, reader: Reader, version: int) -> Unsuback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, kind, version)
-    return Unsuback(packet_id, tuple(reader.rest()) if version >= V5 else (), properties)
+    return Unsuback(packet_id, _reasons(reader, _KNOWN) if version >= V5 else (), properties)
 
 
 def _pingreq(_: Kind, _reader: Reader, _version: int) -> Pingreq:

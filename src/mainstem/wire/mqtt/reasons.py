@@ -64,8 +64,21 @@ _OLD_CONNACK: Final = {
     Reason.BANNED: 5,
 }
 _OLD_UNAVAILABLE: Final = 3
+_OF_OLD: Final = (
+    Reason.SUCCESS,
+    Reason.UNSUPPORTED_VERSION,
+    Reason.CLIENT_ID_NOT_VALID,
+    Reason.SERVER_UNAVAILABLE,
+    Reason.BAD_LOGIN,
+    Reason.NOT_AUTHORIZED,
+)
 
 
 def old_connect_code(reason: int) -> int:
     """What CONNACK of 3.1.1 says for a reason of 5."""
     return _OLD_CONNACK.get(Reason(reason), _OLD_UNAVAILABLE)
+
+
+def reason_of_old(code: int) -> Reason | None:
+    """What a code in CONNACK of 3.1.1 means; None where it does not exist."""
+    return _OF_OLD[code] if code < len(_OF_OLD) else None
