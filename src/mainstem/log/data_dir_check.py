@@ -92,6 +92,11 @@ def range_directories(topic_dir: Path) -> Iterator[Path]:
             yield directory
 
 
+def verify_directory(directory: Path, files: OpenFiles) -> Iterator[Damage]:
+    """Findings in a range directory that is finished."""
+    yield from _verify_directory(directory, None, files, is_clean=True)
+
+
 def _verify_directory(
     directory: Path, point: RecoveryPoint | None, files: OpenFiles, *, is_clean: bool
 ) -> Iterator[Damage]:

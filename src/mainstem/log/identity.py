@@ -45,13 +45,13 @@ class RangeIdentity:
 
     def write(self, directory: Path) -> list[Path]:
         """Write topic and range header; returns the files to make durable."""
-        topic_header = directory.parent.parent / TOPIC_HEADER
+        topic_header = self.topic_header(directory)
         written = []
         if not topic_header.exists():
             payload = self.name.stream.topic + self.name.topic_name.encode("utf-8", "surrogatepass")
             write_checked(topic_header, TOPIC_KIND, payload, sync=False)
             written.append(topic_header)
-        write_checked(directory / RANGE_HEADER, RANGE_KIND, self._pack(), sync=False)
+        write_checked(directory / RANGE_HEADER, RANGE_KIND, self.packed(), sync=False)
         written.append(directory / RANGE_HEADER)
         return written
 
@@ -62,13 +62,19 @@ class RangeIdentity:
             found = read_checked(path, RANGE_KIND)
         except FileNotFoundError:
             raise Corrupt("the range header is missing", subject=str(path)) from None
-        if found != self._pack():
+        if found != self.packed():
             raise Corrupt(
-                f"the directory holds {describe(found)}, not {describe(self._pack())}",
+                f"the directory holds {describe(found)}, not {describe(self.packed())}",
                 subject=str(path),
             )
 
-    def _pack(self) -> bytes:
+    @staticmethod
+    def topic_header(directory: Path) -> Path:
+        """The file of the topic that a range directory belongs to."""
+        return directory.parent.parent / TOPIC_HEADER
+
+    def packed(self) -> bytes:
+        """The content of its header."""
         name = self.name
         numbers = (name.index, name.generation, self.epoch)
         return pack_range_header(name.stream, numbers, self.start_offset, self.directory_id)

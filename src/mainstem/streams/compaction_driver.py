@@ -21,7 +21,7 @@ from mainstem.model.errors import Corrupt
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import SwapGeneration
 from mainstem.placement.service import PlacementService
-from mainstem.streams.recovery import range_log
+from mainstem.streams.recovery import held_log
 from mainstem.streams.service import StreamService
 from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
@@ -96,6 +96,7 @@ class CompactionDriver(StreamRounds):
 
     async def _swap(self, stream: StreamWriter, held: RangeLog, result: CompactedRange) -> None:
         name = held.identity.name
+        done = await self._streams.spread(stream, name.index, name.generation + 1)
         known = await self._placement.submit(
             SwapGeneration(
                 stream.id,
@@ -107,6 +108,7 @@ class CompactionDriver(StreamRounds):
                 batch_count=0,
                 max_timestamp=result.max_timestamp,
                 max_timestamp_offset=result.offset_of_max_timestamp,
+                done=done,
             )
         )
         topic = self._placement.catalogue.topic_by_id(stream.id.topic)
@@ -114,9 +116,9 @@ class CompactionDriver(StreamRounds):
             return  # deleted meanwhile, and its files with it
         facts = next(each for each in known.ranges if each.index == name.index)
         try:
-            fresh = range_log(self._store, topic, known, facts, stream.settings)
+            fresh = held_log(self._store, topic, known, facts, stream.settings)
         except Corrupt:
             log.exception("%s-%d: the compacted range cannot be read", topic.name, name.index)
             raise
         stream.replace_ranges([held], fresh, known)
-        self._store.drop_range(held)
+        self._streams.let_go(stream, held)

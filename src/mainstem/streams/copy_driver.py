@@ -7,12 +7,15 @@ are copied at a time, so that writers are not held up.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from mainstem.log.naming import RangeName, range_directory
+from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
-from mainstem.model.ids import NodeId, Offset
+from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.metadata import Range, Stream, Topic
-from mainstem.placement.replication_records import ReplicaDone
+from mainstem.placement.replication_records import ReplicaDone, ReplicaLost
 from mainstem.streams.fail_over_driver import read_from
 from mainstem.streams.held_replica_driver import HeldReplica
 from mainstem.streams.replica_messages import AskBatches, Batches, RangeKey, key_of
@@ -27,12 +30,25 @@ _log = logging.getLogger(__name__)
 
 
 class CopyDriver:
-    """Brings the sealed ranges of this node to their ends."""
+    """Brings the sealed ranges of this node to their ends.
 
-    def __init__(self, around: Surroundings, replicas: ReplicaService) -> None:
+    Args:
+        around: the node's rooms.
+        replicas: the replicas on this node.
+        on_replaced: told that other files took the place of those of a range.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        replicas: ReplicaService,
+        on_replaced: Callable[[StreamId, RangeLog, RangeLog], None],
+    ) -> None:
         self._around = around
+        self._on_replaced = on_replaced
         self._replicas = replicas
         self._turns = asyncio.Semaphore(COPIES_MAX)
+        self._turn = 0
         self._tasks: dict[RangeKey, asyncio.Task[None]] = {}
 
     def tend(self, topic: Topic, stream: Stream, facts: Range) -> None:
@@ -40,18 +56,27 @@ class CopyDriver:
         key = key_of(stream.id, facts.index)
         if key in self._tasks:
             return
-        held = self._replicas.hold(topic, stream, facts)
         assert facts.end is not None, "only sealed ranges are completed"
-        if held.machine.sealed_end is None:
-            held.seal(facts.end)
-        held.log.missing = held.machine.written_end < facts.end
-        task = asyncio.get_running_loop().create_task(self._complete(key, held))
-        self._tasks[key] = task
+        if facts.generation:
+            work = self._repeat(key, lambda now: self._complete_folder(key, now))
+        else:
+            held = self._replicas.hold(topic, stream, facts)
+            if held.machine.sealed_end is None:
+                held.seal(facts.end)
+            held.log.missing = held.machine.written_end < facts.end
+            work = self._repeat(key, lambda now: self._complete(key, now, held))
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda done: self._completed(key, done))
+
+    def report_lost(self, key: RangeKey) -> None:
+        """What this node has of a range cannot be used: it is to be copied anew."""
+        if key not in self._tasks:
+            task = self._tasks[key] = asyncio.get_running_loop().create_task(self._lose(key))
+            task.add_done_callback(lambda done: self._completed(key, done))
 
     def stop(self, key: RangeKey) -> None:
         """The range is wanted here no longer."""
-        task = self._tasks.get(key)
+        task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
@@ -61,11 +86,20 @@ class CopyDriver:
             task.cancel()
 
     def _completed(self, key: RangeKey, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(key, None)
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._around.flusher.fatal(error)
 
-    async def _complete(self, key: RangeKey, held: HeldReplica) -> None:
+    async def _lose(self, key: RangeKey) -> None:
+        lost = ReplicaLost(key.stream, RangeIndex(key.index), self._around.node)
+        try:
+            await self._around.placement.submit(lost)
+        except MainstemError as error:
+            _log.warning("range %d of %s is damaged here: %s", key.index, key.stream, error)
+
+    async def _repeat(self, key: RangeKey, work: Callable[[Range], Awaitable[None]]) -> None:
+        """Do the work for a range as the catalogue has it now, until it is done."""
         pause_s = PAUSE_S_MIN
         while True:
             facts = self._facts(key)
@@ -73,12 +107,7 @@ class CopyDriver:
                 return
             try:
                 async with self._turns:
-                    await self._copy(key, facts, held)
-                await self._synced(held)
-                if not held.log.sealed:
-                    held.log.seal()
-                held.log.missing = False
-                await self._report(key, facts)
+                    await work(facts)
             except MainstemError as error:
                 if error.code is ErrorCode.STORAGE_FAILED:
                     raise
@@ -88,16 +117,48 @@ class CopyDriver:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
+    async def _complete(self, key: RangeKey, facts: Range, held: HeldReplica) -> None:
+        if facts.generation:
+            return  # rewritten meanwhile: who looks at the stream next sees to it
+        await self._copy(key, facts, held)
+        await self._synced(held)
+        if not held.log.sealed:
+            held.log.seal()
+        held.log.missing = False
+        await self._report(key, facts)
+
+    async def _complete_folder(self, key: RangeKey, facts: Range) -> None:
+        topic = self._around.placement.catalogue.need_topic(key.stream.topic)
+        sources = [node for node in facts.holders if node != self._around.node]
+        if not sources:
+            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"nobody has range {key.index}")
+        source = sources[self._turn % len(sources)]
+        self._turn += 1
+        await self._replicas.folders.take_over(topic, key, facts, source)
+        stream = topic.streams[key.partition]
+        name = RangeName(key.stream, topic.name, facts.index, facts.generation)
+        store = self._around.store
+        old = store.logs.get(range_directory(store.data_dir, name))
+        if old is not None:
+            old.close(discard=True)
+        fresh = self._replicas.log_of(topic, stream, facts)
+        if old is not None:
+            self._on_replaced(key.stream, old, fresh)
+        await self._report(key, facts)
+
     async def _copy(self, key: RangeKey, facts: Range, held: HeldReplica) -> None:
         assert facts.end is not None, "only sealed ranges are copied"
         at = Offset(held.log.written_end)
+        if not held.log.segments:  # what lies below the start of the stream is nowhere any more
+            at = max(at, self._around.placement.catalogue.need_stream(key.stream).start)
         sources = [node for node in facts.holders if node != self._around.node]
         while at < facts.end:
             found, batches = await self._read(key, facts, sources, at)
             if found.opening is not None and not held.log.segments:
                 held.log.snapshot = found.opening
             staged = held.checked(memoryview(batches), found.start, found.until)
-            held.copied([batch for batch in staged if batch[1] >= at])
+            is_first = not held.log.segments
+            held.copied([batch for batch in staged if is_first or batch[1] >= at])
             at = Offset(held.log.written_end)
 
     async def _read(

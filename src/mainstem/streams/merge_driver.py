@@ -10,7 +10,7 @@ from mainstem.log.store import LogStore
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import MergeRanges
 from mainstem.placement.service import PlacementService
-from mainstem.streams.recovery import range_log
+from mainstem.streams.recovery import held_log
 from mainstem.streams.service import StreamService
 from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
@@ -50,6 +50,7 @@ class MergeDriver(StreamRounds):
         self, stream: StreamWriter, joined: list[RangeLog], merged: MergedRange, generation: int
     ) -> None:
         first, last = joined[0].identity.name.index, joined[-1].identity.name.index
+        done = await self._streams.spread(stream, first, generation)
         known = await self._placement.submit(
             MergeRanges(
                 stream.id,
@@ -58,13 +59,14 @@ class MergeDriver(StreamRounds):
                 RangeIndex(last),
                 generation,
                 merged.size_bytes,
+                done,
             )
         )
         topic = self._placement.catalogue.topic_by_id(stream.id.topic)
         if topic is None or stream.closed is not None:
             return  # deleted meanwhile, and its files with it
         facts = next(each for each in known.ranges if each.index == first)
-        fresh = range_log(self._store, topic, known, facts, stream.settings)
+        fresh = held_log(self._store, topic, known, facts, stream.settings)
         stream.replace_ranges(joined, fresh, known)
         for held in joined:
-            self._store.drop_range(held)
+            self._streams.let_go(stream, held)

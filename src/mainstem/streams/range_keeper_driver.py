@@ -6,8 +6,10 @@ to its end before anybody may read it to the end.
 
 from collections.abc import Callable
 
+from mainstem.log.naming import RangeName, range_directory
+from mainstem.log.range_log import RangeLog
 from mainstem.model.ids import RangeIndex, StreamId
-from mainstem.model.metadata import Stream, Topic
+from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.copy_driver import CopyDriver
 from mainstem.streams.replica_messages import key_of
 from mainstem.streams.replica_service import ReplicaService
@@ -33,7 +35,7 @@ class RangeKeeper:
         self._around = around
         self._replicas = replicas
         self._writer_of = writer_of
-        self._copies = CopyDriver(around, replicas)
+        self._copies = CopyDriver(around, replicas, self._replaced)
 
     def tend(self, topic: Topic, stream: Stream) -> None:
         """Hold what this node is to hold of a stream, and nothing else."""
@@ -50,20 +52,62 @@ class RangeKeeper:
                 continue  # its writer goes on from there by itself, and tells
             if facts.is_open:
                 self._replicas.hold(topic, stream, facts)
-            elif (
-                node in facts.replicating
-                or node not in facts.holders
-                or not self._replicas.log_of(topic, stream, facts).sealed
-            ):
-                self._copies.tend(topic, stream, facts)
+            else:
+                self._tend_sealed(topic, stream, facts)
         self._drop_unwanted(stream, wanted)
+
+    def _tend_sealed(self, topic: Topic, stream: Stream, facts: Range) -> None:
+        node = self._around.node
+        is_recorded = node in facts.holders and node not in facts.replicating
+        if facts.generation:
+            if not is_recorded:
+                self._copies.tend(topic, stream, facts)
+            elif not self._replicas.is_there(topic, stream, facts):
+                self._copies.report_lost(key_of(stream.id, facts.index))
+            elif self._writer_of(stream.id) is None:
+                self._replicas.log_of(topic, stream, facts)
+                self._drop_older(topic, stream, facts)
+            return
+        log = self._replicas.log_of(topic, stream, facts)
+        assert facts.end is not None, "a range is open or has an end"
+        if is_recorded and (log.written_end < facts.end or log.damage):
+            self._copies.report_lost(key_of(stream.id, facts.index))
+        elif not is_recorded or not log.sealed:
+            self._copies.tend(topic, stream, facts)
+
+    def _drop_older(self, topic: Topic, stream: Stream, facts: Range) -> None:
+        """A range was rewritten: what it was before is read by nobody."""
+        store = self._around.store
+        for generation in range(facts.generation):
+            name = RangeName(stream.id, topic.name, facts.index, generation)
+            old = store.logs.get(range_directory(store.data_dir, name))
+            if old is not None:
+                self._replicas.forget(stream.id, facts.index)
+                store.drop_range(old)
+
+    def lost(self, stream: StreamId, index: RangeIndex) -> None:
+        """Damage was found in a sealed range: it is copied anew, if others have it."""
+        self._copies.report_lost(key_of(stream, index))
 
     def begin_anew(self, stream: StreamId, index: RangeIndex) -> None:
         """What was there of a range does not count: it is copied from its beginning."""
-        held = self._replicas.forget(stream, index)
-        if held is not None:
-            self._copies.stop(key_of(stream, index))
-            self._around.store.drop_range(held.log)
+        topic = self._around.placement.catalogue.need_topic(stream.topic)
+        known = topic.streams[stream.partition]
+        facts = next((one for one in known.ranges if one.index == index), None)
+        self._copies.stop(key_of(stream, index))
+        if facts is None or facts.generation or not self._replicas.is_there(topic, known, facts):
+            return  # a rewritten range is replaced as a whole when its copy has come
+        old = self._replicas.log_of(topic, known, facts)
+        self._replicas.forget(stream, index)
+        self._around.store.drop_range(old)
+        fresh = self._replicas.log_of(topic, known, facts)
+        fresh.missing = True
+        self._replaced(stream, old, fresh)
+
+    def _replaced(self, stream: StreamId, old: RangeLog, fresh: RangeLog) -> None:
+        writer = self._writer_of(stream)
+        if writer is not None and old in writer.ranges:
+            writer.replace_ranges([old], fresh, writer.known)
 
     def forget(self, stream: StreamId) -> None:
         """A stream is gone, and its files with it."""

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from mainstem.log.range_log import FileSlice, RangeLog
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.metadata import Stream
 
 Moment = tuple[int, int, int]  # offset, timestamp, epoch
@@ -29,6 +29,7 @@ class StreamReader:
         "last_stable",
         "log",
         "next_offset",
+        "on_damage",
         "ranges",
         "start_offset",
         "topic",
@@ -46,6 +47,7 @@ class StreamReader:
         self.closed: MainstemError | None = None
         self.ranges: list[RangeLog] = []
         self.log: RangeLog
+        self.on_damage: Callable[[RangeLog], None] | None = None
         self._starts: list[int] = []
         self._waiters: dict[Callable[[], None], None] = {}
 
@@ -79,21 +81,22 @@ class StreamReader:
         if offset >= until or offset < self.start_offset:
             self._check_inside(offset)
             return None
-        if offset >= self._starts[-1]:
-            return self.log.read(offset, max_bytes=max_bytes, until=until, min_one=min_one)
-        for at in range(max(bisect_right(self._starts, offset) - 1, 0), len(self.ranges)):
-            if self.ranges[at].missing:
-                raise Unavailable(
-                    ErrorCode.WRITER_UNAVAILABLE,
-                    f"offset {offset} is being copied from other nodes",
-                    subject=f"{self.topic}-{self.id.partition}",
-                )
-            # A compacted range may hold nothing at or above the offset; the next one goes on.
-            found = self.ranges[at].read(
-                max(offset, self._starts[at]), max_bytes=max_bytes, until=until, min_one=min_one
-            )
-            if found is not None:
-                return found
+        held = self.log
+        try:
+            if offset >= self._starts[-1]:
+                return held.read(offset, max_bytes=max_bytes, until=until, min_one=min_one)
+            for at in range(max(bisect_right(self._starts, offset) - 1, 0), len(self.ranges)):
+                held = self.ranges[at]
+                self._check_here(held)
+                # A compacted range may hold nothing at or above the offset; the next one goes on.
+                first = max(offset, self._starts[at])
+                found = held.read(first, max_bytes=max_bytes, until=until, min_one=min_one)
+                if found is not None:
+                    return found
+        except Corrupt:
+            if self.on_damage is not None:
+                self.on_damage(held)
+            raise
         return None
 
     def offset_for_timestamp(self, timestamp: int) -> Moment | None:
@@ -101,6 +104,7 @@ class StreamReader:
         for log, facts in zip(self.ranges, self.known.ranges, strict=False):
             if not facts.is_open and facts.max_timestamp < timestamp:
                 continue
+            self._check_here(log)
             found = log.offset_for_timestamp(timestamp)
             if found is not None and found[0] >= self.start_offset:
                 return (*found, facts.epoch) if found[0] < self.committed else None
@@ -154,6 +158,14 @@ class StreamReader:
         if self._waiters:
             for wake in tuple(self._waiters):
                 wake()
+
+    def _check_here(self, log: RangeLog) -> None:
+        if log.missing:
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE,
+                f"range {log.identity.name.index} is being copied from other nodes",
+                subject=f"{self.topic}-{self.id.partition}",
+            )
 
     def _check_inside(self, offset: int) -> None:
         if self.closed is not None:

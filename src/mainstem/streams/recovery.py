@@ -7,6 +7,7 @@ before, each followed by the batches that came after it.
 
 from collections.abc import Callable
 
+from mainstem.log.naming import RangeName, range_directory
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.errors import ErrorCode, Unavailable
@@ -37,6 +38,15 @@ def range_log(
         snapshot=snapshot,
         config=segment_settings(settings, stream.id),
     )
+
+
+def held_log(
+    store: LogStore, topic: Topic, stream: Stream, facts: Range, settings: TopicSettings
+) -> RangeLog:
+    """The files of one range, opened now or before."""
+    name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+    found = store.logs.get(range_directory(store.data_dir, name))
+    return found or range_log(store, topic, stream, facts, settings)
 
 
 def recovered_state(

@@ -121,9 +121,50 @@ class State(Message, frozen=True):
     """The state follows."""
 
 
+class AskFolder(Message, frozen=True):
+    """Which files make up a rewritten range."""
+
+    generation: int
+
+
+class Folder(Message, frozen=True):
+    """Names and sizes; the header is the receiver's own."""
+
+    files: list[tuple[str, int]]
+
+
+class AskPiece(Message, frozen=True):
+    """Bytes of one of those files."""
+
+    generation: int
+    name: str
+    position: int
+    size: int
+
+
+class Piece(Message, frozen=True):
+    """The bytes follow."""
+
+
+class AskTakeOver(Message, frozen=True):
+    """Copy a rewritten range from ``source``, which the catalogue does not know of yet.
+
+    ``epoch`` and ``start`` are those of the range.
+    """
+
+    generation: int
+    epoch: Epoch
+    start: Offset
+    source: int
+
+
+class TakenOver(Message, frozen=True):
+    """The rewritten range is on disk here."""
+
+
 AnyMessage = (
     AppendBatches | Acknowledged | Refused | AskFence | Promised | AskBatches | Batches | AskState
-    | State
+    | State | AskFolder | Folder | AskPiece | Piece | AskTakeOver | TakenOver
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -20,6 +20,7 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailabl
 from mainstem.model.ids import Epoch, NodeId, Offset, StreamId
 from mainstem.model.limits import MIB
 from mainstem.streams import replica_messages as messages
+from mainstem.streams.folder_copy_driver import FolderDriver
 from mainstem.streams.held_replica_driver import Told
 from mainstem.streams.range_replica import (
     Ack,
@@ -48,6 +49,7 @@ class ReplicaService(ReplicaShelf):
         self._early: dict[RangeKey, list[tuple[NodeId, memoryview]]] = {}
         self._early_bytes = 0
         self._is_closed = False
+        self.folders = FolderDriver(around)
 
     def close(self) -> None:
         """Take and answer nothing more."""
@@ -155,9 +157,12 @@ class ReplicaService(ReplicaShelf):
                 state = self.state_before(topic, stream, facts)
                 return [messages.encode(messages.State(message.key)), state]
             case _:
-                raise InvalidRequest(
-                    ErrorCode.INVALID_REQUEST, f"node {node} asks {type(message).__name__}"
-                )
+                answer = await self.folders.answer(message)
+                if answer is None:
+                    raise InvalidRequest(
+                        ErrorCode.INVALID_REQUEST, f"node {node} asks {type(message).__name__}"
+                    )
+                return answer
 
     async def fence(self, asked: messages.AskFence) -> messages.Promised | messages.Refused:
         """Promise a new writer's epoch and tell the end of the range here."""

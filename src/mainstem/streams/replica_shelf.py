@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mainstem.log.checkpoint import Trust
-from mainstem.log.naming import RangeName, range_directory
+from mainstem.log.naming import RangeName, range_directory, segment_bases
 from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, Offset, RangeIndex, StreamId
@@ -11,7 +11,7 @@ from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.held_replica_driver import HeldReplica
 from mainstem.streams.promise_storage import Promise
 from mainstem.streams.range_replica import RangeReplica, ReplicaState, is_in_limbo
-from mainstem.streams.recovery import opening_state, range_log
+from mainstem.streams.recovery import held_log, opening_state
 from mainstem.streams.replica_messages import RangeKey, key_of
 from mainstem.streams.surroundings import Surroundings
 
@@ -78,11 +78,14 @@ class ReplicaShelf:
     def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
         """The files of a range, opened now or before."""
         around = self._around
+        return held_log(around.store, topic, stream, facts, around.settings_of(topic))
+
+    def is_there(self, topic: Topic, stream: Stream, facts: Range) -> bool:
+        """Whether the disk has something of a range."""
+        store = self._around.store
         name = RangeName(stream.id, topic.name, facts.index, facts.generation)
-        found = around.store.logs.get(range_directory(around.store.data_dir, name))
-        if found is not None:
-            return found
-        return range_log(around.store, topic, stream, facts, around.settings_of(topic))
+        directory = range_directory(store.data_dir, name)
+        return directory in store.logs or (directory.is_dir() and bool(segment_bases(directory)))
 
     def forget(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
         """Let go of a replica; its files stay as they are."""

@@ -12,10 +12,12 @@ it here.
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
+from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
-from mainstem.model.ids import Epoch, NodeId, StreamId
+from mainstem.model.ids import Epoch, NodeId, RangeIndex, StreamId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.placement import records
 from mainstem.placement.replication_records import CopyOrdered, Election, NodeFenced, TargetsSet
@@ -61,7 +63,7 @@ class StreamRoles:
         self._around = around
         self._desk = desk
         self.replicas = ReplicaService(around)
-        self._keeper = RangeKeeper(around, self.replicas, desk.writer)
+        self.keeper = RangeKeeper(around, self.replicas, desk.writer)
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
         self._unsettled: set[ReplicationDriver] = set()
@@ -92,7 +94,7 @@ class StreamRoles:
         if self._ticking is not None:
             self._ticking.cancel()
         self.replicas.close()
-        self._keeper.close()
+        self.keeper.close()
         for _, task in self._taking.values():
             task.cancel()
 
@@ -116,17 +118,24 @@ class StreamRoles:
             if election.unclean:
                 self._unclean[election.stream] = election.epoch
         if isinstance(fact, CopyOrdered) and fact.node == self._around.node:
-            self._keeper.begin_anew(fact.stream, fact.index)
+            self.keeper.begin_anew(fact.stream, fact.index)
         for stream_id in concerned(fact):
             self._look_at(stream_id)
         if isinstance(fact, NodeFenced):
             self._leave_behind(fact.node)
 
+    def _damaged(self, writer: StreamWriter, log: RangeLog) -> None:
+        """A reader came upon damage: what is sealed is copied anew, what is open is sealed."""
+        if log is writer.log:
+            self._around.flusher.roll(writer)
+        else:
+            self.keeper.lost(writer.id, RangeIndex(log.identity.name.index))
+
     def forget(self, streams: list[StreamId]) -> None:
         """These streams are gone, and their files with them."""
         for stream in streams:
             self._stop_taking(stream)
-            self._keeper.forget(stream)
+            self.keeper.forget(stream)
 
     def _look_at(self, stream: StreamId) -> None:
         topic = self._around.placement.catalogue.topic_by_id(stream.topic)
@@ -145,7 +154,7 @@ class StreamRoles:
             self._take_over(topic, stream)
         elif writer is None or writer.epoch != stream.epoch:
             self._open(topic, stream)
-        self._keeper.tend(topic, stream)
+        self.keeper.tend(topic, stream)
 
     # The writer's role.
 
@@ -186,7 +195,7 @@ class StreamRoles:
 
     async def _opened(self, topic: Topic, stream: Stream) -> None:
         """Find the state that the stream was left in, then write it."""
-        self._keeper.tend(topic, stream)
+        self.keeper.tend(topic, stream)
         while True:
             try:
                 opening = await opening_of(self._around, self.replicas, topic, stream)
@@ -194,7 +203,7 @@ class StreamRoles:
             except Unavailable as error:
                 _log.warning("%s", error)
                 await asyncio.sleep(STATE_PAUSE_S)
-        current = self._stream(stream.id)
+        current = self._around.placement.catalogue.stream(stream.id)
         if current is None or (current.epoch, current.writer) != (stream.epoch, stream.writer):
             return
         self._admit(topic, current, StreamState.restore(opening))
@@ -215,6 +224,7 @@ class StreamRoles:
         settings = around.settings_of(topic)
         writer = StreamWriter(stream, topic.name, settings, around.flusher, around.clock)
         writer.open_at(ranges, state)
+        writer.on_damage = partial(self._damaged, writer)
         self.replicate(writer)
         self._desk.list_stream(writer)
 
@@ -248,10 +258,6 @@ class StreamRoles:
         for writer in self._desk.all():
             if isinstance(writer.replication, ReplicationDriver) and writer.closed is None:
                 writer.replication.leave_behind(node)
-
-    def _stream(self, stream: StreamId) -> Stream | None:
-        topic = self._around.placement.catalogue.topic_by_id(stream.topic)
-        return None if topic is None else topic.streams[stream.partition]
 
 
 def concerned(fact: records.AnyFact) -> Iterable[StreamId]:

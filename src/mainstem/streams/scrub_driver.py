@@ -1,10 +1,12 @@
 """Reading closed files again in the background, so that damage is found before it is needed."""
 
 import asyncio
+from collections.abc import Callable
 
 from mainstem.log.damage import Damage
 from mainstem.log.scrub import STEP_BYTES, Scrubber
 from mainstem.log.store import LogStore
+from mainstem.model.ids import RangeIndex, StreamId
 from mainstem.telemetry import logs
 from mainstem.telemetry.metrics import Metrics
 
@@ -15,9 +17,22 @@ log = logs.logger("streams")
 
 
 class ScrubDriver:
-    """Goes round all files of the store once per interval."""
+    """Goes round all files of the store once per interval.
 
-    def __init__(self, store: LogStore, metrics: Metrics) -> None:
+    Args:
+        store: the files.
+        metrics: counts what was found.
+        lost: told which sealed range of a stream is damaged, so that it is copied anew.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        metrics: Metrics,
+        lost: Callable[[StreamId, RangeIndex], None] = lambda _stream, _index: None,
+    ) -> None:
+        self._store = store
+        self._lost = lost
         self._scrubber = Scrubber(lambda: list(store.logs.values()), self._found)
         self._metrics = metrics
 
@@ -31,3 +46,6 @@ class ScrubDriver:
     def _found(self, damage: Damage) -> None:
         self._metrics.log_corruptions += 1
         log.error("damaged: %s", damage)
+        held = self._store.logs.get(damage.path.parent)
+        if held is not None and held.sealed:
+            self._lost(held.identity.name.stream, RangeIndex(held.identity.name.index))

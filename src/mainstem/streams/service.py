@@ -24,6 +24,7 @@ from mainstem.placement.tables import Tables
 from mainstem.streams.checkpoint_storage import read_producers, write_producers
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.recovery import range_log, recovered_state
+from mainstem.streams.replica_messages import key_of
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.roles_service import StreamRoles
 from mainstem.streams.state import StreamState
@@ -187,9 +188,30 @@ class StreamService(StreamTable):
         )
         stream.state.transactions.trim(start)
         for log in stream.trim(known):
-            if self._roles is not None:
-                self._roles.replicas.forget(stream.id, RangeIndex(log.identity.name.index))
-            self._store.drop_range(log)
+            self.let_go(stream, log)
+
+    def let_go(self, stream: StreamWriter, log: RangeLog) -> None:
+        """Delete the files of a range that is no longer part of a stream."""
+        if self._roles is not None:
+            self._roles.replicas.forget(stream.id, RangeIndex(log.identity.name.index))
+        self._store.drop_range(log)
+
+    def lost(self, stream: StreamId, index: RangeIndex) -> None:
+        """Damage was found in a sealed range: it is copied anew, if other nodes have it."""
+        if self._roles is not None:
+            self._roles.keeper.lost(stream, index)
+
+    async def spread(self, stream: StreamWriter, index: int, generation: int) -> tuple[NodeId, ...]:
+        """Let the other nodes that hold a range have it as it was rewritten; who has it then.
+
+        Raises:
+            Unavailable: too few have it.
+        """
+        facts = next(one for one in stream.known.ranges if one.index == index)
+        if self._roles is None or len(facts.replicas) == 1:
+            return ()
+        key = key_of(stream.id, facts.index)
+        return await self._roles.replicas.folders.spread(key, facts, generation)
 
     def roll(
         self,
@@ -206,15 +228,6 @@ class StreamService(StreamTable):
             writer.replication.want_roll(exclude=exclude, new_writer=new_writer)
         else:
             self._flusher.roll(writer)
-
-    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
-        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
-        names = self._by_name if topic is None else (topic,)
-        return [
-            (name, stream.id.partition, sum(log.size_bytes for log in stream.ranges))
-            for name in names
-            for stream in self._by_name.get(name, ())
-        ]
 
     # Following the catalogue
 

@@ -48,6 +48,15 @@ class StreamTable:
             raise unknown(ErrorCode.UNKNOWN_TOPIC_ID, topic_id_text(topic))
         return self.door(streams[0].topic, partition)
 
+    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
+        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
+        names = self._by_name if topic is None else (topic,)
+        return [
+            (name, stream.id.partition, sum(log.size_bytes for log in stream.ranges))
+            for name in names
+            for stream in self._by_name.get(name, ())
+        ]
+
     def writer(self, stream: StreamId) -> StreamWriter | None:
         """The stream, if this node writes it now."""
         found = self._serving.get(stream)

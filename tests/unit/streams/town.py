@@ -143,10 +143,10 @@ class Town:
     def _failed(self, error: BaseException) -> None:
         raise error
 
-    async def create(self, replication: int = 3, **configs: str) -> Topic:
+    async def create(self, **configs: str) -> Topic:
         """The topic ``t`` with one partition."""
         named = {name.replace("_", "."): value for name, value in configs.items()}
-        command = CreateTopic(TOPIC_ID, "t", 1, replication, named)
+        command = CreateTopic(TOPIC_ID, "t", 1, len(self.nodes), named)
         return await self.placement.service.submit(command)
 
     @property

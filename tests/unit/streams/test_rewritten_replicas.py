@@ -1,0 +1,197 @@
+"""Sealed ranges on several nodes: compacted, joined, damaged, and whole again."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.streams.town import Town, TownNode, eventually
+
+from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.streams.compaction_driver import CompactionDriver
+from mainstem.streams.merge_driver import MergeDriver
+from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.telemetry.metrics import Metrics
+
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "min_cleanable_dirty_ratio": "0",
+    "segment_bytes": "1048576",
+}
+
+
+async def compact(town: Town) -> int:
+    writer = town.writer
+    driver = CompactionDriver(
+        writer.streams, town.placement.service, writer.store, town.clock, 1 << 20
+    )
+    return await driver.run_once()
+
+
+def files(node: TownNode, index: int) -> dict[str, bytes]:
+    """The records and indexes of a range on a node, by file."""
+    (folder,) = node.folder.glob(f"topics/*/partition-0/range-{index}.g*[0-9]")
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.suffix in (".log", ".index", ".timeindex", ".seal", ".mark")
+    }
+
+
+async def roll(town: Town) -> None:
+    count = town.stream.last.index
+    town.writer.streams.roll(town.stream.id)
+    await eventually(lambda: town.stream.last.index > count)
+    await eventually(lambda: all(len(one.done) == 3 for one in town.stream.ranges[:-1]))
+
+
+def test_a_compacted_range_is_the_same_on_every_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            assert await compact(town) == 1
+            facts = town.stream.ranges[0]
+            assert (facts.generation, len(facts.done)) == (1, 3)
+            assert town.values() == [b"19"]
+            copies = [files(node, facts.index) for node in town.nodes.values()]
+            assert copies[0] == copies[1] == copies[2]
+
+    asyncio.run(story())
+
+
+def test_a_node_that_was_away_takes_the_compacted_range_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            await away.crash()
+            assert await compact(town) == 1
+            assert len(town.stream.ranges[0].done) == 2
+            await away.start()
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            index = town.stream.ranges[0].index
+            assert files(away, index) == files(town.writer, index)
+
+    asyncio.run(story())
+
+
+def test_joined_ranges_are_the_same_on_every_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(33):
+                await town.write(b"%d" % number)
+                await roll(town)
+            writer = town.writer
+            merging = MergeDriver(writer.streams, town.placement.service, writer.store)
+            assert await merging.run_once() == 1
+            assert len(town.stream.ranges) == 24
+            assert town.values() == [b"%d" % number for number in range(33)]
+            (joined,) = [one for one in town.stream.ranges if one.generation]
+            copies = [files(node, joined.index) for node in town.nodes.values()]
+            assert copies[0] == copies[1] == copies[2]
+            dead = town.writer
+            await dead.crash()
+            await town.fence(dead)
+            await town.write(b"33")
+            assert town.values() == [b"%d" % number for number in range(34)]
+
+    asyncio.run(story())
+
+
+def test_a_damaged_range_is_copied_from_another_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            index = town.stream.ranges[0].index
+            broken = next(node for node in town.nodes.values() if node is not town.writer)
+            await broken.crash()
+            (path,) = broken.folder.glob(f"topics/*/partition-0/range-{index}.g0/*.log")
+            sound = path.read_bytes()
+            path.write_bytes(sound[:100])
+            await broken.start()
+            await eventually(lambda: path.exists() and path.read_bytes() == sound)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+
+    asyncio.run(story())
+
+
+def test_the_writer_reads_again_what_was_copied_anew(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            facts = town.stream.ranges[0]
+            writer = town.writer
+            (path,) = writer.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0/*.log")
+            path.write_bytes(bytes(len(path.read_bytes())))
+            writer.streams.lost(town.stream.id, facts.index)
+            await eventually(lambda: facts.done != town.stream.ranges[0].done)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            assert town.values() == [b"%d" % number for number in range(20)]
+
+    asyncio.run(story())
+
+
+def test_a_scrub_that_finds_damage_has_the_range_copied_anew(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            facts = town.stream.ranges[0]
+            node = next(one for one in town.nodes.values() if one is not town.writer)
+            (path,) = node.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0/*.log")
+            sound = path.read_bytes()
+            path.write_bytes(bytes(len(sound)))
+            scrub = ScrubDriver(node.store, Metrics(), node.streams.lost)
+            task = asyncio.create_task(scrub.run(1))
+            await eventually(lambda: path.exists() and path.read_bytes() == sound)
+            task.cancel()
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_finds_damage_has_the_range_copied_anew(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            for node in town.nodes.values():  # what a process wrote itself it does not check
+                await node.crash()
+            for node in town.nodes.values():
+                await node.start()
+            await town.write(b"20")
+            reader = town.writer
+            index = town.stream.ranges[0].index
+            (path,) = reader.folder.glob(f"topics/*/partition-0/range-{index}.g0/*.log")
+            sound = path.read_bytes()
+            path.write_bytes(sound[:200] + bytes(len(sound) - 200))
+            with pytest.raises(Corrupt):
+                town.values()
+            expected = [b"%d" % number for number in range(21)]
+            await eventually(lambda: readable(town) == expected)
+            assert path.read_bytes() == sound
+
+    asyncio.run(story())
+
+
+def readable(town: Town) -> list[bytes | None]:
+    try:
+        return town.values()
+    except MainstemError:
+        return []
