@@ -105,5 +105,17 @@ GOALS: dict[str, Goal] = {
     "spark_changes": Goal(
         "PostgreSQL, changes of rows", "changes/s", 50_000, at_least=True, peer="debezium"
     ),
+    "amqp_publish_100b": Goal(
+        "AMQP publish and confirm, 100 B", "µs CPU/message", None, peer="quorum"
+    ),
+    "amqp_deliver_100b": Goal(
+        "AMQP deliver and acknowledge, 100 B", "µs CPU/message", None, peer="classic"
+    ),
+    "amqp_publish_1kb": Goal(
+        "AMQP publish and confirm, 1 KB", "µs CPU/message", None, peer="quorum"
+    ),
+    "amqp_deliver_1kb": Goal(
+        "AMQP deliver and acknowledge, 1 KB", "µs CPU/message", None, peer="classic"
+    ),
     "spark_memory": Goal("Spark's driver and workers, memory, shared once", "MB", 1_500),
 }

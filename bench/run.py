@@ -4,6 +4,7 @@
     python bench/run.py --quick                 small volumes, one round, the node alone
     python bench/run.py --only produce_100b     some figures only
     python bench/run.py --only spark            the pipelines on Spark, beside its connector
+    python bench/run.py --only amqp             queues over AMQP, beside RabbitMQ
     python bench/run.py --resume                take up a run that was cut short
 
 Rounds are interleaved (every side once, then again), because the machine's mood changes by the
@@ -24,6 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.amqp import measure_amqp
 from bench.figures import FULL, GOALS, QUICK, WARM, Volume
 from bench.guarded import PASSWORD, USER, Certificates, GuardedKafka, GuardedNode
 from bench.measure import load_average, settle
@@ -39,6 +41,9 @@ from mainstem.testing.local_node import LocalNode
 GUARDED = {"guarded_produce", "guarded_consume", "tls_produce", "tls_consume"}
 AT_REST = {"ready", "rss_start", "idle"}
 SPARK = "spark_"
+AMQP = "amqp_"
+# Names of several figures together, which begin with them.
+GROUPS = {"spark", "amqp"}
 
 
 def main() -> int:
@@ -56,7 +61,10 @@ def main() -> int:
     if wanted & AT_REST:
         _measure_at_rest(samples, rounds, peer=peer, idle_s=2 if options.quick else 10)
     on_spark = {name for name in wanted if name.startswith(SPARK)}
-    if wanted - AT_REST - on_spark:
+    on_amqp = {name for name in wanted if name.startswith(AMQP)}
+    if on_amqp:
+        measure_amqp(samples, on_amqp, rounds, quick=options.quick, peer=peer)
+    if wanted - AT_REST - on_spark - on_amqp:
         _measure_servers(samples, wanted, rounds, quick=options.quick, peer=peer)
     if on_spark:
         # Spark is half a gigabyte: imported only where it is measured.
@@ -79,10 +87,9 @@ def _wanted(only: str) -> tuple[set[str], set[str]]:
     if not only:
         return set(GOALS), set()
     named = set(only.split(","))
-    found = {goal for goal in GOALS if goal in named or goal.partition("_")[0] + "_" == SPARK}
-    if "spark" not in named:
-        found &= named
-    return found, named - found - {"spark"}
+    groups = named & GROUPS
+    found = {goal for goal in GOALS if goal in named or goal.partition("_")[0] in groups}
+    return found, named - found - groups
 
 
 def _measure_servers(
