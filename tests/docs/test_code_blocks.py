@@ -157,6 +157,7 @@ class Ground:
     def _environment(self) -> dict[str, str]:
         return os.environ | {
             "MAINSTEM_BOOTSTRAP": self.node.kafka,
+            "MAINSTEM_HTTP": f"http://{self.node.http}",
             "NO_COLOR": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "XDG_CONFIG_HOME": str(self.folder / ".config"),

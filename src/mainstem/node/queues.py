@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from mainstem.broker.admin import INTERNAL_REPLICAS, TopicsAdmin, new_topic_id
 from mainstem.broker.queues_service import NodeQueues
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.ids import NodeId
+from mainstem.model.topic_name import QUEUES_TOPIC
 from mainstem.placement.records import CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
 from mainstem.queues.queues_runtime import QueuesRuntime, TopicDesk, TopicWish
@@ -32,6 +34,7 @@ class NodeQueueRooms:
         desk = TopicDesk(
             ensure=self._ensure,
             delete=self._delete,
+            is_there=lambda name: topics.by_name(name) is not None,
             doors=self._doors,
             trim=streams.delete_records,
             flush=streams.flush,
@@ -39,33 +42,37 @@ class NodeQueueRooms:
         self.runtime = QueuesRuntime(desk, streams, clock, memory_bytes_max=memory_bytes_max)
         self.upkeep = QueueUpkeep(self.runtime)
         self.counter = NodeQueues(self.runtime)
+        streams.watch(self.runtime.stream_opened, self.runtime.stream_lost)
 
     async def _ensure(self, wish: TopicWish) -> None:
         if self._topics.by_name(wish.name) is not None:
             return
+        nodes = self._placed()
         try:
-            if wish.is_internal:
-                await self._placement.submit(
-                    CreateTopic(
-                        new_topic_id(),
-                        wish.name,
-                        wish.partitions,
-                        min(INTERNAL_REPLICAS, len(self._topics.nodes())),
-                        dict(wish.configs),
-                        internal=True,
-                    )
-                )
-            else:
-                await self._topics.create(
+            await self._placement.submit(
+                CreateTopic(
+                    new_topic_id(),
                     wish.name,
-                    partitions=wish.partitions,
-                    replication_factor=-1,
-                    configs=wish.configs,
+                    wish.partitions,
+                    len(nodes),
+                    dict(wish.configs),
+                    internal=wish.is_internal,
+                    assignments=(nodes,) * wish.partitions,
                 )
+            )
         except InvalidRequest as error:
             is_there = self._topics.by_name(wish.name) is not None
             if error.code is not ErrorCode.TOPIC_EXISTS or not is_there:
                 raise
+
+    def _placed(self) -> tuple[NodeId, ...]:
+        """Where all streams of queues are, in one order, so that one node writes all of them."""
+        known = self._topics.by_name(QUEUES_TOPIC)
+        if known is not None:
+            return known.streams[0].wanted
+        here = self._topics.node.id
+        others = [node.id for node in self._topics.nodes() if node.id != here]
+        return (here, *others)[:INTERNAL_REPLICAS]
 
     async def _delete(self, name: str) -> None:
         topic = self._topics.by_name(name)
@@ -76,4 +83,12 @@ class NodeQueueRooms:
         topic = self._topics.by_name(name)
         if topic is None:
             return ()
-        return [self._streams.door(name, partition) for partition in range(len(topic.streams))]
+        try:
+            return [self._streams.door(name, partition) for partition in range(len(topic.streams))]
+        except Unavailable as error:
+            raise Unavailable(
+                ErrorCode.NOT_COORDINATOR,
+                f"node {topic.streams[0].writer} serves queues",
+                subject=name,
+                remedy="connect to that node",
+            ) from error

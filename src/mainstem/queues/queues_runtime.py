@@ -5,8 +5,10 @@
     __queue_data    bodies of what is published to queues by name
     topics          bodies of what is published to exchanges, one topic each
 
-Nothing of this is there before the first declaration. Where facts cannot be stored everything is
-loaded anew: queues that are not durable are lost then, consumers are told.
+Nothing of this is there before the first declaration. In a cluster one node serves all queues: the
+one that writes all these streams, which are placed alike so that they move together; all others say
+who it is. Where facts cannot be stored, or a stream is taken by another node, everything is let go
+and loaded anew: queues that are not durable are lost then, consumers are told.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 from mainstem.coordination.shard_runtime import LiveShard
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import StreamId
 from mainstem.model.limits import MIB
 from mainstem.model.topic_name import QUEUES_TOPIC
 from mainstem.queues.bodies_runtime import Doors
@@ -33,7 +36,8 @@ from mainstem.streams.writer_driver import StreamWriter
 QUEUE_PARTITIONS = 8
 DATA_PARTITIONS = 4
 MEMORY_BYTES_MAX = 1024 * MIB
-RELOAD_S = 1.0
+RELOAD_S = 0.5
+RELOAD_S_MAX = 30.0
 
 QUEUES_CONFIGS = {
     "cleanup.policy": "delete",
@@ -67,13 +71,15 @@ class TopicDesk(NamedTuple):
     Args:
         ensure: creates a topic if it is not there.
         delete: takes a topic away.
-        doors: the streams of a topic; empty where there is none.
+        is_there: whether there is a topic of that name.
+        doors: the streams of a topic; empty where there is none. Raises where another node writes.
         trim: (topic, partition, before): lets a stream start later.
         flush: writes all that is staged.
     """
 
     ensure: Callable[[TopicWish], Awaitable[None]]
     delete: Callable[[str], Awaitable[None]]
+    is_there: Callable[[str], bool]
     doors: Callable[[str], Sequence[StreamWriter]]
     trim: Callable[[str, int, int], Awaitable[Any]]
     flush: Callable[[], None]
@@ -95,17 +101,27 @@ class QueuesRuntime(QueuesSwitchboard):
         self._memory_bytes_max = memory_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
+        self._is_serving = False
+        self._fact_streams: list[StreamId] = []
+        self._retry = asyncio.Event()
         self._ensuring = asyncio.Lock()
-        self._is_stopped = False
 
     # Start and stop
 
     def start(self) -> None:
         """Begin to load what is stored, if anything ever was."""
-        if self.topics.doors(QUEUES_TOPIC):
-            self.run(self._load())
+        if self.topics.is_there(QUEUES_TOPIC):
+            self.serve()
         else:
             self._ready.set()
+
+    def serve(self) -> None:
+        """Load what is stored, as soon as this node may, unless that is under way or done."""
+        self._retry.set()
+        if not self._is_serving:
+            self._is_serving = True
+            self._ready.clear()
+            self.run(self._serve())
 
     async def ready(self) -> None:
         """Wait until what is stored is loaded."""
@@ -113,9 +129,21 @@ class QueuesRuntime(QueuesSwitchboard):
         if self.refusal is not None:
             raise self.refusal
 
+    def stream_opened(self, stream: StreamWriter) -> None:
+        """This node writes a stream from now on: perhaps it may serve queues."""
+        if not self.shards and stream.topic == QUEUES_TOPIC:
+            self.serve()
+
+    def stream_lost(self, stream: StreamId) -> None:
+        """Another node writes a stream from now on, or it is gone."""
+        needed = set(self._fact_streams) if self.shards else set()
+        for space in self.spaces.values():
+            needed |= {each.door.id for each in space.all_streams()}
+        if stream in needed:
+            self._fail(Unavailable(ErrorCode.NOT_COORDINATOR, "queues move to another node"))
+
     async def stop(self) -> None:
         """Keep what is known and serve nothing more."""
-        self._is_stopped = True
         for task in self._tasks:
             task.cancel()
         self.flush()
@@ -123,13 +151,7 @@ class QueuesRuntime(QueuesSwitchboard):
             space.keep_cursors()
         for shard in self.shards:
             shard.run_turn()
-        self.refusal = Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping")
-        self._ready.set()
-        for shard in self.shards:
-            shard.close(self.refusal)
-        for space in self.spaces.values():
-            for stream in space.all_streams():
-                stream.close(self.refusal)
+        self._unload(Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping"))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Let work go on by itself until it ends or the node stops."""
@@ -148,7 +170,7 @@ class QueuesRuntime(QueuesSwitchboard):
                 await self.topics.ensure(
                     TopicWish(QUEUES_TOPIC, QUEUE_PARTITIONS, QUEUES_CONFIGS, is_internal=True)
                 )
-                await self._load()
+                self.serve()
                 await self.ready()
             space = self.space(namespace)
             if DEFAULT_EXCHANGE not in space.streams:
@@ -165,36 +187,55 @@ class QueuesRuntime(QueuesSwitchboard):
     # Loading
 
     def shard_failed(self, shard: QueueShardRuntime, error: MainstemError) -> None:
-        """Facts could not be stored: load everything anew, for the machines are ahead."""
-        if self.refusal is not None:
-            return
+        """Facts could not be stored: the machines are ahead of their streams."""
         _log.error("shard %d of queues could not be stored: %s", shard.live.partition, error)
-        self.refusal = Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, str(error))
-        self._ready.clear()
-        for other in self.shards:
-            if other is not shard:
-                other.close(self.refusal)
+        self._fail(Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, str(error)))
+
+    def _fail(self, error: MainstemError) -> None:
+        if self.refusal is None:
+            self._unload(error)
+            self._is_serving = False
+            self.serve()
+
+    def _unload(self, error: MainstemError) -> None:
+        """Serve nothing, for a reason, which is told to all who publish and consume."""
+        self.refusal = error
+        for shard in self.shards:
+            shard.close(error)
         for space in self.spaces.values():
             for stream in space.all_streams():
-                stream.close(self.refusal)
+                stream.close(error)
         self.forget()
-        self.run(self._reload())
+        self._ready.set()
 
-    async def _reload(self) -> None:
-        await asyncio.sleep(RELOAD_S)
-        self.refusal = None
-        await self._load()
+    async def _serve(self) -> None:
+        wait_s = RELOAD_S
+        while True:
+            self._retry.clear()
+            try:
+                self.refusal = None
+                await self._load()
+            except MainstemError as error:
+                self._unload(error)
+            else:
+                return
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._retry.wait()
+                wait_s = RELOAD_S
+            except TimeoutError:
+                wait_s = min(2 * wait_s, RELOAD_S_MAX)
 
     async def _load(self) -> None:
         lives = []
-        for door in self.topics.doors(QUEUES_TOPIC):
+        doors = self.topics.doors(QUEUES_TOPIC)
+        self._fact_streams = [door.id for door in doors]
+        for door in doors:
             book = ShardBook(self._has_queue)
             live = LiveShard(book, SHARD_CODEC, door, door.id.partition)
             await live.load()
             if live.refusal is not None:
-                self.refusal = live.refusal
-                self._ready.set()
-                return
+                raise live.refusal
             lives.append(live)
         memory = SharedMemory(self._memory_bytes_max)
         self.shards = [QueueShardRuntime(live, self, memory.share()) for live in lives]
