@@ -137,9 +137,7 @@ class TopicsAdmin(ConfigAdmin):
             name=name,
             partitions=self._defaults.partitions if partitions == -1 else partitions,
             replication_factor=(
-                self._defaults.replication_factor
-                if replication_factor == -1
-                else replication_factor
+                self._default_replicas() if replication_factor == -1 else replication_factor
             ),
             configs=texts,
             assignments=given,
@@ -160,7 +158,7 @@ class TopicsAdmin(ConfigAdmin):
             raise unknown_topic(name)
         else:
             await self._create_unless_there(CreateTopic(
-                self._new_id(), name, self._defaults.partitions, self._defaults.replication_factor
+                self._new_id(), name, self._defaults.partitions, self._default_replicas()
             ))  # fmt: skip
         return self._need(name)
 
@@ -225,6 +223,9 @@ class TopicsAdmin(ConfigAdmin):
                 continue
             return
         raise too_many_changes(name)
+
+    def _default_replicas(self) -> int:
+        return min(self._defaults.replication_factor, len(self.nodes()))
 
     async def _ensure_internal(self, name: str, partitions: int) -> None:
         if self._catalogue.topic(name) is None:

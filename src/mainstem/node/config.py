@@ -202,6 +202,15 @@ class TopicsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "should share the work by default.",
         ),
     ] = 1
+    default_replicas: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=9,
+            description="Copies of a topic created without a number; as many as there are nodes, "
+            "if those are fewer. Lower it for records that need not outlive a node.",
+        ),
+    ] = 3
     defaults: dict[str, str] = {}
 
 
@@ -393,6 +402,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         names = {
             "auto.create.topics.enable": _flag(on=self.topics.auto_create),
             "broker.id": str(node.id),
+            "default.replication.factor": str(self.topics.default_replicas),
             "connections.max.idle.ms": str(self.kafka.connection_idle_ms),
             "group.consumer.heartbeat.interval.ms": str(groups.consumer_heartbeat_interval_ms),
             "group.consumer.max.heartbeat.interval.ms": str(
