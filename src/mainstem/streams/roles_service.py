@@ -26,7 +26,7 @@ from mainstem.streams.range_keeper_driver import RangeKeeper
 from mainstem.streams.replica_service import ReplicaService
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.state import StreamState
-from mainstem.streams.surroundings import Surroundings
+from mainstem.streams.surroundings import Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
 TICK_S: Final = 0.1
@@ -152,7 +152,7 @@ class StreamRoles:
             if writer is not None:
                 self._desk.depose(stream.id, not_writer(stream, topic.name))
             self._take_over(topic, stream)
-        elif writer is None or writer.epoch != stream.epoch:
+        elif not is_lone(stream) and (writer is None or writer.epoch != stream.epoch):
             self._open(topic, stream)
         self.keeper.tend(topic, stream)
 

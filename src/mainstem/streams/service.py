@@ -29,7 +29,7 @@ from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.roles_service import StreamRoles
 from mainstem.streams.state import StreamState
 from mainstem.streams.stream_table import StreamTable
-from mainstem.streams.surroundings import PeerCalls, SettingsOf, Surroundings
+from mainstem.streams.surroundings import PeerCalls, SettingsOf, Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
 _log = logging.getLogger(__name__)
@@ -237,11 +237,7 @@ class StreamService(StreamTable):
                 topic = self._placement.catalogue.need_topic(fact.id)
                 opened = len(self._by_id.get(topic.id, ()))
                 self._list_row(topic)
-                for stream in topic.streams[opened:]:
-                    if stream.writer == self._node and is_lone(stream):
-                        settings = self._settings_of(topic)
-                        log = range_log(self._store, topic, stream, stream.last, settings)
-                        self._open(topic, stream, log, StreamState())
+                self._open_new(topic, topic.streams[opened:])
             case records.TopicDeleted():
                 self._drop(fact)
             case records.TopicConfigsSet():
@@ -260,8 +256,10 @@ class StreamService(StreamTable):
         for topic_id in [one for one in self._by_id if one not in known]:
             self._drop(records.TopicDeleted(topic_id, self._by_id[topic_id][0].topic))
         for topic in list(self._placement.catalogue.topics()):
+            opened = len(self._by_id.get(topic.id, ()))
             self._list_row(topic)
             self._configure(topic)
+            self._open_new(topic, topic.streams[opened:])
         if self._roles is not None:
             self._roles.resync()
 
@@ -272,6 +270,14 @@ class StreamService(StreamTable):
             door = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
             door.close(not_writer(stream, topic.name))
             self.list_stream(door)
+
+    def _open_new(self, topic: Topic, streams: Sequence[Stream]) -> None:
+        """Write new streams that only this node holds."""
+        settings = self._settings_of(topic)
+        for stream in streams:
+            if stream.writer == self._node and is_lone(stream):
+                log = range_log(self._store, topic, stream, stream.last, settings)
+                self._open(topic, stream, log, StreamState())
 
     def _open(self, topic: Topic, stream: Stream, last: RangeLog, state: StreamState) -> None:
         """Take a stream up; ``last`` is the range that was open when its end was determined."""
@@ -317,11 +323,6 @@ class StreamService(StreamTable):
 def lone_streams(catalogue: Tables, node: NodeId) -> list[Stream]:
     """The streams that a node writes and nobody else holds."""
     return [stream for stream in catalogue.streams_of(node) if is_lone(stream)]
-
-
-def is_lone(stream: Stream) -> bool:
-    """Whether only one node holds a stream, and goes on where its files end."""
-    return not stream.is_taken_over and all(len(one.replicas) == 1 for one in stream.ranges)
 
 
 def _end_of(stream: Stream, log: RangeLog, *, suspect: bool) -> records.RangeEnd:

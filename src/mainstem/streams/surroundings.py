@@ -9,7 +9,7 @@ from mainstem.cluster.peers.frames import Service
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
 from mainstem.model.ids import NodeId
-from mainstem.model.metadata import Range, Topic
+from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.model.topic_config import TopicSettings
 from mainstem.placement.service import PlacementService
 from mainstem.streams.ack_policy import AckPolicy
@@ -69,3 +69,8 @@ def policy_of(facts: Range) -> AckPolicy:
 def directory_of(facts: Range, node: NodeId) -> str:
     """The disk that a range was assigned to on a node; empty: any."""
     return facts.directory_of(node) or ""
+
+
+def is_lone(stream: Stream) -> bool:
+    """Whether only one node holds a stream, and goes on where its files end."""
+    return not stream.is_taken_over and all(len(one.replicas) == 1 for one in stream.ranges)
