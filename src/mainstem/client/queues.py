@@ -1,6 +1,6 @@
 """The client for queues, over the native protocol.
 
-    async with connect("127.0.0.1:2925") as queues:
+    async with mainstem.connect("127.0.0.1:2925") as queues:
         orders = await queues.declare("orders")
         await orders.publish(b"first")
         async for message in orders.consume():
@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from mainstem.client.consumption import Consumption
+from mainstem.client.consumptions import Consumptions
 from mainstem.client.native_connection import NativeConnection, NativeSettings
 from mainstem.client.native_link import NativeLink
 from mainstem.client.queue import Exchange, Queue
@@ -43,7 +44,7 @@ from mainstem.wire.native.answers import (
 )
 from mainstem.wire.native.words import WireMessage, WireQueueSettings, Word
 
-__all__ = ["NativeSettings", "QueueSettings", "Queues", "connect"]
+__all__ = ["NativeSettings", "QueueSettings", "Queues"]
 
 QueueSettings = WireQueueSettings
 
@@ -52,13 +53,6 @@ FRAME_BYTES: Final = 1024 * 1024
 FLOW_TIMEOUT_S: Final = 60.0
 # Declarations that are made again after a reconnect: queues that end with their connection.
 REMEMBERED_MAX: Final = 10_000
-
-
-def connect(
-    addresses: str | Sequence[str] = "127.0.0.1:2925", settings: NativeSettings | None = None
-) -> "Queues":
-    """A client for queues, to be used with ``async with``."""
-    return Queues(addresses, settings)
 
 
 class Queues:
@@ -74,13 +68,12 @@ class Queues:
     ) -> None:
         self.settings = settings or NativeSettings()
         self._link = NativeLink(addresses, self.settings, self._on_news, self._restore)
-        self._consumptions: dict[int, Consumption] = {}
-        self._last_number = 0
         self._fleeting: dict[str, requests.DeclareQueue] = {}
         self._may_publish = asyncio.Event()
         self._may_publish.set()
         self._gets: Settler | None = None
         self._tasks = Tasks()
+        self._consumptions = Consumptions(self._link, self._tasks)
         self.topics = TopicLog(self._link.ask)
 
     async def __aenter__(self) -> Self:
@@ -106,8 +99,7 @@ class Queues:
 
     async def close(self) -> None:
         """Ends every consumption and the connection."""
-        for consumption in list(self._consumptions.values()):
-            await consumption.close()
+        await self._consumptions.close()
         # Acknowledgements of the last turn leave before the connection does.
         await asyncio.sleep(0)
         await self._tasks.close()
@@ -230,53 +222,13 @@ class Queues:
 
     def consumption(self, word: requests.Subscribe) -> Consumption:
         """A new consumption, with a number of its own."""
-        self._last_number += 1
-        word.subscription = self._last_number
-        word.name = self.settings.client_id
-        return Consumption(self, word)
+        return self._consumptions.new(word)
 
     def got(self, answer: Got, *, no_ack: bool) -> QueueMessage | None:
         """The message of an answer to a get."""
         if answer.delivery is None:
             return None
         return QueueMessage(answer.delivery, None if no_ack else self._gets)
-
-    async def begin(self, consumption: Consumption) -> None:
-        """Subscribe now and after every reconnect."""
-        self._consumptions[consumption.word.subscription] = consumption
-        try:
-            connection = await self._link.connection(self.settings.request_timeout_ms)
-            await consumption.subscribe(connection)
-        except BaseException:
-            self._consumptions.pop(consumption.word.subscription, None)
-            raise
-
-    async def end(self, consumption: Consumption) -> None:
-        """Subscribe no more."""
-        known = self._consumptions.pop(consumption.word.subscription, None)
-        if known is not None and self._link.is_connected:
-            connection = await self._link.connection(0)
-            try:
-                await consumption.unsubscribe(connection)
-            except MainstemError:
-                return  # the connection ended, or the queue did: so did the subscription
-
-    def retry(self, consumption: Consumption, delay_s: float) -> None:
-        """Subscribe again after a while."""
-        self._tasks.spawn(self._retry(consumption, delay_s))
-
-    async def _retry(self, consumption: Consumption, delay_s: float) -> None:
-        while consumption.word.subscription in self._consumptions:
-            await asyncio.sleep(delay_s)
-            try:
-                connection = await self._link.connection(self.settings.request_timeout_ms)
-                await consumption.subscribe(connection)
-            except MainstemError as error:
-                if not error.retriable:
-                    consumption.fail(error)
-                    return
-            else:
-                return
 
     async def _restore(self, connection: NativeConnection) -> None:
         """Says on a new connection what the old one knew."""
@@ -289,23 +241,11 @@ class Queues:
                 if error.retriable:
                     raise
                 del self._fleeting[word.name]  # somebody else has it now
-        for consumption in list(self._consumptions.values()):
-            try:
-                await consumption.subscribe(connection)
-            except MainstemError as error:
-                if error.retriable:
-                    raise
-                consumption.fail(error)
+        await self._consumptions.restore(connection)
 
     def _on_news(self, _: NativeConnection, word: Word) -> None:
-        if isinstance(word, Deliver):
-            consumption = self._consumptions.get(word.subscription)
-            if consumption is not None:
-                consumption.arrived(word)
-        elif isinstance(word, Ended):
-            ended = self._consumptions.get(word.subscription)
-            if ended is not None:
-                ended.ended(word)
+        if isinstance(word, Deliver | Ended):
+            self._consumptions.on_news(word)
         elif isinstance(word, Flow):
             if word.publish:
                 self._may_publish.set()

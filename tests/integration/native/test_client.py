@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from mainstem import connect
 from mainstem.client.native_connection import NativeSettings
 from mainstem.client.queue import Queue
 from mainstem.client.queue_message import outgoing
-from mainstem.client.queues import Queues, QueueSettings, connect
+from mainstem.client.queues import Queues, QueueSettings
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.testing.local_node import LocalNode
 

@@ -1,0 +1,227 @@
+"""A whole node inside a program: for tests, and for programs that want a broker of their own.
+
+    with Embedded().queue("orders").topic("events", partitions=3).start() as node:
+        print(node.native, node.kafka)
+
+The node runs in a thread of its own with its own event loop, so that programs with and without
+asyncio can use it. It is a node like any other: clients reach it over its ports, which are free
+ones unless said otherwise. Without a folder its data are gone when it stops. After a fatal error,
+such as a disk that fails, it serves no more and ``check`` says why.
+"""
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainstem.broker.queues_api import DEFAULT_NAMESPACE, NATIVE, QueueSettings
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.node.config import Config
+from mainstem.node.config_source import load
+from mainstem.node.wiring import Rooms, build
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S: Final = 60.0
+GRACE_S: Final = 5.0
+_FREE_PORTS: Final[dict[str, object]] = {
+    "kafka.port": 0,
+    "http.port": 0,
+    "amqp.port": 0,
+    "mqtt.port": 0,
+    "native.port": 0,
+}
+
+
+class _Topic(Struct, frozen=True):
+    name: str
+    partitions: int
+    configs: dict[str, str | None]
+
+
+class Embedded(Struct, frozen=True):
+    """What the node will be; each word gives a new one, ``start`` makes it real."""
+
+    settings: dict[str, object] = {}
+    queues: tuple[tuple[str, QueueSettings], ...] = ()
+    topics: tuple[_Topic, ...] = ()
+    preset: str = "local"
+
+    def data_dir(self, folder: Path | str) -> "Embedded":
+        """Keeps its data there, also for the next time."""
+        return self.setting("node.data_dir", str(folder))
+
+    def setting(self, path: str, value: object) -> "Embedded":
+        """Any setting of a node, such as ``topics.auto_create``."""
+        return replace(self, settings={**self.settings, path: value})
+
+    def port(self, protocol: str, number: int) -> "Embedded":
+        """A port of its own for ``kafka``, ``http``, ``amqp``, ``mqtt`` or ``native``."""
+        return self.setting(f"{protocol}.port", number)
+
+    def without(self, protocol: str) -> "Embedded":
+        """Does not serve ``http``, ``amqp``, ``mqtt`` or ``native``."""
+        return self.setting(f"{protocol}.enabled", value=False)
+
+    def queue(self, name: str, settings: QueueSettings = NATIVE) -> "Embedded":
+        """Has a queue from the start."""
+        return replace(self, queues=(*self.queues, (name, settings)))
+
+    def topic(
+        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> "Embedded":
+        """Has a topic from the start."""
+        return replace(self, topics=(*self.topics, _Topic(name, partitions, dict(configs or {}))))
+
+    def start(self) -> "EmbeddedNode":
+        """The running node.
+
+        Raises:
+            MainstemError: a setting is wrong, or the node cannot start.
+        """
+        scratch: Path | None = None
+        settings = {**_FREE_PORTS, "logs.level": "warning", **self.settings}
+        if "node.data_dir" not in settings:
+            scratch = Path(tempfile.mkdtemp(prefix="mainstem-embedded-"))
+            settings["node.data_dir"] = str(scratch)
+        try:
+            config = load(file=None, environment={}, flags=settings, preset=self.preset).config
+            return EmbeddedNode(self, config, scratch)
+        except BaseException:
+            _remove(scratch)
+            raise
+
+
+class EmbeddedNode:
+    """A node that runs in this process; made by ``Embedded.start``. A context manager."""
+
+    def __init__(self, wish: Embedded, config: Config, scratch: Path | None) -> None:
+        self.config = config
+        self.addresses: dict[str, object] = {}
+        self._wish = wish
+        self._scratch = scratch
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="mainstem-node", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(START_TIMEOUT_S):
+            raise Unavailable(ErrorCode.TIMED_OUT, "the node did not start in time")
+        if not self.addresses:
+            self._thread.join()
+            self.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients connect."""
+        return str(self.addresses["kafka"])
+
+    @property
+    def native(self) -> str:
+        """Where clients of the native protocol connect."""
+        return str(self.addresses["native"])
+
+    @property
+    def amqp(self) -> str:
+        """Where AMQP clients connect."""
+        return str(self.addresses["amqp"])
+
+    @property
+    def mqtt(self) -> str:
+        """Where MQTT clients connect."""
+        return str(self.addresses["mqtt"])
+
+    @property
+    def http(self) -> str:
+        """Where HTTP clients connect."""
+        return str(self.addresses["http"])
+
+    def check(self) -> None:
+        """Raises what ended the node, if something did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stops the node in good order; a folder of its own goes with it."""
+        loop, leave = self._loop, self._leave
+        if self._thread.is_alive() and loop is not None and leave is not None:
+            loop.call_soon_threadsafe(leave.set)
+            self._thread.join()
+        _remove(self._scratch)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve())
+        # Whoever started the node is told; a thread has nobody else to tell.
+        except BaseException as error:  # noqa: BLE001
+            self._failure = self._failure or error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._leave = leave = asyncio.Event()
+        self._loop.set_exception_handler(self._unexpected)
+        rooms = await build(self.config, self._fatal)
+        try:
+            await self._furnish(rooms)
+            self.addresses = dict(rooms.addresses())
+            self._ready.set()
+            await leave.wait()
+        finally:
+            if self._failure is None:
+                await rooms.stop(GRACE_S)
+
+    async def _furnish(self, rooms: Rooms) -> None:
+        broker = rooms.broker
+        for topic in self._wish.topics:
+            if broker.topics.by_name(topic.name) is None:
+                await broker.topics.create(
+                    topic.name,
+                    partitions=topic.partitions,
+                    replication_factor=-1,
+                    configs=topic.configs,
+                )
+        if self._wish.queues:
+            await broker.queues.ready()
+        for name, settings in self._wish.queues:
+            await broker.queues.declare_queue(DEFAULT_NAMESPACE, name, settings)
+
+    def _fatal(self, error: BaseException) -> None:
+        """What the disk holds is unknown now: nothing more is written or acknowledged."""
+        log.critical("fatal: %s", error)
+        self._failure = error
+        if self._leave is not None:
+            self._leave.set()
+
+    def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        log.error("unexpected: %s", context.get("message"), exc_info=error)
+        if isinstance(error, AssertionError):
+            self._fatal(error)
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
