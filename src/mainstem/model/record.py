@@ -36,6 +36,14 @@ Header = tuple[str, bytes | None]
 _CRC_START = 21
 _RECORD_BYTES_MIN = 7  # seven fields of at least one byte each
 _ABSENT = 1  # -1 in zigzag
+_NO_FIELD = bytes([_ABSENT])
+_SMALL_NUMBERS = 4_096
+_SMALL = tuple(
+    bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])
+    for number in range(_SMALL_NUMBERS)
+)
+_SIZES = _SMALL[::2]  # numbers from 0 on, by themselves
+_SIZES_KNOWN = len(_SIZES)
 _ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
@@ -213,26 +221,45 @@ def write_varint(out: bytearray, value: int) -> None:
 
 def encode_record(out: bytearray, offset_delta: int, timestamp_delta: int, record: Record) -> None:
     """Append one record, its length in front."""
-    body = bytearray(1)  # attributes: none are defined
-    write_varint(body, timestamp_delta)
-    write_varint(body, offset_delta)
-    _write_field(body, record.key)
-    _write_field(body, record.value)
-    headers = record.headers
-    write_varint(body, len(headers))
-    for name, value in headers:
-        _write_field(body, name.encode())
-        _write_field(body, value)
-    write_varint(out, len(body))
+    # Pieces joined once: a growing buffer would be written to a dozen times.
+    key, value, headers = record.key, record.value, record.headers
+    pieces = [
+        b"\0",  # attributes: none are defined
+        _varint(timestamp_delta),
+        _SIZES[offset_delta] if offset_delta < _SIZES_KNOWN else _varint(offset_delta),
+    ]
+    if key is None:
+        pieces.append(_NO_FIELD)
+    else:
+        size = len(key)
+        pieces += (_SIZES[size] if size < _SIZES_KNOWN else _varint(size), key)
+    if value is None:
+        pieces.append(_NO_FIELD)
+    else:
+        size = len(value)
+        pieces += (_SIZES[size] if size < _SIZES_KNOWN else _varint(size), value)
+    pieces.append(_varint(len(headers)))
+    for name, content in headers:
+        text = name.encode()
+        pieces += (_varint(len(text)), text)
+        if content is None:
+            pieces.append(_NO_FIELD)
+        else:
+            size = len(content)
+            pieces += (_SIZES[size] if size < _SIZES_KNOWN else _varint(size), content)
+    body = b"".join(pieces)
+    out += _varint(len(body))
     out += body
 
 
-def _write_field(out: bytearray, field: bytes | None) -> None:
-    if field is None:
-        out.append(_ABSENT)
-    else:
-        write_varint(out, len(field))
-        out += field
+def _varint(value: int) -> bytes:
+    """A zigzag number as bytes; small ones, which nearly all are, from a table."""
+    number = (value << 1) ^ (value >> 63)
+    if number < _SMALL_NUMBERS:
+        return _SMALL[number]
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
 
 
 def _decode_record(

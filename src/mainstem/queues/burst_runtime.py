@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Offset
-from mainstem.model.limits import KIB
+from mainstem.model.limits import KIB, ROUTES_REMEMBERED_MAX
 from mainstem.model.message import Message
 from mainstem.model.record import Record, build_batch
 from mainstem.queues.admission import Credit
 from mainstem.queues.bodies_runtime import Bodies
-from mainstem.queues.exchange import DEFAULT_EXCHANGE
+from mainstem.queues.exchange import DEFAULT_EXCHANGE, Exchange, ExchangeKind
 from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.router import Route, Router
 from mainstem.queues.routing import delay_of
@@ -71,6 +71,8 @@ class Admitting(Protocol):
 
     # Queues that refuse or block when they are full: they are asked before each message.
     refusing: set[str]
+    # Counts up with every change of queues, exchanges and bindings.
+    revision: int
 
     def lend(self, queue: str, router: str, wanted: Credit) -> tuple[Overflow, Credit]:
         """Ask a queue that refuses for room."""
@@ -103,6 +105,10 @@ class Bursts:
         self.label = f"{door.topic}-{door.id.partition}"
         # Messages may say how long they wait; set where the exchange was declared so.
         self.is_delayed = False
+        # What keys lead to, as long as nothing is declared, bound or deleted.
+        self._is_by_key = True
+        self._revision = -1
+        self._routes: dict[str, Route] = {}
         self._bodies = bodies
         self._clock = clock
         self._gathered: list[Burst] = []
@@ -110,6 +116,11 @@ class Bursts:
         self.unconfirmed: deque[Burst] = deque()
         self.unrouted: deque[Burst] = deque()
         self._admitting = admitting
+
+    def described(self, exchange: Exchange) -> None:
+        """The exchange was declared like this."""
+        self.is_delayed = exchange.delayed
+        self._is_by_key = exchange.kind is not ExchangeKind.HEADERS
 
     def publish(
         self, publisher: LivePublisher, message: Message, routing: Routing, token: int
@@ -141,12 +152,30 @@ class Bursts:
 
     def _route(self, routing: Routing, size_bytes: int, *, is_forced: bool) -> Route:
         router = self.router
-        route = router.route(self.exchange, routing.keys, routing.headers, size_bytes)
+        if is_forced:
+            return router.matched(self.exchange, routing.keys, routing.headers)
+        keys = routing.keys
+        is_known = len(keys) == 1 and self._is_by_key and router.is_plain
+        if is_known:
+            if self._revision != self._admitting.revision:
+                self._revision = self._admitting.revision
+                self._routes.clear()
+            known = self._routes.get(keys[0])
+            if known is not None:
+                return known
+        route = router.route(self.exchange, keys, routing.headers, size_bytes)
         refusing = self._admitting.refusing
-        if not refusing or is_forced:
-            return route
+        if refusing and not refusing.isdisjoint(route.queues):
+            return self._admitted(route, routing, size_bytes)
+        if is_known and len(self._routes) < ROUTES_REMEMBERED_MAX:
+            self._routes[keys[0]] = route
+        return route
+
+    def _admitted(self, route: Route, routing: Routing, size_bytes: int) -> Route:
+        """The route once queues that refuse have been asked for room."""
+        router = self.router
         for queue in route.queues:
-            if queue in refusing and router.lacks_credit(queue, size_bytes):
+            if queue in self._admitting.refusing and router.lacks_credit(queue, size_bytes):
                 lent = self._admitting.lend(queue, self.label, Credit(1, size_bytes))
                 router.on_credit(queue, *lent)
         return router.route(self.exchange, routing.keys, routing.headers, size_bytes)

@@ -93,6 +93,20 @@ class Router:
         self._marks: deque[tuple[int, int]] = deque([(cursor, first)])
         self.pressure = Pressure.ACCEPT
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether keys and headers alone decide: nothing is short, and nobody refuses."""
+        return (
+            not self._purses
+            and not self._closed
+            and self.pressure < Pressure.REFUSE
+            and self._unstored_messages < ROUTED_UNSTORED_MAX
+        )
+
+    def matched(self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]) -> Route:
+        """Where a message goes that nobody may refuse: a dead letter."""
+        return Route(self._topology.live.route(exchange, keys, headers))
+
     def route(
         self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any], size_bytes: int
     ) -> Route:

@@ -61,7 +61,9 @@ class RoutingTable:
             InvalidRequest: there is no such exchange.
         """
         index = self._need(exchange)[1]
-        if len(keys) == 1 and exchange != DEFAULT_EXCHANGE:
+        if len(keys) == 1:
+            if exchange == DEFAULT_EXCHANGE:
+                return (keys[0],) if self._has_queue(keys[0]) else ()
             matched = index.match(keys[0], headers)
             # The way of nearly every message: its cost is that of one look-up.
             if matched.queues and not matched.exchanges:

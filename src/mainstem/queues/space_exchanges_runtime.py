@@ -47,6 +47,7 @@ class SpaceExchanges(ABC):
         self.home = home
         self.streams: dict[str, list[ExchangeStream]] = {}
         self.level = Pressure.ACCEPT
+        self.revision = 0
         self._around = around
         self._moved: dict[ExchangeStream, None] = {}
 
@@ -63,6 +64,7 @@ class SpaceExchanges(ABC):
         """Exchanges or bindings change from the next message on."""
         if not facts:
             return
+        self.revision += 1
         # What was published before is appended before, so that offsets tell old from new.
         self._around.flush()
         affected = self.book.topology.upstream(_sources(facts))
@@ -103,9 +105,9 @@ class SpaceExchanges(ABC):
     def note_exchange(self, exchange: str) -> None:
         """An exchange was declared: what its streams need to know of it."""
         if exchange in self.book.topology.live:
-            is_delayed = self.book.topology.live.exchange(exchange).delayed
+            described = self.book.topology.live.exchange(exchange)
             for stream in self.streams.get(exchange, ()):
-                stream.is_delayed = is_delayed
+                stream.described(described)
 
     def close_exchange(self, exchange: str) -> None:
         """An exchange is gone; what it published stays until queues are done with it."""

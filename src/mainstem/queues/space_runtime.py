@@ -58,6 +58,7 @@ class Space(SpaceExchanges):
 
     def add_queue(self, name: str, shard: QueueShardRuntime, number: int) -> None:
         """A queue is there."""
+        self.revision += 1
         self.queues[name] = (shard, number)
         self.note_settings(name)
 
@@ -75,6 +76,7 @@ class Space(SpaceExchanges):
         if self.queues.pop(name, None) is None:
             return
         self.refusing.discard(name)
+        self.revision += 1
         self.change(self.book.topology.queue_gone(name))
         for stream in self.all_streams():
             if stream.router.on_queue_gone(name) is not None:
