@@ -14,7 +14,7 @@ from mainstem.broker.security_api import Rights
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import MIB
 from mainstem.protocols.amqp.channel import Channel
-from mainstem.protocols.amqp.contents import Publish, Unfinished, unexpected
+from mainstem.protocols.amqp.contents import Content, Publish, Unfinished, unexpected
 from mainstem.protocols.amqp.link import AmqpService, Runner
 from mainstem.protocols.amqp.outgoing import Outgoing
 from mainstem.protocols.amqp.refusal import (
@@ -36,7 +36,15 @@ from mainstem.wire.amqp.connection_methods import (
     ConnectionBlocked,
     ConnectionUnblocked,
 )
-from mainstem.wire.amqp.frames import BODY, HEADER, METHOD
+from mainstem.wire.amqp.frames import (
+    BODY,
+    END,
+    HEAD,
+    HEAD_BYTES,
+    HEADER,
+    METHOD,
+    OVERHEAD_BYTES,
+)
 from mainstem.wire.amqp.method_codec import decode_method
 
 if TYPE_CHECKING:
@@ -48,6 +56,11 @@ BLOCKED: Final = "connection.blocked"
 _PUBLISHES_REMEMBERED_MAX: Final = 1_024
 _PUBLISH: Final = struct.pack(">HH", *BasicPublish.ID)
 _ACK = struct.Struct(">HHQB")
+_SIZE = struct.Struct(">I").unpack_from
+_HEAD = HEAD.unpack_from
+# The head of a frame and the content header in it, up to the properties.
+_HEADER_BYTES: Final = 19
+_HEADER = struct.Struct(">BHIHHQ").unpack_from
 _ACK_HEAD: Final = struct.pack(">HH", *BasicAck.ID)
 
 
@@ -90,6 +103,7 @@ class Connected:
         self._meter = terms.meter
         self._channel_max = terms.channel_max
         self._service = service
+        self._message_bytes_max = service.limits.message_bytes_max
         self._fail = fail
         self._pause = pause
         self._channels: dict[int, Channel] = {}
@@ -126,6 +140,32 @@ class Connected:
                 channel.take(content)
         except ChannelRefusal as refusal:
             self.refuse(number, refusal, BasicPublish.ID)
+
+    def publish(self, number: int, buf: bytearray, view: memoryview, start: int, until: int) -> int:
+        """Take a message of three whole frames, the way of nearly every small one.
+
+        Returns:
+            Where its last frame ends; 0 if this is anything else, of which nothing was taken.
+        """
+        channel = self._channels.get(number)
+        end = start + OVERHEAD_BYTES + _SIZE(buf, start + 3)[0]
+        if channel is None or channel.assembly.is_open or end + _HEADER_BYTES > until:
+            return 0
+        publish = self._publishes.get(bytes(view[start + HEAD_BYTES : end - 1]))
+        if publish is None:
+            return 0
+        kind, same, size, content_class, _, body_bytes = _HEADER(buf, end)
+        body = end + OVERHEAD_BYTES + size
+        whole: int = body + OVERHEAD_BYTES + body_bytes
+        if kind != HEADER or same != number or content_class != 60 or size < 14 or whole > until:
+            return 0
+        if _HEAD(buf, body) != (BODY, number, body_bytes) or body_bytes > self._message_bytes_max:
+            return 0
+        if not buf[end - 1] == buf[body - 1] == buf[whole - 1] == END:
+            return 0
+        properties = bytes(view[end + _HEADER_BYTES : body - 1])
+        channel.take(Content(publish, properties, bytes(view[body + HEAD_BYTES : whole - 1])))
+        return whole
 
     def close(self) -> None:
         """The connection ends."""

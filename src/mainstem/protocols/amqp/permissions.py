@@ -38,6 +38,8 @@ class Permissions:
 
     def publish(self, exchange: str, key: str) -> None:
         """Refuse unless the client may publish there."""
+        if not self._rights.version:
+            return
         if exchange == DEFAULT_EXCHANGE:
             self.queue(Operation.WRITE, key)
         else:

@@ -143,6 +143,12 @@ class AmqpSession:
                 return start, OVERHEAD_BYTES + size
             if buf[end - 1] != END:
                 raise ConnectionRefusal(FRAME_ERROR, "a frame does not end where it says")
+            if kind == METHOD and channel and self._state is State.RUNNING:
+                assert self._connected is not None, "it is running"
+                taken = self._connected.publish(channel, buf, view, start, until)
+                if taken:
+                    start = taken
+                    continue
             self._frame(kind, channel, view, start + HEAD_BYTES, end - 1)
             start = end
         return start, HEAD_BYTES
