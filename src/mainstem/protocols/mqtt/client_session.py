@@ -12,6 +12,7 @@ no more are in flight than the receiver allows.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.protocols.mqtt.backlog import Backlog, Place
@@ -254,8 +255,9 @@ class ClientSession:
         self.link = link
         self.left_ms = None
         for packet_id, flight in list(self.in_flight.items()):
-            if flight.released:
-                link.send_release(packet_id)
+            if flight.qos == 2 and self.is_durable:
+                # What the receiver is told may rest on a state that is not committed yet.
+                self._house.save(self, partial(self._send_again, link, packet_id, flight))
             else:
                 self._send_again(link, packet_id, flight)
         self.drain()
@@ -347,18 +349,23 @@ class ClientSession:
         flight.lender = lender
         if qos == 2 and self.is_durable:
             # The receiver will know it by its number: after a crash it must still have that number.
-            self._house.save(self, lambda: self._send_out(packet_id, flight))
+            self._house.save(self, partial(self._send_out, self.link, packet_id, flight))
         else:
-            self._send_out(packet_id, flight)
+            self._send_out(self.link, packet_id, flight)
 
-    def _send_out(self, packet_id: int, flight: Flight) -> None:
-        link, sending = self.link, flight.sending
-        if link is None or sending is None or self.in_flight.get(packet_id) is not flight:
-            return
+    def _send_out(self, link: Link, packet_id: int, flight: Flight) -> None:
+        sending = flight.sending
+        if self.link is not link or sending is None or self.in_flight.get(packet_id) is not flight:
+            return  # another connection sends it again, in its turn
         if not link.send_message(sending):
             self._settle(packet_id, flight)
 
     def _send_again(self, link: Link, packet_id: int, flight: Flight) -> None:
+        if self.link is not link or self.in_flight.get(packet_id) is not flight:
+            return
+        if flight.released:
+            link.send_release(packet_id)
+            return
         if flight.sending is None:
             # It was in flight before a restart.
             incoming = self._house.fetch(flight.where)
