@@ -121,7 +121,8 @@ class QueuesRuntime(QueuesSwitchboard):
         if not self._is_serving:
             self._is_serving = True
             self._ready.clear()
-            self.run(self._serve())
+            self.refusal = Unavailable(ErrorCode.COORDINATOR_LOADING, "queues are being loaded")
+            self.run(self._serve(wait_s=0.0))
 
     async def ready(self) -> None:
         """Wait until what is stored is loaded."""
@@ -194,8 +195,8 @@ class QueuesRuntime(QueuesSwitchboard):
     def _fail(self, error: MainstemError) -> None:
         if self.refusal is None:
             self._unload(error)
-            self._is_serving = False
-            self.serve()
+            # What could not be stored now will hardly be in the next moment.
+            self.run(self._serve(wait_s=RELOAD_S))
 
     def _unload(self, error: MainstemError) -> None:
         """Serve nothing, for a reason, which is told to all who publish and consume."""
@@ -208,23 +209,24 @@ class QueuesRuntime(QueuesSwitchboard):
         self.forget()
         self._ready.set()
 
-    async def _serve(self) -> None:
-        wait_s = RELOAD_S
+    async def _serve(self, wait_s: float) -> None:
+        """Load what is stored; where that cannot be, again and again, and at once when told to."""
+        self._retry.clear()
         while True:
-            self._retry.clear()
-            try:
-                self.refusal = None
-                await self._load()
-            except MainstemError as error:
-                self._unload(error)
-            else:
-                return
             try:
                 async with asyncio.timeout(wait_s):
                     await self._retry.wait()
-                wait_s = RELOAD_S
+                wait_s = 0.0
             except TimeoutError:
-                wait_s = min(2 * wait_s, RELOAD_S_MAX)
+                pass
+            self._retry.clear()
+            try:
+                await self._load()
+            except MainstemError as error:
+                self._unload(error)
+                wait_s = min(2 * wait_s or RELOAD_S, RELOAD_S_MAX)
+            else:
+                return
 
     async def _load(self) -> None:
         lives = []
@@ -255,6 +257,7 @@ class QueuesRuntime(QueuesSwitchboard):
         for space in self.spaces.values():
             for stream in space.all_streams():
                 stream.route_committed()
+        self.refusal = None
         self._ready.set()
 
     def _open(self, space: Space) -> None:

@@ -90,10 +90,8 @@ class QueuesSwitchboard(ABC):
         """A namespace in service.
 
         Raises:
-            Unavailable: queues are being loaded, or nobody ever declared one.
+            Unavailable: nothing is loaded, or nobody ever declared anything.
         """
-        if self.refusal is not None:
-            raise self.refusal
         known = self.spaces.get(namespace)
         if known is None:
             if not self.shards:

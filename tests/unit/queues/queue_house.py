@@ -60,11 +60,12 @@ class Inbox:
 class QueueHouse(House):
     """A node of streams and queues."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory_bytes_max: int = MEMORY_BYTES) -> None:
         super().__init__(folder)
         # Time passes by itself here: leases, expiry and delays are waited for.
         self.clock = SystemClock()  # type: ignore[assignment]
         self.rooms: NodeQueueRooms
+        self._memory_bytes_max = memory_bytes_max
         self.answers: dict[int, Published] = {}
         self._token = 0
 
@@ -77,7 +78,7 @@ class QueueHouse(House):
             topics,
             self.streams,
             self.clock,
-            memory_bytes_max=MEMORY_BYTES,
+            memory_bytes_max=self._memory_bytes_max,
         )
         self.queues = self.rooms.counter
         self.rooms.runtime.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.queues.queue_house import NAMESPACE, QueueHouse, eventually
@@ -22,9 +23,11 @@ from mainstem.broker.queues_api import (
     Window,
     deaths_of,
 )
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.log.range_log import RangeLog
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.message import Message
 from mainstem.model.record import Record, build_batch
+from mainstem.queues.queue_shard import ITEM_BYTES
 
 
 def test_messages_are_confirmed_and_delivered_in_order(tmp_path: Path) -> None:
@@ -575,6 +578,80 @@ def test_a_node_without_queues_has_no_topics_for_them(tmp_path: Path) -> None:
             await house.queues.ready()
             assert list(house.placement.service.catalogue.topics()) == []
             assert list(house.queues.admin.queues(NAMESPACE)) == []
+
+    asyncio.run(story())
+
+
+def test_queues_that_could_not_be_stored_are_loaded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with QueueHouse(tmp_path) as house:
+            await house.declare("q")
+            await house.send("", "q", b"1", b"2")
+            inbox = house.consume("q", window=1)
+            await inbox.wait_for(1)
+            facts = {door.log for door in house.rooms.runtime.topics.doors("__queues")}
+            whole = RangeLog.append
+
+            def full(log: RangeLog, staged: Any) -> None:
+                if log in facts:
+                    raise Unavailable(ErrorCode.DISK_FULL, "no space left")
+                whole(log, staged)
+
+            monkeypatch.setattr(RangeLog, "append", full)
+            inbox.subscription.settle(inbox.numbers, ACKNOWLEDGE)
+            await eventually(lambda: inbox.endings)
+            [refused] = await house.send("", "q", b"3")
+            monkeypatch.setattr(RangeLog, "append", whole)
+            await eventually(lambda: house.rooms.runtime.shards)
+
+            # The acknowledgement was never stored, so the message is still there.
+            assert refused.fate is Fate.REFUSED
+            assert await house.drain("q") == [b"1", b"2"]
+            [again] = await house.send("", "q", b"4")
+            assert again.fate is Fate.STORED
+
+    asyncio.run(story())
+
+
+def test_memory_that_runs_short_slows_publishers_and_then_refuses_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with QueueHouse(tmp_path, memory_bytes_max=100 * ITEM_BYTES) as house:
+            await house.declare("q", max_length=1_000, overflow=Overflow.REJECT_PUBLISH)
+            flows: list[bool] = []
+            publisher = house.queues.publisher(NAMESPACE, lambda *_: None, flows.append)
+
+            await house.send("", "q", *(b"%d" % number for number in range(85)))
+            await eventually(lambda: flows == [False])
+            assert publisher.is_blocked
+            await house.send("", "q", *(b"%d" % number for number in range(6)))
+            await eventually(lambda: house.queues.status(NAMESPACE, "q").messages == 91)
+            [refused] = await house.send("", "q", b"too much")
+            await house.queues.purge_queue(NAMESPACE, "q")
+            await eventually(lambda: flows == [False, True])
+            [taken] = await house.send("", "q", b"again")
+
+            assert refused.fate is Fate.REFUSED
+            assert taken.fate is Fate.STORED
+
+    asyncio.run(story())
+
+
+def test_a_dead_letter_may_go_to_an_internal_exchange(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with QueueHouse(tmp_path) as house:
+            await house.exchange("inner", "fanout", internal=True)
+            await house.declare("morgue")
+            await house.bind("inner", "morgue")
+            await house.declare("q", max_length=1, dead_letter_exchange="inner")
+
+            await house.send("", "q", b"1", b"2")
+            with pytest.raises(InvalidRequest) as refused:
+                house.publish("inner", "k", b"3")
+
+            assert await house.consume("morgue").wait_for(1) == [b"1"]
+            assert refused.value.code is ErrorCode.RESERVED_NAME
 
     asyncio.run(story())
 
