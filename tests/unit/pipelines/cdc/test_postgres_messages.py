@@ -70,7 +70,7 @@ def test_a_file_that_was_harmed_is_as_good_as_none(tmp_path: Path, harm: str) ->
     whole = bytearray(path.read_bytes())
     if harm == "flipped":
         whole[len(whole) // 2] ^= 1
-    path.write_bytes({"cut": whole[:-1], "flipped": whole, "emptied": b""}[harm])
+    path.write_bytes({"cut": bytes(whole[:-1]), "flipped": bytes(whole), "emptied": b""}[harm])
     assert kept_messages(tmp_path, 10, 20) is None
 
 

@@ -1,0 +1,157 @@
+"""The process from which Spark forks the Python processes that plan and commit: a small one.
+
+Spark keeps one such daemon for each kind of question that it has (what is there to read, who
+writes, end this batch), each with a single worker, for as long as it lives. Spark's own daemon
+loads all of pyspark before it forks; with one worker each, nothing is shared by that, and the
+daemons of one pipeline weigh a quarter of a gigabyte. This one loads nothing: its workers do.
+
+    python -m mainstem.pipelines.spark.planner_daemon pyspark.sql.worker.plan_data_source_read
+
+Promise: towards Spark it does what ``pyspark.daemon`` does with sockets in the file system; where
+Spark wants other sockets, ``pyspark.daemon`` itself runs. Workers are pyspark's own.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from mainstem.pipelines.spark.worker_daemon import prefer_installed
+
+_ON_FILES: Final = "PYTHON_UNIX_DOMAIN_ENABLED"
+_FOLDER: Final = "PYTHON_WORKER_FACTORY_SOCK_DIR"
+_REUSE: Final = "SPARK_REUSE_WORKER"
+_INT: Final = struct.Struct(">i")
+_STDIN: Final = 0
+_FORK_PAUSE_S: Final = 1.0
+_WAITING_MAX: Final = 1024
+
+
+def main() -> None:
+    """Serve until Spark closes the standard input."""
+    if os.environ.get(_ON_FILES, "false").lower() != "true":
+        prefer_installed()
+        from pyspark.daemon import manager  # noqa: PLC0415
+
+        manager()
+        return
+    Daemon(Path(os.environ[_FOLDER])).run()
+
+
+class Daemon:
+    """Listens, forks, and ends workers that Spark gives up."""
+
+    def __init__(self, folder: Path) -> None:
+        os.setpgid(0, 0)  # so that a signal to the group reaches all workers and nobody else
+        self._path = folder / f".{os.urandom(16).hex()}.sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self._path))
+        self._listener.listen(_WAITING_MAX)
+
+    def run(self) -> NoReturn:
+        """Tells Spark where to call, and answers."""
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        place = os.fsencode(self._path)
+        os.write(sys.stdout.fileno(), _INT.pack(len(place)) + place)
+        code = 1
+        try:
+            while self._round():
+                pass
+            code = 0
+        finally:
+            self._end(code)
+
+    def _round(self) -> bool:
+        """Waits for Spark; False when it has gone."""
+        calls = self._listener.fileno()
+        ready, _, _ = select.select([_STDIN, calls], [], [])
+        if _STDIN in ready:
+            told = os.read(_STDIN, _INT.size)
+            if not told:
+                return False
+            _kill(_INT.unpack(told)[0])
+        if calls in ready:
+            caller, _ = self._listener.accept()
+            if self._forked(caller) == 0:
+                self._listener.close()
+                _work(caller)
+            caller.close()
+        return True
+
+    def _forked(self, caller: socket.socket) -> int:
+        """The number of the new process; 0 in itself, -1 where there is none."""
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(_FORK_PAUSE_S)
+            return os.fork()
+        except OSError as error:
+            # A small number instead of a process tells Spark what is wrong.
+            caller.sendall(_INT.pack(error.errno or 1))
+            return -1
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> NoReturn:
+        del number, frame
+        self._end(1)
+
+    def _end(self, code: int) -> NoReturn:
+        self._path.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(0, signal.SIGHUP)
+        sys.exit(code)
+
+
+def _kill(worker: int) -> None:
+    try:
+        os.kill(worker, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it had ended by itself
+
+
+def _work(caller: socket.socket) -> NoReturn:
+    """A worker's life; pyspark, and what the work is, are loaded here."""
+    code = 1
+    try:
+        # At once, so that the daemon's last word is heard while pyspark is still being loaded.
+        for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        # Whatever the work runs finds an empty input instead of Spark's word to the daemon.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, _STDIN)
+        os.close(nothing)
+        caller.sendall(_INT.pack(os.getpid()))
+        prefer_installed()
+        from pyspark.daemon import worker  # noqa: PLC0415
+
+        while (failed := worker(caller, True)) == 0 and os.environ.get(_REUSE):  # noqa: FBT003
+            gc.collect()
+        _wait_for_close(caller)
+        code = failed
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        # Nothing that the daemon would do at its own end.
+        os._exit(code)
+
+
+def _wait_for_close(caller: socket.socket) -> None:
+    try:
+        while caller.recv(1024):
+            pass
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    main()

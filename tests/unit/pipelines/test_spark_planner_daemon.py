@@ -1,0 +1,139 @@
+"""The small daemon that Spark's planners are forked from, spoken to as Spark does."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainstem.pipelines.spark.python_shim import python_shim
+
+WORKER = "pyspark.sql.worker.lookup_data_sources"
+SMALL_KB = 25_000
+PATIENCE_S = 30.0
+
+
+class Spark:
+    """The Java side: starts the daemon, calls it, and tells it to end workers."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [str(python), "-m", "pyspark.daemon", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ
+            | {
+                "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+                "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
+                "SPARK_REUSE_WORKER": "1",
+            },
+        )
+        assert self.process.stdout is not None
+        (length,) = struct.unpack(">i", self.process.stdout.read(4))
+        self.place = self.process.stdout.read(length).decode()
+
+    def call(self) -> tuple[socket.socket, int]:
+        caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        caller.settimeout(PATIENCE_S)
+        caller.connect(self.place)
+        (worker,) = struct.unpack(">i", caller.recv(4))
+        return caller, worker
+
+    def give_up(self, worker: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(struct.pack(">i", worker))
+        self.process.stdin.flush()
+
+    def leave(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    shim = python_shim({}, cache=tmp_path / "cache")
+    assert shim is not None
+    running = Spark(shim, tmp_path)
+    assert running.process.stdout is not None
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+        running.process.stdout.close()
+        if running.process.stdin is not None:
+            running.process.stdin.close()
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(process: int) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while is_alive(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(process)
+
+
+def test_the_daemon_is_small_and_each_call_gets_a_process(spark: Spark) -> None:
+    first, one = spark.call()
+    second, other = spark.call()
+    assert len({spark.process.pid, one, other}) == 3
+    resident = Path(f"/proc/{spark.process.pid}/status").read_text().partition("VmRSS:")[2]
+    assert int(resident.split()[0]) < SMALL_KB
+    first.close()
+    second.close()
+
+
+def test_a_worker_that_spark_gives_up_is_ended_and_others_stay(spark: Spark) -> None:
+    first, one = spark.call()
+    second, other = spark.call()
+    spark.give_up(one)
+    assert ends(one)
+    assert is_alive(other)
+    first.close()
+    second.close()
+
+
+def test_all_is_gone_when_spark_leaves(spark: Spark) -> None:
+    caller, worker = spark.call()
+    assert spark.leave() == 0
+    assert ends(worker)
+    assert not Path(spark.place).exists()
+    caller.close()
+
+
+def test_all_is_gone_when_the_daemon_is_told_to_end(spark: Spark) -> None:
+    caller, worker = spark.call()
+    os.kill(spark.process.pid, signal.SIGTERM)
+    assert spark.process.wait(PATIENCE_S) == 1
+    assert ends(worker)
+    caller.close()
+
+
+def test_python_is_python_for_everything_else(tmp_path: Path) -> None:
+    shim = python_shim({}, cache=tmp_path)
+    assert shim is not None
+    told = subprocess.run(
+        [str(shim), "-c", "import sys; print(sys.executable, sys.argv[1])", "a  b"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"{sys.executable} a  b\n"
+
+
+def test_where_nothing_can_be_written_there_is_no_stand_in(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert python_shim({}, cache=tmp_path / "file") is None
