@@ -36,8 +36,8 @@ class PlacingSettings(Struct, frozen=True):
     """How patient the leader is, and how much it does at once.
 
     ``replace_after_ms``: a node that is down for so long is replaced. ``readmit_ms``: a replica
-    that a writer left behind, or a new one, joins the open range after so long; twice as long each
-    time that it is left behind again, until a node comes or goes.
+    that a writer left behind joins the open range after so long; twice as long each time that it
+    is left behind again, until a node comes or goes.
     ``prefer_after_ms``: a preferred writer gets its stream back after so long. ``report_ms``: a
     replica of a range that was just sealed says by itself that it has it. ``rebalance_after_ms``:
     nothing changed for so long; None never moves anything for the sake of balance. ``repeat_ms``:
@@ -219,9 +219,14 @@ class _Turn:
         if leaving or is_blank:
             self._order(stream, None)
             return False
-        if set(desired) != set(last.replicas):
-            waited = self._waited(self._mind.readmit_ms(stream.id), "set", stream.id, last.index)
-            if waited and self._order(stream, None):
+        coming = set(desired) - set(last.replicas)
+        if coming:
+            held = {node for known in stream.ranges for node in known.replicas}
+            if coming - held or not self._stays(stream):
+                self._order(stream, None)  # nobody was left behind: the stream moves
+            elif self._waited(
+                self._mind.readmit_ms(stream.id), "set", stream.id, last.index
+            ) and self._order(stream, None):
                 self._mind.readmitted(stream.id)
             return False
         return self._look_at_writer(stream)
@@ -230,17 +235,22 @@ class _Turn:
         preferred = electing.preferred(self.tables, stream)
         if preferred == stream.writer:
             return True
+        stays = self._stays(stream)
         if preferred is not None:
-            if self._waited(self._settings.prefer_after_ms, "writer", stream.id, preferred):
+            patience_ms = self._settings.prefer_after_ms if stays else 0
+            if self._waited(patience_ms, "writer", stream.id, preferred):
                 self._order(stream, preferred)
             return False
-        known = self.tables.node(stream.writer)
-        is_wanted = stream.writer in stream.wanted and known is not None and not known.draining
-        if not is_wanted:
+        if not stays:
             heir = electing.heir(self.tables, stream)
             if heir is not None:
                 self._order(stream, heir)
-        return is_wanted and not self.tables.is_live(stream.wanted[0])
+        return stays and not self.tables.is_live(stream.wanted[0])
+
+    def _stays(self, stream: Stream) -> bool:
+        """Whether a stream may stay with its writer."""
+        known = self.tables.node(stream.writer)
+        return stream.writer in stream.wanted and known is not None and not known.draining
 
     def _look_at_offline(self, topic: Topic, stream: Stream) -> None:
         if electing.candidates(self.tables, stream):
