@@ -94,6 +94,8 @@ class Ground:
             ("127.0.0.1:9092", node.kafka),
             ("127.0.0.1:8080", node.http),
             ("127.0.0.1:5672", node.amqp),
+            ('"127.0.0.1", 1883', '"127.0.0.1", ' + node.mqtt.rpartition(":")[2]),
+            ("-h 127.0.0.1 -p 1883", "-h 127.0.0.1 -p " + node.mqtt.rpartition(":")[2]),
             (".venv/bin/", ""),
         ]
         self._ports = dict(zip(map(str, OWN_PORTS), free_ports(), strict=True))

@@ -197,7 +197,25 @@ def _lines_to_paste(kafka: str, url: str | None) -> list[str]:
 
 
 def _lines_for_queues(addresses: Mapping[str, object]) -> list[str]:
-    """The same for those who know RabbitMQ."""
+    """The same for those who know MQTT and RabbitMQ."""
+    return [*_mqtt_lines(addresses), *_amqp_lines(addresses)]
+
+
+def _mqtt_lines(addresses: Mapping[str, object]) -> list[str]:
+    if "mqtt" not in addresses:
+        return []
+    host, _, port = str(addresses["mqtt"]).rpartition(":")
+    where = f"-h {host} -p {port} -t home/light"
+    return [
+        "",
+        "Or with mosquitto's tools:",
+        "",
+        f"  mosquitto_pub {where} -m on -q 1 -r",
+        f"  mosquitto_sub {where} -v",
+    ]
+
+
+def _amqp_lines(addresses: Mapping[str, object]) -> list[str]:
     if "amqp" not in addresses:
         return []
     return [
