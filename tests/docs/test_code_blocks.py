@@ -96,6 +96,7 @@ class Ground:
             ("127.0.0.1:5672", node.amqp),
             ('"127.0.0.1", 1883', '"127.0.0.1", ' + node.mqtt.rpartition(":")[2]),
             ("-h 127.0.0.1 -p 1883", "-h 127.0.0.1 -p " + node.mqtt.rpartition(":")[2]),
+            ("127.0.0.1:2925", node.native),
             (".venv/bin/", ""),
         ]
         self._ports = dict(zip(map(str, OWN_PORTS), free_ports(), strict=True))

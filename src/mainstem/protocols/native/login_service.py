@@ -41,9 +41,10 @@ class Login:
         Raises:
             InvalidRequest: the mechanism is not served, or the login failed.
         """
-        arrival, logins = self._arrival, self._security.logins
+        arrival = self._arrival
         if not arrival.asks:
             return LoginStep(b"", NOBODY)
+        logins = self._security.logins
         if arrival.certificate is not None and mechanism in ("", EXTERNAL):
             return LoginStep(b"", logins.succeeded(arrival.certificate, arrival.address))
         if mechanism not in arrival.mechanisms or mechanism == EXTERNAL:
