@@ -126,6 +126,7 @@ class CopyDriver:
             held.log.seal()
         held.log.missing = False
         await self._report(key, facts)
+        held.settled()
 
     async def _complete_folder(self, key: RangeKey, facts: Range) -> None:
         topic = self._around.placement.catalogue.need_topic(key.stream.topic)

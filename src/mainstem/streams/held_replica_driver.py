@@ -16,7 +16,7 @@ from functools import partial
 from mainstem.log import scan
 from mainstem.log.range_log import RangeLog, StagedBatch
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
-from mainstem.model.ids import Epoch, Offset
+from mainstem.model.ids import Epoch, Offset, RangeIndex
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.promise_storage import Promise
 from mainstem.streams.range_replica import (
@@ -128,6 +128,10 @@ class HeldReplica:
     def fail_own(self) -> None:
         """This node's writer could not write what it had announced."""
         self.machine.on_write_failed()
+
+    def settled(self) -> None:
+        """All of the sealed range is here, on disk and recorded: nothing is in doubt."""
+        self._promise.set_limbo(RangeIndex(self.log.identity.name.index), is_in_limbo=False)
 
     # Fences and seals.
 

@@ -30,6 +30,11 @@ class ReplicaShelf:
         self._held: dict[RangeKey, HeldReplica] = {}
         self._indexes: dict[StreamId, dict[RangeIndex, HeldReplica]] = {}
         self._promises: dict[StreamId, Promise] = {}
+        self._is_starting = True
+
+    def begun(self) -> None:
+        """All that was here before this start has been opened; what follows is new."""
+        self._is_starting = False
 
     def held(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
         """The replica of a range, if this node has opened one."""
@@ -55,12 +60,15 @@ class ReplicaShelf:
         settings = around.settings_of(topic)
         promise = self._promise(topic, stream.id)
         log = log or self.log_of(topic, stream, facts)
-        limbo = bool(log.damage) or is_in_limbo(
+        # What was assigned here before the machine went down may have lost its tail, or all of it.
+        if is_in_limbo(
             acks_unsynced=not settings.fsync,
-            unclean=around.store.trust is Trust.OTHER_BOOT and log.found,
+            unclean=around.store.trust is Trust.OTHER_BOOT and self._is_starting,
             sync_failed=False,
             done=around.node in facts.done,
-        )
+        ):
+            promise.set_limbo(facts.index, is_in_limbo=True)
+        limbo = bool(log.damage) or facts.index in promise.limbo
         state = ReplicaState(
             facts.start,
             Offset(log.written_end),

@@ -73,6 +73,7 @@ class StreamRoles:
         """Answer other nodes and take up what the catalogue says."""
         self.replicas.start()
         self.resync()
+        self.replicas.begun()
         self._ticking = asyncio.get_running_loop().create_task(self._run())
         self._ticking.add_done_callback(self._ended)
 

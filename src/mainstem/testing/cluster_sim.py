@@ -49,7 +49,7 @@ class ClusterSim:
     def __init__(self, folder: Path, seed: int, *, policy: str = "fsync") -> None:
         self.rng = Random(seed)  # noqa: S311 - a story
         self.clients = SimClients(self.rng, self._writer)
-        self.counts = {"kills": 0, "cuts": 0, "rolls": 0, "moves": 0}
+        self.counts = {"kills": 0, "power losses": 0, "cuts": 0, "rolls": 0, "moves": 0}
         self._policy = policy
         self._folder = folder
         self._is_over = False
@@ -106,8 +106,10 @@ class ClusterSim:
     def _kill(self) -> None:
         up = [node for node in self.nodes.values() if node.is_up]
         if len(up) > 1:
-            self.rng.choice(up).kill()
-            self.counts["kills"] += 1
+            # Two power losses before anybody is whole again are more than two copies can bear.
+            power = len(up) == NODES and self._is_whole() and self.rng.random() < 0.5
+            self.rng.choice(up).kill(power=power)
+            self.counts["power losses" if power else "kills"] += 1
 
     def _begin(self) -> None:
         down = [node for node in self.nodes.values() if not node.is_up]

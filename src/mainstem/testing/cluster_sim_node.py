@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 from mainstem.log.group_commit import GroupCommit
+from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
@@ -27,6 +29,7 @@ class SimNode:
     ) -> None:
         self.id = NodeId(number)
         self.incarnation = 0
+        self._boots = 0
         self.is_up = False
         self.is_reachable = True
         self.fatal: list[BaseException] = []
@@ -49,7 +52,7 @@ class SimNode:
             if self.is_up and self.incarnation == life:
                 self.fatal.append(error)
 
-        self._store = LogStore(self._folder, StoreSettings(), clock)
+        self._store = LogStore(self._folder, StoreSettings(boot_id=f"boot {self._boots}"), clock)
         await self._centre.service.submit(
             RegisterNode(
                 Node(self.id, "127.0.0.1", 9092),
@@ -72,11 +75,35 @@ class SimNode:
         )
         await self.streams.start(self.incarnation)
 
-    def kill(self) -> None:
-        """Leave everything as it is; only the locks are gone."""
+    def kill(self, *, power: bool = False) -> None:
+        """Leave everything as it is; only the locks are gone.
+
+        Args:
+            power: the machine loses its power, and what was not synced.
+        """
         self.is_up = False
+        if power:
+            self._boots += 1
+            for log in self._store.logs.values():
+                _lose_unsynced(log)
         self._network.leave(self.id)
         self._catalogue.stop()
         self.streams.close()
         self._commits.close()
         os.close(self._store._lock)
+
+
+def _lose_unsynced(log: RangeLog) -> None:
+    """What a power loss leaves of the files of a range."""
+    if log.sealed or log.closed:
+        return
+    if not log.directory_synced:
+        shutil.rmtree(log.directory, ignore_errors=True)
+        return
+    _, base, position = log.synced_place
+    for segment in log.segments:
+        if segment.base_offset > base:
+            for suffix in (".log", ".index", ".timeindex"):
+                segment.path.with_suffix(suffix).unlink(missing_ok=True)
+        elif segment.base_offset == base:
+            os.truncate(segment.path, position)

@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.streams.town import Town, eventually
+from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.errors import MainstemError
+from mainstem.model.ids import RangeIndex
 from mainstem.model.record import Record, build_batch
 
 
@@ -144,3 +145,34 @@ def test_a_deposed_writer_that_lives_on_acknowledges_nothing(tmp_path: Path) -> 
             former._listeners.clear()
 
     asyncio.run(story())
+
+
+def test_a_replica_that_lost_its_power_is_in_limbo_until_it_is_whole(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(flush_policy="written")
+            await town.write(b"0")
+            node = next(node for node in town.nodes.values() if node is not town.writer)
+            index = town.stream.last.index
+            await node.crash()
+            node.boot = "second boot"
+            await node.start()
+            assert is_in_limbo(node, index)
+            await node.crash()
+            await node.start()
+            assert is_in_limbo(node, index)
+            town.writer.streams.roll(town.stream.id)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            await eventually(lambda: not is_in_limbo(node, index))
+            await node.crash()
+            await node.start()
+            assert not is_in_limbo(node, index)
+
+    asyncio.run(story())
+
+
+def is_in_limbo(node: TownNode, index: RangeIndex) -> bool:
+    roles = node.streams._roles
+    assert roles is not None
+    held = roles.replicas.held(STREAM, index)
+    return held is not None and held.machine.limbo

@@ -46,6 +46,7 @@ class TownNode:
         self.id = NodeId(number)
         self.folder = town.folder / f"node-{number}"
         self.incarnation = 0
+        self.boot = "first boot"
         self.fatal: list[BaseException] = []
         self.is_up = False
         self.store: LogStore
@@ -58,7 +59,7 @@ class TownNode:
         town = self.town
         self.incarnation += 1
         self.is_up = True
-        self.store = LogStore(self.folder, StoreSettings(), town.clock)
+        self.store = LogStore(self.folder, StoreSettings(boot_id=self.boot), town.clock)
         service = town.placement.service
         await service.submit(
             RegisterNode(
