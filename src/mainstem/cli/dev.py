@@ -94,7 +94,7 @@ def _sets(assignments: list[str] | None) -> list[str]:
 
 
 def _run_several(nodes: int, asked: _SeveralWishes, arguments: list[str]) -> int:
-    from mainstem.cli.dev_cluster import Wishes, run_cluster
+    from mainstem.cli.dev_cluster import Wishes, peer_port_beside, run_cluster
 
     if asked.host is not None:
         arguments += ["--kafka-host", asked.host, "--http-host", asked.host]
@@ -103,11 +103,11 @@ def _run_several(nodes: int, asked: _SeveralWishes, arguments: list[str]) -> int
         arguments.append("--insecure")
     kafka_port = 9092 if asked.kafka_port is None else asked.kafka_port
     http_port = 8080 if asked.http_port is None else asked.http_port
-    # 8081 is the schema registry's and 9094 to 9096 lie beside the Kafka ports.
-    peer_port = 19094 if kafka_port else 0
+    peer_port = peer_port_beside(kafka_port, http_port)
 
     def run(folder: Path) -> int:
-        return run_cluster(nodes, Wishes(folder, kafka_port, http_port, peer_port, arguments))
+        wishes = Wishes(folder, kafka_port, http_port, peer_port, arguments, _command())
+        return run_cluster(nodes, wishes)
 
     if not asked.throwaway:
         return run(Path(asked.data_dir or "data"))

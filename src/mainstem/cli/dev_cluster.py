@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from mainstem.model.errors import ErrorCode, Unavailable
 
+NODES_MAX = 9
 READY_MARK = "READY "
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
@@ -33,6 +34,18 @@ class Wishes(NamedTuple):
     http_port: int
     peer_port: int
     arguments: Sequence[str]
+    command: str = "mainstem"
+
+
+def peer_port_beside(kafka_port: int, http_port: int) -> int:
+    """The first port for other nodes, away from those of clients however many nodes there are."""
+    if not kafka_port:
+        return 0
+    return next(
+        port
+        for port in (kafka_port + 1_000, kafka_port + 2_000, kafka_port - 1_000)
+        if 1_024 <= port <= 65_000 and abs(port - http_port) >= NODES_MAX
+    )
 
 
 class LocalProcess:
@@ -134,7 +147,9 @@ def run_cluster(count: int, wishes: Wishes) -> int:
         nodes += [LocalProcess(n, command_of(n, wishes, join)) for n in range(2, count + 1)]
         for node in nodes[1:]:
             node.wait_ready()
-        sys.stdout.write(greeting([node.addresses for node in nodes], wishes.folder))
+        sys.stdout.write(
+            greeting([node.addresses for node in nodes], wishes.folder, wishes.command)
+        )
         sys.stdout.flush()
         _watch(nodes, stopping)
     finally:
@@ -154,8 +169,8 @@ def _watch(nodes: Sequence[LocalProcess], stopping: threading.Event) -> None:
             sys.stdout.flush()
 
 
-def greeting(nodes: Sequence[Mapping[str, object]], folder: Path) -> str:
-    """Every address, and lines to paste."""
+def greeting(nodes: Sequence[Mapping[str, object]], folder: Path, command: str = "mainstem") -> str:
+    """Every address, and lines to paste; ``command`` is how this program is called."""
     first = nodes[0]["kafka"]
     lines = ["", f"Mainstem is ready: a cluster of {len(nodes)} nodes.", ""]
     for number, addresses in enumerate(nodes, start=1):
@@ -167,10 +182,10 @@ def greeting(nodes: Sequence[Mapping[str, object]], folder: Path) -> str:
         "",
         "Paste into another shell:",
         "",
-        f"  mainstem topic create greetings -p 3 -r {min(3, len(nodes))} -b {first}",
-        f"  mainstem produce greetings hello -b {every}",
-        f"  mainstem consume greetings --from-beginning --max 1 -b {every}",
-        f"  mainstem cluster nodes -b {first} --http http://{nodes[0].get('http')}",
+        f"  {command} topic create greetings -p 3 -r {min(3, len(nodes))} -b {first}",
+        f"  {command} produce greetings hello -b {every}",
+        f"  {command} consume greetings --from-beginning --max 1 -b {every}",
+        f"  {command} cluster nodes -b {first} --http http://{nodes[0].get('http')}",
         f"  kill -9 {nodes[-1]['pid']}   # and go on",
         "",
         "Ctrl-C stops the nodes.",

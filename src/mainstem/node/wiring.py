@@ -50,6 +50,7 @@ from mainstem.protocols.rest.site import NodeFacts
 from mainstem.security.audit_storage import AuditFile
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.garbage_driver import GarbageDriver
 from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.retention_driver import RetentionDriver
 from mainstem.streams.roll_driver import RollDriver
@@ -400,6 +401,8 @@ def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
     rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
     rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
     rooms.tend(rooms.security.sweep(), on_fatal)
+    garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
+    rooms.tend(garbage.run(), on_fatal)
     if config.log.cleaner_enabled:
         compaction = CompactionDriver(
             streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
@@ -408,5 +411,5 @@ def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
     merging = MergeDriver(streams, service, store)
     rooms.tend(merging.run(config.log.retention_check_interval_ms), on_fatal)
     if config.log.scrub_interval_ms:
-        scrub = ScrubDriver(store, rooms.metrics)
+        scrub = ScrubDriver(store, rooms.metrics, streams.lost)
         rooms.tend(scrub.run(config.log.scrub_interval_ms), on_fatal)

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from mainstem.cli.dev_cluster import Wishes, command_of, greeting
+import pytest
+
+from mainstem.cli.dev_cluster import NODES_MAX, Wishes, command_of, greeting, peer_port_beside
 from mainstem.node.arguments import configuration
 
 FOLDER = Path("/somewhere")
@@ -26,6 +28,13 @@ def test_free_ports_stay_free() -> None:
     settings = configuration(command[3:], {}).config
     assert (settings.kafka.port, settings.http.port, settings.cluster.peer_port) == (0, 0, 0)
     assert settings.logs.level == "debug"
+
+
+@pytest.mark.parametrize("kafka_port", [9092, 19092, 7080, 64_500])
+def test_ports_for_nodes_are_away_from_those_for_clients(kafka_port: int) -> None:
+    peer_port = peer_port_beside(kafka_port, 8080)
+    for port in (kafka_port, 8080):
+        assert abs(peer_port - port) >= NODES_MAX
 
 
 def test_the_greeting_names_every_node() -> None:
