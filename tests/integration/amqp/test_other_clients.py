@@ -1,6 +1,7 @@
 """aio-pika, kombu and a running Celery application, unmodified, on a real node."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -166,11 +167,15 @@ def workers(own_amqp_node: LocalNode, tmp_path: Path) -> Iterator[Workers]:
     made.stop()
 
 
-def shop(node: LocalNode) -> Any:
+@contextlib.contextmanager
+def shop(node: LocalNode) -> Iterator[Any]:
     """The application as its callers see it."""
     from celery import Celery  # noqa: PLC0415 - a second of import
 
-    return Celery("shop", broker=url(node), backend="rpc://")
+    app = Celery("shop", broker=url(node), backend="rpc://")
+    yield app
+    app.backend.result_consumer.stop()
+    app.close()
 
 
 def awaited(question: Callable[[], Any], within_s: float = 40.0) -> Any:
@@ -185,24 +190,22 @@ def test_celery_gives_results_and_retries(
     own_amqp_node: LocalNode, workers: Workers, tmp_path: Path
 ) -> None:
     workers.start()
-    app = shop(own_amqp_node)
-    results = [app.send_task("shop.add", (number, 1)) for number in range(10)]
-    assert [result.get(timeout=60) for result in results] == [n + 1 for n in range(10)]
-    tries = tmp_path / "tries"
-    assert app.send_task("shop.unsteady", (str(tries),)).get(timeout=60) == 3
-    app.close()
+    with shop(own_amqp_node) as app:
+        results = [app.send_task("shop.add", (number, 1)) for number in range(10)]
+        assert [result.get(timeout=60) for result in results] == [n + 1 for n in range(10)]
+        tries = tmp_path / "tries"
+        assert app.send_task("shop.unsteady", (str(tries),)).get(timeout=60) == 3
 
 
 def test_a_task_of_a_killed_worker_is_done_by_another(
     own_amqp_node: LocalNode, workers: Workers, tmp_path: Path
 ) -> None:
     first = workers.start()
-    app = shop(own_amqp_node)
     journal = tmp_path / "journal"
-    result = app.send_task("shop.slow", (str(journal),))
-    awaited(journal.exists)
-    os.killpg(first.pid, signal.SIGKILL)
-    workers.start()
-    assert result.get(timeout=60) == "done"
+    with shop(own_amqp_node) as app:
+        result = app.send_task("shop.slow", (str(journal),))
+        awaited(journal.exists)
+        os.killpg(first.pid, signal.SIGKILL)
+        workers.start()
+        assert result.get(timeout=60) == "done"
     assert len(journal.read_text().splitlines()) == 2
-    app.close()
