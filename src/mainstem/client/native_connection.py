@@ -27,6 +27,7 @@ from mainstem.wire.native.requests import Connect, Ping, Respond
 from mainstem.wire.native.words import Error, NotAWord, Word, encode
 
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+LEAVE_TIMEOUT_S: Final = 1.0
 _HEAD: Final = Layout(">BI")
 _NUMBER_MAX: Final = 2**32 - 1
 
@@ -70,6 +71,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._room = asyncio.Event()
         self._room.set()
         self._failure: MainstemError | None = None
+        self._gone = asyncio.Event()
         self._heard = True
         self._beat: asyncio.TimerHandle | None = None
 
@@ -95,19 +97,15 @@ class NativeConnection(asyncio.BufferedProtocol):
                     server_hostname=host if settings.tls is not None else None,
                 )
                 await connection._log_in()
-        except TimeoutError:
-            connection.close()
-            raise errors.unreachable(
-                address, f"no answer in {settings.connect_timeout_ms} ms"
-            ) from None
-        except ssl.SSLError as error:
-            connection.close()
-            raise errors.untrusted(address, error) from error
-        except OSError as error:
-            connection.close()
-            raise errors.unreachable(address, error.strerror or str(error)) from error
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            await connection.leave()
+            if isinstance(error, TimeoutError):
+                late = f"no answer in {settings.connect_timeout_ms} ms"
+                raise errors.unreachable(address, late) from None
+            if isinstance(error, ssl.SSLError):
+                raise errors.untrusted(address, error) from error
+            if isinstance(error, OSError):
+                raise errors.unreachable(address, error.strerror or str(error)) from error
             raise
         return connection
 
@@ -143,6 +141,18 @@ class NativeConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Ends the connection; open questions fail."""
         self._end(Unavailable(ErrorCode.SHUTTING_DOWN, "the connection was closed"))
+
+    async def leave(self) -> None:
+        """Ends the connection and waits until it is gone; TLS takes its time to say goodbye."""
+        self.close()
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._gone.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await asyncio.sleep(0)
 
     def _send(self, word: Word) -> tuple[int, asyncio.Future[Any]]:
         if self._failure is not None:
@@ -232,6 +242,7 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fails what is open."""
+        self._gone.set()
         why = str(exc) if exc is not None else "the node closed the connection"
         self._end(errors.unreachable(self.address, why))
 

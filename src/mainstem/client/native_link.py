@@ -113,8 +113,7 @@ class NativeLink:
             self._redial.cancel()
             await asyncio.gather(self._redial, return_exceptions=True)
         if self._connection is not None:
-            self._connection.close()
-            await asyncio.sleep(0)  # lets the transport report its end
+            await self._connection.leave()
         if self._live is not None and not self._live.done():
             self._live.cancel()
 
@@ -132,7 +131,7 @@ class NativeLink:
         try:
             await self._restore(connection)
         except BaseException:
-            connection.close()
+            await connection.leave()
             raise
         self._connection = connection
         assert self._live is not None, "made by start"
