@@ -280,15 +280,8 @@ class RangeLog:
         if not self.segments:
             return
         self.finish_sync(self.begin_sync())
-        seal = Seal(
-            self.written_end,
-            self.size_bytes,
-            self.max_timestamp,
-            self.offset_of_max_timestamp,
-            len(self.segments),
-        )
         try:
-            seal.write(self.directory, sync=sync)
+            seal_of(self).write(self.directory, sync=sync)
         except OSError as error:
             raise storage_error(error, self.directory) from error
 
@@ -317,22 +310,42 @@ class RangeLog:
         return verify_range(self.directory, self.segments)
 
 
-def _sync_now(log: RangeLog, access: FileAccess) -> None:
+def seal_of(log: RangeLog) -> Seal:
+    """What is noted on disk when a range is sealed."""
+    return Seal(
+        log.written_end,
+        log.size_bytes,
+        log.max_timestamp,
+        log.offset_of_max_timestamp,
+        len(log.segments),
+    )
+
+
+def sealing_job(log: RangeLog) -> SyncJob:
+    """All that has to be durable before a range may be noted as sealed, its indexes too."""
     job = log.begin_sync()
-    unsynced = [segment for segment in log.segments if not segment.index_synced]
     paths = [
         segment.path.with_suffix(suffix)
-        for segment in unsynced
+        for segment in log.segments
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        if segment.indexed_bytes >= 0
+        if not segment.index_synced and segment.indexed_bytes >= 0
     ]
     if paths:
         paths.append(log.directory)
-    job = job._replace(paths=(*paths, *job.paths))
+    return job._replace(paths=(*paths, *job.paths))
+
+
+def end_sealing_job(log: RangeLog, job: SyncJob) -> None:
+    """The job was carried out."""
+    for segment in log.segments:
+        segment.index_synced = True
+    log.finish_sync(job)
+
+
+def _sync_now(log: RangeLog, access: FileAccess) -> None:
+    job = sealing_job(log)
     try:
         carry_out(job, access)
     except OSError as error:
         raise storage_error(error, log.directory) from error
-    for segment in unsynced:
-        segment.index_synced = True
-    log.finish_sync(job)
+    end_sealing_job(log, job)

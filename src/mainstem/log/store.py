@@ -188,6 +188,13 @@ class LogStore:
                 log.close(discard=True)
         self._condemn(directory)
 
+    def drop_found(self, found: FoundRange) -> bool:
+        """Delete a range that a scan came upon and nobody has open; whether it was there."""
+        if found.directory in self.logs or not found.directory.is_dir():
+            return False
+        self._condemn(found.directory)
+        return True
+
     def _condemn(self, directory: Path) -> None:
         """Take a directory out of sight at once; ``sweep`` removes its files little by little."""
         prefix = self._key(directory)

@@ -8,10 +8,13 @@ are copied at a time, so that writers are not held up.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+from mainstem.log.file_access import storage_error
 from mainstem.log.naming import RangeName, range_directory
-from mainstem.log.range_log import RangeLog
+from mainstem.log.range_log import RangeLog, end_sealing_job, seal_of, sealing_job
+from mainstem.log.sync_job import carry_out
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.metadata import Range, Stream, Topic
@@ -122,8 +125,7 @@ class CopyDriver:
             return  # rewritten meanwhile: who looks at the stream next sees to it
         await self._copy(key, facts, held)
         await self._synced(held)
-        if not held.log.sealed:
-            held.log.seal()
+        await self._seal(held.log)
         held.log.missing = False
         await self._report(key, facts)
         held.settled()
@@ -194,6 +196,25 @@ class CopyDriver:
             held.on_synced = synced
             self._around.flusher.sync(held.log)
             await done
+
+    async def _seal(self, log: RangeLog) -> None:
+        """Note on disk that a range is sealed; the syncs are done by threads."""
+        if log.sealed:
+            return
+        log.begin_seal()
+        if not log.segments:
+            return
+        loop = asyncio.get_running_loop()
+        access = self._around.store.files.access
+        job = sealing_job(log)
+        try:
+            await loop.run_in_executor(None, carry_out, job, access)
+            end_sealing_job(log, job)
+            write = partial(seal_of(log).write, log.directory, sync=True)
+            await loop.run_in_executor(None, write)
+        except OSError as error:
+            if not log.discarded:
+                raise storage_error(error, log.directory) from error
 
     async def _report(self, key: RangeKey, facts: Range) -> None:
         node = self._around.node

@@ -18,6 +18,7 @@ from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.metadata import Stream, Topic
+from mainstem.model.topic_config import TopicSettings
 from mainstem.placement import records
 from mainstem.placement.service import PlacementService
 from mainstem.placement.tables import Tables
@@ -80,7 +81,9 @@ class StreamService(StreamTable):
             settings = self._settings_of(topic)
             try:
                 log = range_log(self._store, topic, stream, stream.last, settings)
-                stream, log = await self._adopt_follower(topic, stream, log)
+                stream, log = await _adopt_follower(
+                    self._placement, self._store, topic, (stream, log), settings
+                )
                 state = recovered_state(self._store, topic, stream, log, checkpoint)
             except Corrupt as error:
                 self._damaged[stream.id] = error
@@ -110,19 +113,6 @@ class StreamService(StreamTable):
         if self._roles is not None:
             self._roles.start()
         self.save_producers()
-
-    async def _adopt_follower(
-        self, topic: Topic, stream: Stream, log: RangeLog
-    ) -> tuple[Stream, RangeLog]:
-        """Finish a roll that a crash cut short: what was written to the next range is kept."""
-        while self._store.range_beyond(log) is not None:
-            log.seal()
-            end = _end_of(stream, log, suspect=False)
-            command = records.SealAndCreate(uuid4().hex, end, replicas=stream.last.replicas)
-            stream = await self._placement.submit(command)
-            log.close(sync=False)
-            log = range_log(self._store, topic, stream, stream.last, self._settings_of(topic))
-        return stream, log
 
     def save_producers(self) -> None:
         """Write down every producer state with its offset, which spares the next start a scan."""
@@ -318,6 +308,25 @@ class StreamService(StreamTable):
         settings = self._settings_of(topic)
         for stream in self._by_id.get(topic.id, ()):
             stream.apply_settings(settings)
+
+
+async def _adopt_follower(
+    placement: PlacementService,
+    store: LogStore,
+    topic: Topic,
+    found: tuple[Stream, RangeLog],
+    settings: TopicSettings,
+) -> tuple[Stream, RangeLog]:
+    """Finish a roll that a crash cut short: what was written to the next range is kept."""
+    stream, log = found
+    while store.range_beyond(log) is not None:
+        log.seal()
+        end = _end_of(stream, log, suspect=False)
+        command = records.SealAndCreate(uuid4().hex, end, replicas=stream.last.replicas)
+        stream = await placement.submit(command)
+        log.close(sync=False)
+        log = range_log(store, topic, stream, stream.last, settings)
+    return stream, log
 
 
 def lone_streams(catalogue: Tables, node: NodeId) -> list[Stream]:
