@@ -1,4 +1,4 @@
-"""The long chaos suite: kill -9, transactions under all faults, loss of power, each one judged.
+"""The long chaos suite: kill -9, transactions, faults of a cluster, loss of power, each one judged.
 
 Parts that passed are remembered in a state file until all have, so that an interrupted run goes on
 where it stopped; ``--fresh`` begins again. ``--target kafka`` lets Apache Kafka be killed instead.
@@ -13,15 +13,18 @@ from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT
+from tests.chaos.cluster import fault_rounds
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
 from tests.chaos.transactions import run_transactions
 
+from mainstem.testing.local_cluster import LocalCluster
 from mainstem.testing.local_node import LocalNode
 
 STATE = ROOT / ".cache" / "chaos"
 TRANSACTIONS_PER_PART = 2_000
+FAULTS_PER_PART = 20
 
 
 def main() -> int:
@@ -44,6 +47,11 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         made[f"{count} transactions, seed {seed}"] = partial(
             _transactions, options.target, count, seed
         )
+    faults = options.cluster_faults if options.target == "mainstem" else 0
+    for number in range(-(-faults // FAULTS_PER_PART)):
+        seed = options.seed + number
+        count = min(FAULTS_PER_PART, faults - number * FAULTS_PER_PART)
+        made[f"{count} faults in a cluster of three, seed {seed}"] = partial(_trouble, count, seed)
     rounds = options.power_rounds if options.target == "mainstem" else 0
     for number in range(rounds):
         made[f"loss of power {number + 1}"] = _lose_power
@@ -70,6 +78,12 @@ def _transactions(target: str, count: int, seed: int) -> Verdict:
     return not run.anomalies, run.summary
 
 
+def _trouble(count: int, seed: int) -> Verdict:
+    with LocalCluster() as cluster:
+        history, anomalies, done = fault_rounds(cluster, count, seed=seed)
+    return not anomalies, f"{dict(done)}: {summary(history, anomalies)}"
+
+
 def _lose_power() -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         loss = lose_power_under_load(Path(folder))
@@ -91,6 +105,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="how often to kill under load")
     parser.add_argument("--transactions", type=int, default=10_000, help="under all faults")
+    parser.add_argument(
+        "--cluster-faults", type=int, default=200, help="kills, pauses and restarts of nodes"
+    )
     parser.add_argument("--power-rounds", type=int, default=5, help="how often to cut the power")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=("mainstem", "kafka"), default="mainstem")

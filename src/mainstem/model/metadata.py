@@ -22,7 +22,8 @@ class Node(Struct, frozen=True):
 
     ``advertised``: the address was chosen by its operator, so clients are told it whatever they
     dialled themselves. ``machine``: nodes of one machine die together. Other nodes reach it at
-    ``peer_host`` and ``peer_port``, over TCP and UDP.
+    ``peer_host`` and ``peer_port``, over TCP and UDP. ``listeners`` are those of Kafka clients, as
+    (kind, host, port); ``host`` and ``port`` are the first one's.
     """
 
     id: NodeId
@@ -33,6 +34,7 @@ class Node(Struct, frozen=True):
     machine: str = ""
     peer_host: str = ""
     peer_port: int = 0
+    listeners: tuple[tuple[str, str, int], ...] = ()
 
 
 class Range(Struct, frozen=True, omit_defaults=True):

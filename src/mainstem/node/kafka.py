@@ -16,8 +16,6 @@ from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 
-Address = tuple[str, int]
-
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - asked about, not listened on
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
@@ -31,23 +29,25 @@ class KafkaListeners:
         self._specs = list(kafka_listeners(config))
         self._reserved: list[socket.socket] = []
 
-    def reserve(self) -> Address:
-        """Make sure of the ports before anything is served; where other machines dial the first.
+    def reserve(self) -> tuple[tuple[str, str, int], ...]:
+        """Make sure of the ports before anything is served; where other machines dial each.
 
-        Other nodes hear of a node's address before it listens there.
+        Other nodes hear of a node's addresses before it listens there.
         """
         for at, spec in enumerate(self._specs):
             if spec.port == 0:
                 held = _bound(spec.host)
                 self._reserved.append(held)
                 self._specs[at] = replace(spec, port=int(held.getsockname()[1]))
-        first = self._specs[0]
         kafka = self._config.kafka
-        told = first.advertised or (first.host, first.port)
-        host = kafka.advertised_host or told[0]
-        if host in UNSPECIFIED:
-            host = socket.gethostname()
-        return host, kafka.advertised_port or told[1]
+        found = []
+        for at, spec in enumerate(self._specs):
+            host, port = spec.advertised or (spec.host, spec.port)
+            if at == 0:
+                host, port = kafka.advertised_host or host, kafka.advertised_port or port
+            host = socket.gethostname() if host in UNSPECIFIED else host
+            found.append((spec.kind, host, port))
+        return tuple(found)
 
     @property
     def port(self) -> int:

@@ -120,6 +120,7 @@ def entrance(
         reauthenticate_ms=config.security.reauthenticate_ms,
         login_timeout_ms=config.security.login_timeout_ms,
         advertised=spec.advertised,
+        kind=spec.kind,
         connections_per_minute=None if spec.is_loopback or not per_minute else per_minute,
     )
 

@@ -386,8 +386,10 @@ async def _opened(
             subject="--rebuild-catalogue",
             remedy="give the node an empty folder and let it join the others",
         )
-    host, port = kafka.reserve()
-    started = replace(start, node=replace(start.node, host=host, port=port))
+    listeners = kafka.reserve()
+    _, host, port = listeners[0]
+    own = replace(start.node, host=host, port=port, listeners=listeners)
+    started = replace(start, node=own)
     cluster = ClusterNode(started, config, clock, on_fatal)
     return await cluster.open(), cluster
 

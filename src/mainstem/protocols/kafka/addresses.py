@@ -2,7 +2,8 @@
 
 A client that reached this node by some address can reach it there again, through a tunnel, a port
 mapping of loopback or any of the machine's interfaces. So it is told the address it dialled, unless
-the operator chose one to be told to everybody.
+the operator chose one to be told to everybody. Other nodes it finds at their listeners of the same
+kind: a client that speaks TLS and logs in does so everywhere.
 """
 
 from mainstem.model.metadata import Node
@@ -15,7 +16,12 @@ def reached_at(call: Call, node: Node) -> tuple[str, int]:
     """Host and port of ``node`` for this client."""
     if call.peer.advertised is not None and node.id == call.broker.node.id:
         return call.peer.advertised
-    if node.advertised or node.id != call.broker.node.id:
+    if node.id != call.broker.node.id:
+        for kind, host, port in node.listeners:
+            if kind == call.peer.listener:
+                return host, port
+        return node.host, node.port
+    if node.advertised:
         return node.host, node.port
     peer = call.peer
     host = peer.dialled_host

@@ -24,9 +24,9 @@ EVERYTHING = AllRights()
 class Peer(Struct):
     """The connection a request came through, and who is at its other end.
 
-    ``login`` is there on listeners that ask for one. ``advertised`` is what clients of the listener
-    are told to dial. ``owed_ms`` is how long the client has to wait for what it has used, most of
-    all of ``owed_for``.
+    ``login`` is there on listeners that ask for one. ``listener`` is the kind of listener that it
+    came through, ``advertised`` what clients of that are told to dial. ``owed_ms`` is how long the
+    client has to wait for what it has used, most of all of ``owed_for``.
     """
 
     address: str
@@ -43,6 +43,7 @@ class Peer(Struct):
     owed_ms: int = 0
     owed_for: str = ""
     advertised: tuple[str, int] | None = None
+    listener: str = "PLAINTEXT"
 
     def is_now(self, identity: Identity, rights: Rights) -> None:
         """A login went well."""

@@ -29,6 +29,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     reauthenticate_ms: int = 0
     login_timeout_ms: int = 30_000
     advertised: tuple[str, int] | None = None
+    kind: str = "PLAINTEXT"
     connections_per_minute: int | None = None
 
     def refuses(self, address: str) -> bool:
@@ -39,6 +40,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
         """Take a new connection in; ``tls`` is its TLS object, if there is one."""
         peer.quotas = self.security.quotas
         peer.advertised = self.advertised
+        peer.listener = self.kind
         identity = None
         if self.names is not None and not self.mechanisms:
             identity = certificate_identity(tls, self.names)
