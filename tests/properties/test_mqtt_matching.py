@@ -103,4 +103,4 @@ def test_a_message_through_the_log_is_the_same_message(
     found = Incoming(message, topic_of(message, "other"))
 
     assert (found.topic, found.payload, found.qos, found.retain) == (topic, payload, qos, retain)
-    assert (found.properties, found.publisher) == (told, "me")
+    assert (found.properties, found.publisher) == (told, b"me")

@@ -166,6 +166,7 @@ class ClientSession:
 
     def __init__(self, client_id: str, house: House, *, waiting_max: int) -> None:
         self.client_id = client_id
+        self._name = client_id.encode()  # as messages of its own have it
         self.owner = ""
         self.expiry_s = 0
         self.left_ms: int | None = None
@@ -202,7 +203,7 @@ class ClientSession:
         """A message of the log that fits some subscriptions of this session."""
         if self.backlog.knows(place):
             return
-        grants = _heard(self.client_id, incoming, grants)
+        grants = _heard(self._name, incoming, grants)
         if not grants:
             return
         qos = min(incoming.qos, max(granted.wish.qos for granted in grants))
@@ -224,7 +225,7 @@ class ClientSession:
     def retained(self, found: Iterable[Incoming], granted: Granted) -> None:
         """Messages that were kept under topics of a new subscription."""
         for incoming in found:
-            own = incoming.publisher == self.client_id
+            own = incoming.publisher == self._name
             if own and granted.wish.no_local:
                 continue
             qos = min(incoming.qos, granted.wish.qos)
@@ -318,7 +319,7 @@ class ClientSession:
 
     def _send_waiting(self, where: Where, incoming: Incoming) -> None:
         link = self.link
-        grants = _heard(self.client_id, incoming, self.grants_for(incoming.topic))
+        grants = _heard(self._name, incoming, self.grants_for(incoming.topic))
         if link is None or not grants or not link.may_read(incoming.topic):
             return
         qos = min(incoming.qos, max(granted.wish.qos for granted in grants))
@@ -397,9 +398,9 @@ class ClientSession:
             lender.drain()
 
 
-def _heard(client_id: str, incoming: Incoming, grants: Sequence[Granted]) -> Sequence[Granted]:
+def _heard(name: bytes, incoming: Incoming, grants: Sequence[Granted]) -> Sequence[Granted]:
     """The subscriptions without those that do not want the client's own messages."""
-    if incoming.publisher == client_id:
+    if incoming.publisher == name:
         return [granted for granted in grants if not granted.wish.no_local]
     return grants
 

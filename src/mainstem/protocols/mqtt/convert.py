@@ -24,7 +24,7 @@ from mainstem.model.record import Header
 from mainstem.wire.mqtt.packets import Publish, Will
 from mainstem.wire.mqtt.primitives import TEXT_BYTES_MAX
 from mainstem.wire.mqtt.properties import USER, Properties
-from mainstem.wire.mqtt.topics import is_topic_name
+from mainstem.wire.mqtt.topics import is_topic_name, topic_name
 
 QOS: Final = "mqtt.qos"
 RETAIN: Final = "mqtt.retain"
@@ -58,7 +58,7 @@ class Incoming:
         self.topic = topic
         self.qos = _QOS_DEFAULT
         self.retain = False
-        self.publisher: str | None = None
+        self.publisher: bytes | None = None  # a client's id
         self.expires_ms: int | None = None
         self.properties: Properties = {}
         self.wire: dict[tuple[bool, bool], bytes] = {}  # as it was sent, by version and retain
@@ -86,7 +86,7 @@ class Incoming:
         found = self.properties
         for name, value in message.headers:
             if name == CLIENT_ID:
-                self.publisher = _text(value)
+                self.publisher = value
             elif name == QOS:
                 self.qos = _QOS_OF.get(value or b"", _QOS_DEFAULT)
             elif name == RETAIN:
@@ -95,9 +95,10 @@ class Incoming:
                 found["payload_format_indicator"] = 1
             elif name == CORRELATION_ID and value is not None and len(value) <= TEXT_BYTES_MAX:
                 found["correlation_data"] = value
-            elif name != EXPIRES_AT:
+            elif name == EXPIRES_AT:
+                self.expires_ms = message.expires_ms
+            else:
                 _read_text(found, users, name, _text(value))
-        self.expires_ms = message.expires_ms
         if users:
             found[USER] = tuple(users)
 
@@ -160,10 +161,4 @@ def _add_properties(headers: list[Header], properties: dict[str, Any], now_ms: i
 def topic_of(message: Message, otherwise: str) -> str:
     """The MQTT topic of a stored message: its key, or the log's topic where that is none."""
     key = message.key
-    if not key or len(key) > TEXT_BYTES_MAX:
-        return otherwise
-    try:
-        name = key.decode()
-    except UnicodeDecodeError:
-        return otherwise
-    return name if is_topic_name(name) else otherwise
+    return otherwise if not key else topic_name(key) or otherwise

@@ -123,9 +123,10 @@ def _pieces(noted: list[Noted]) -> list[list[Noted]]:
     pieces: list[list[Noted]] = []
     size = BATCH_BYTES_TARGET
     for each in noted:
-        message = each[0]
-        added = _RECORD_OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
-        added += sum(len(name) + len(value or b"") for name, value in message.headers)
+        key, value, headers, _ = each[0]
+        added = _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
+        for name, text in headers:
+            added += len(name) + len(text or b"")
         if size + added > BATCH_BYTES_TARGET or len(pieces[-1]) >= BATCH_MESSAGES_MAX:
             pieces.append([])
             size = 0

@@ -30,7 +30,7 @@ from mainstem.wire.mqtt.packets import (
 from mainstem.wire.mqtt.primitives import Malformed, Reader, Violation
 from mainstem.wire.mqtt.properties import WILL, Properties, read_properties
 from mainstem.wire.mqtt.reasons import Reason, reason_of_old
-from mainstem.wire.mqtt.topics import is_topic_name
+from mainstem.wire.mqtt.topics import is_topic_name, topic_name
 
 _NAMES: Final = {(b"MQTT", V3_1_1): V3_1_1, (b"MQTT", V5): V5, (b"MQIsdp", V3_1): V3_1}
 _KNOWN: Final = frozenset(int(reason) for reason in Reason)
@@ -84,14 +84,17 @@ def _publish(flags: int, body: bytes, version: int) -> Publish:
         raise Malformed("QoS 3 does not exist")
     if flags & 8 and not qos:
         raise Malformed("a repeated message of QoS 0")
-    reader = Reader(body)
-    topic = reader.text()
+    start = 2 + int.from_bytes(body[:2])
+    topic = topic_name(body[2:start]) if start <= len(body) else None
+    reader = Reader(body, start)
+    if topic is None:
+        reader.at = 0
+        topic = reader.text()
+        if topic:
+            raise Malformed("a topic name with wildcards", Reason.TOPIC_NAME_INVALID)
     packet_id = _packet_id(reader) if qos else 0
     properties = read_properties(reader, Kind.PUBLISH) if version >= V5 else {}
-    if topic:
-        if not is_topic_name(topic):
-            raise Malformed("a topic name with wildcards", Reason.TOPIC_NAME_INVALID)
-    elif "topic_alias" not in properties:
+    if not topic and "topic_alias" not in properties:
         raise Violation("a message without a topic")
     response = properties.get("response_topic")
     if response is not None and not is_topic_name(response):

@@ -11,6 +11,7 @@ from mainstem.wire.mqtt.primitives import TEXT_BYTES_MAX
 
 SHARE: Final = "$share/"
 LEVELS_MAX: Final = 256  # a walk through them takes time for each
+REMEMBERED_MAX: Final = 4_096
 
 
 class SharedFilter(NamedTuple):
@@ -30,6 +31,30 @@ def is_topic_name(topic: str) -> bool:
         and len(topic.encode()) <= TEXT_BYTES_MAX
         and topic.count("/") < LEVELS_MAX
     )
+
+
+_known: dict[bytes, str] = {}
+
+
+def topic_name(data: bytes) -> str | None:
+    """The topic name that bytes are; None where they are none.
+
+    Asked for every message, mostly about the same few names: those are remembered.
+    """
+    found = _known.get(data)
+    if found is None:
+        if len(data) > TEXT_BYTES_MAX:
+            return None
+        try:
+            found = data.decode()
+        except UnicodeDecodeError:
+            return None
+        if not is_topic_name(found):
+            return None
+        if len(_known) >= REMEMBERED_MAX:
+            _known.clear()
+        _known[data] = found
+    return found
 
 
 def is_filter(text: str) -> bool:
