@@ -1,23 +1,21 @@
 """Bytes that no client would send: the connection ends, the node and everybody else go on."""
 
-import contextlib
-import socket
 import struct
 import time
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import pytest
 from tests.integration.amqp.conftest import WITH_AMQP, dial, drained
+from tests.integration.amqp.raw import Raw
 
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import entity_methods as entity
 from mainstem.wire.amqp import frames
-from mainstem.wire.amqp.method import Method
-from mainstem.wire.amqp.method_codec import decode_method, encode_method
+from mainstem.wire.amqp.method_codec import encode_method
 
 MIB = 1 << 20
 
@@ -42,61 +40,6 @@ def _others_are_served(node: LocalNode) -> Iterator[None]:
         name = channel.queue_declare("", exclusive=True).method.queue
         channel.basic_publish("", name, b"still here")
         assert [body for _, _, body in drained(channel, name, 1)] == [b"still here"]
-
-
-class Raw:
-    """One TCP connection, used badly."""
-
-    def __init__(self, node: LocalNode) -> None:
-        host, _, port = node.amqp.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), 10)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, data: bytes) -> None:
-        with contextlib.suppress(ConnectionError):
-            self.socket.sendall(data)
-
-    def say(self, method: Method, channel: int = 0) -> None:
-        self.send(frames.method_frame(channel, method))
-
-    def hear(self) -> Method:
-        head = self._exactly(7)
-        _, _, size = frames.HEAD.unpack(head)
-        payload = self._exactly(size + 1)
-        return decode_method(payload, 0, size)
-
-    def all(self) -> bytes:
-        """What comes until the other side closes."""
-        data = bytearray()
-        with contextlib.suppress(ConnectionResetError):
-            while piece := self.socket.recv(65_536):
-                data += piece
-        return bytes(data)
-
-    def open(self) -> Self:
-        self.send(frames.PROTOCOL_HEADER)
-        self.hear()
-        self.say(connection.ConnectionStartOk(response=b"\0guest\0guest"))
-        self.hear()
-        self.say(connection.ConnectionTuneOk(channel_max=2047, frame_max=131_072))
-        self.say(connection.ConnectionOpen())
-        self.hear()
-        self.say(connection.ChannelOpen(), 1)
-        self.hear()
-        return self
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            assert piece, "closed"
-            data += piece
-        return data
 
 
 def refusal(raw: Raw) -> tuple[int, str]:

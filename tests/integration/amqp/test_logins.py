@@ -6,6 +6,7 @@ from typing import Any
 
 import pika
 import pytest
+import scramp
 from kombu import connection as kombu_connection
 from pika.exceptions import (
     AMQPConnectionError,
@@ -13,11 +14,14 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 from tests.integration.amqp.conftest import drained
+from tests.integration.amqp.raw import Raw
 from tests.integration.security.kit import ADMIN_PASSWORD, USER_PASSWORD, SecureNode, rule
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.node.arguments import configuration
 from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.wire.amqp import connection_methods as connection
+from mainstem.wire.amqp import frames
 
 ASKS = ("--set", "amqp.enabled=true", "--set", "amqp.login=true")
 
@@ -63,8 +67,8 @@ def dial(node: SecureNode, user: str, password: str, **options: Any) -> Any:
 
 
 def test_the_right_password_gets_in(node: SecureNode) -> None:
-    with dial(node, "admin", ADMIN_PASSWORD) as connection:
-        channel = connection.channel()
+    with dial(node, "admin", ADMIN_PASSWORD) as link:
+        channel = link.channel()
         channel.queue_declare("admins")
         channel.basic_publish("", "admins", b"x", pika.BasicProperties(user_id="admin"))
         assert [body for _, _, body in drained(channel, "admins", 1)] == [b"x"]
@@ -177,3 +181,52 @@ def test_a_listener_that_others_reach_asks_for_a_login() -> None:
     with pytest.raises(InvalidRequest, match=r"amqp.tls"):
         configuration([*given, "--set", "amqp.login=true"], {})
     assert configuration([*given, "--insecure"], {}).config.amqp.host == "0.0.0.0"
+
+
+def greeted(node: SecureNode) -> Raw:
+    raw = Raw(node)
+    raw.send(frames.PROTOCOL_HEADER)
+    start: Any = raw.hear()
+    assert b"SCRAM-SHA-256" in start.mechanisms.split()
+    assert b"ANONYMOUS" not in start.mechanisms.split()
+    return raw
+
+
+@pytest.mark.parametrize(("password", "is_in"), [(ADMIN_PASSWORD, True), ("wrong", False)])
+def test_scram_takes_several_words(node: SecureNode, password: str, *, is_in: bool) -> None:
+    client = scramp.ScramClient(["SCRAM-SHA-256"], "admin", password)
+    with greeted(node) as raw:
+        first = client.get_client_first().encode()
+        raw.say(connection.ConnectionStartOk(mechanism="SCRAM-SHA-256", response=first))
+        challenge: Any = raw.hear()
+        assert isinstance(challenge, connection.ConnectionSecure)
+        client.set_server_first(challenge.challenge.decode())
+        raw.say(connection.ConnectionSecureOk(response=client.get_client_final().encode()))
+        if is_in:
+            assert isinstance(raw.hear(), connection.ConnectionTune)
+        else:
+            assert raw.all() == b""
+
+
+@pytest.mark.parametrize(("secret", "is_taken"), [(ADMIN_PASSWORD, True), ("wrong", False)])
+def test_a_secret_is_renewed(node: SecureNode, secret: str, *, is_taken: bool) -> None:
+    with greeted(node) as raw:
+        raw.say(connection.ConnectionStartOk(response=f"\0admin\0{ADMIN_PASSWORD}".encode()))
+        raw.hear()
+        raw.say(connection.ConnectionTuneOk(channel_max=10, frame_max=131_072))
+        raw.say(connection.ConnectionOpen())
+        raw.hear()
+        raw.say(connection.ConnectionUpdateSecret(new_secret=secret.encode(), reason="old"))
+        answer: Any = raw.hear()
+        if is_taken:
+            assert isinstance(answer, connection.ConnectionUpdateSecretOk)
+        else:
+            assert isinstance(answer, connection.ConnectionClose)
+            assert answer.reply_code == 530
+
+
+def test_nobody_becomes_somebody_else(node: SecureNode) -> None:
+    with greeted(node) as raw:
+        response = f"admin\0carol\0{USER_PASSWORD}".encode()
+        raw.say(connection.ConnectionStartOk(response=response))
+        assert raw.all() == b""

@@ -531,3 +531,44 @@ def test_a_limit_of_deliveries_ends_a_message_that_always_fails(channel: Any, na
     assert counts == [0, 1, 2]
     [(_, properties, body)] = drained(channel, buried, 1)
     assert (body, properties.headers["x-death"][0]["reason"]) == (b"poison", "delivery_limit")
+
+
+def test_a_full_queue_makes_its_publisher_wait(
+    amqp_node: LocalNode, connection: Any, name: Name
+) -> None:
+    queue = name("queue")
+    said: list[str] = []
+    publishing = dial(amqp_node)
+    publishing.add_on_connection_blocked_callback(lambda _c, _m: said.append("blocked"))
+    publishing.add_on_connection_unblocked_callback(lambda _c, _m: said.append("unblocked"))
+    channel = publishing.channel()
+    channel.queue_declare(queue, arguments={"x-max-length": 2, "x-overflow": "block"})
+    for number in range(5):
+        channel.basic_publish("", queue, str(number))
+    eventually(lambda: publishing.process_data_events(0.1) or said == ["blocked"])
+    assert [body for _, _, body in drained(connection.channel(), queue, 5)] == [
+        str(number).encode() for number in range(5)
+    ]
+    eventually(lambda: publishing.process_data_events(0.1) or said == ["blocked", "unblocked"])
+    publishing.close()
+
+
+def test_reply_queues_leave_nothing_behind(amqp_node: LocalNode, connection: Any) -> None:
+    for _ in range(3):
+        with dial(amqp_node) as asking:
+            channel = asking.channel()
+            names = [channel.queue_declare("", exclusive=True).method.queue for _ in range(100)]
+            for queue in names:
+                channel.basic_publish("", queue, b"x")
+    channel = connection.channel()
+
+    def are_gone() -> bool:
+        try:
+            connection.channel().queue_declare(names[-1], passive=True)
+        except ChannelClosedByBroker as error:
+            return bool(error.reply_code == 404)
+        return False
+
+    eventually(are_gone)
+    topics = {path.name.partition("~")[0] for path in (amqp_node.data_dir / "topics").iterdir()}
+    assert not [topic for topic in topics if "amq" in topic and "gen" in topic]

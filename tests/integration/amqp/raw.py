@@ -1,0 +1,66 @@
+"""One TCP connection that speaks AMQP badly, or well, method by method."""
+
+import contextlib
+import socket
+from typing import Self
+
+from mainstem.testing.local_node import LocalNode
+from mainstem.wire.amqp import connection_methods as connection
+from mainstem.wire.amqp import frames
+from mainstem.wire.amqp.method import Method
+from mainstem.wire.amqp.method_codec import decode_method
+
+
+class Raw:
+    """One TCP connection, used badly."""
+
+    def __init__(self, node: LocalNode) -> None:
+        host, _, port = node.amqp.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            self.socket.sendall(data)
+
+    def say(self, method: Method, channel: int = 0) -> None:
+        self.send(frames.method_frame(channel, method))
+
+    def hear(self) -> Method:
+        head = self._exactly(7)
+        _, _, size = frames.HEAD.unpack(head)
+        payload = self._exactly(size + 1)
+        return decode_method(payload, 0, size)
+
+    def all(self) -> bytes:
+        """What comes until the other side closes."""
+        data = bytearray()
+        with contextlib.suppress(ConnectionResetError):
+            while piece := self.socket.recv(65_536):
+                data += piece
+        return bytes(data)
+
+    def open(self) -> Self:
+        self.send(frames.PROTOCOL_HEADER)
+        self.hear()
+        self.say(connection.ConnectionStartOk(response=b"\0guest\0guest"))
+        self.hear()
+        self.say(connection.ConnectionTuneOk(channel_max=2047, frame_max=131_072))
+        self.say(connection.ConnectionOpen())
+        self.hear()
+        self.say(connection.ChannelOpen(), 1)
+        self.hear()
+        return self
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            assert piece, "closed"
+            data += piece
+        return data
