@@ -1,6 +1,7 @@
 """Who gets in by AMQP, how, and what he may do then."""
 
 import ssl
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,12 @@ from mainstem.node.arguments import configuration
 from mainstem.security.acl import Operation, PatternType, ResourceType
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import frames
+from mainstem.wire.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 
 ASKS = ("--set", "amqp.enabled=true", "--set", "amqp.login=true")
 
@@ -230,3 +237,44 @@ def test_nobody_becomes_somebody_else(node: SecureNode) -> None:
         response = f"admin\0carol\0{USER_PASSWORD}".encode()
         raw.say(connection.ConnectionStartOk(response=response))
         assert raw.all() == b""
+
+
+def test_a_right_that_is_taken_away_ends_publishing_on_open_channels(node: SecureNode) -> None:
+    everything = (ResourceType.TOPIC, "queue.erin")
+    node.make_user("erin", rule("erin", Operation.ALL, everything))
+    with dial(node, "erin", USER_PASSWORD) as link:
+        channel = link.channel()
+        channel.queue_declare("erin")
+        channel.confirm_delivery()
+        channel.basic_publish("", "erin", b"1")
+        with node.client() as admin:
+            admin.allow(rule("erin", Operation.WRITE, everything, deny=True))
+        with pytest.raises(ChannelClosedByBroker) as caught:
+            channel.basic_publish("", "erin", b"2")
+        assert caught.value.reply_code == 403
+
+
+def test_repeated_failures_lock_a_user_out(node: SecureNode) -> None:
+    node.make_user("frank")
+    for _ in range(6):
+        with pytest.raises(ProbableAuthenticationError):
+            dial(node, "frank", "wrong")
+    with pytest.raises(ProbableAuthenticationError):
+        dial(node, "frank", USER_PASSWORD)
+
+
+def test_whoever_publishes_more_than_his_quota_has_to_wait(node: SecureNode) -> None:
+    node.make_user("grace", rule("grace", Operation.ALL, (ResourceType.TOPIC, "queue.grace")))
+    with dial(node, "grace", USER_PASSWORD) as link:
+        channel = link.channel()
+        channel.queue_declare("grace")
+        channel.confirm_delivery()
+        limit = RequestEntryData(
+            [RequestEntityData("user", "grace")], [OpData("producer_byte_rate", 20_000)]
+        )
+        with node.client() as admin:
+            admin.ask(AlterClientQuotasRequest(entries=[limit]))
+        began = time.monotonic()
+        for _ in range(12):
+            channel.basic_publish("", "grace", b"x" * 10_000)
+        assert time.monotonic() - began > 2

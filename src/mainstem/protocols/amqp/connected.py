@@ -26,7 +26,7 @@ from mainstem.protocols.amqp.refusal import (
     Refusal,
     translated,
 )
-from mainstem.security.quotas import Meter
+from mainstem.security.quotas import Meter, Quotas
 from mainstem.wire.amqp.basic_methods import BasicAck, BasicPublish
 from mainstem.wire.amqp.connection_methods import (
     ChannelClose,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 BACKLOG_BYTES_MAX: Final = 8 * MIB
 BLOCKED_CHECK_MS: Final = 20
 BLOCKED: Final = "connection.blocked"
+CLIENT_ID: Final = "amqp"  # what quotas of client ids know these connections by
 _PUBLISHES_REMEMBERED_MAX: Final = 1_024
 _PUBLISH: Final = struct.pack(">HH", *BasicPublish.ID)
 _ACK = struct.Struct(">HHQB")
@@ -74,7 +75,9 @@ class Terms(Struct, frozen=True, kw_only=True):
     frame_max: int
     channel_max: int
     capabilities: frozenset[str]
-    meter: Meter | None
+    quotas: Quotas
+    principal: str
+    address: str
 
 
 class Connected:
@@ -100,7 +103,8 @@ class Connected:
         self.write: Callable[[bytes], None] = out.write
         self.method: Callable[[int, Method], None] = out.method
         self.unsent_bytes: Callable[[], int] = out.unsent_bytes
-        self._meter = terms.meter
+        self._terms = terms
+        self._meter: Meter | None = None
         self._channel_max = terms.channel_max
         self._service = service
         self._message_bytes_max = service.limits.message_bytes_max
@@ -182,7 +186,12 @@ class Connected:
 
     def charge(self, kind: str, size_bytes: int) -> int:
         """Count what is used of a limited good; how long to wait, in milliseconds."""
-        return 0 if self._meter is None else self._meter.charge(kind, size_bytes)
+        terms = self._terms
+        if not terms.quotas.limited:
+            return 0
+        if self._meter is None:
+            self._meter = terms.quotas.meter(terms.principal, CLIENT_ID, terms.address)
+        return self._meter.charge(kind, size_bytes)
 
     def refuse(self, channel: int, refusal: Refusal, numbers: tuple[int, int]) -> None:
         """End the channel, or the connection, and say why."""

@@ -305,9 +305,6 @@ class AmqpSession:
     def _connect(self, namespace: str) -> Connected:
         identity, arrival, security = self._identity, self._arrival, self._entrance.security
         user = self._login.user if identity is NOBODY else identity.principal.name
-        meter = None
-        if security.quotas.limited:
-            meter = security.quotas.meter(identity.principal.name, "amqp", arrival.address)
         terms = Terms(
             connection=self._service.new_name(),
             namespace=namespace,
@@ -316,7 +313,9 @@ class AmqpSession:
             frame_max=self._tuned.frame_max,
             channel_max=self._tuned.channel_max,
             capabilities=self._capabilities,
-            meter=meter,
+            quotas=security.quotas,
+            principal=identity.principal.name,
+            address=arrival.address,
         )
         return Connected(
             terms, self._service, self._out, self._runner, fail=self.fail, pause=self._pause
