@@ -19,10 +19,11 @@ from mainstem.protocols.native.link import Link, NativeService
 from mainstem.security.quotas import PRODUCE_BYTES
 from mainstem.wire.native.answers import Flow, Published, Refused
 from mainstem.wire.native.requests import Publish
-from mainstem.wire.native.words import WireMessage
+from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage
 
 NOT_TOLD: Final = -1
 _KEY_BYTES_MAX: Final = 255
+_ALL_STORED: Final = [Published(stored=count) for count in range(MESSAGES_PER_FRAME_MAX + 1)]
 
 
 class _Batch:
@@ -35,8 +36,29 @@ class _Batch:
         self.first = first
         self.left = count
         self.stored = 0
-        self.unrouted: list[int] = []
-        self.refused: list[Refused] = []
+        # Most batches have neither; lists that nobody fills would keep the collector busy.
+        self.unrouted: list[int] | None = None
+        self.refused: list[Refused] | None = None
+
+    def answer(self) -> Published:
+        """What the client is told."""
+        if self.unrouted is None and self.refused is None:
+            return _ALL_STORED[self.stored]
+        return Published(
+            stored=self.stored, unrouted=self.unrouted or [], refused=self.refused or []
+        )
+
+    def refuse(self, place: int, error: MainstemError | None) -> None:
+        """One was not stored."""
+        if self.refused is None:
+            self.refused = []
+        self.refused.append(Refused(place, error_of(error)))
+
+    def reached_nobody(self, place: int) -> None:
+        """One reached no queue."""
+        if self.unrouted is None:
+            self.unrouted = []
+        self.unrouted.append(place)
 
 
 class Publishing:
@@ -119,25 +141,22 @@ class Publishing:
             if batch is None:
                 continue
             if is_refused:
-                batch.refused.append(Refused(token - batch.first, error_of(settled.error)))
+                batch.refuse(token - batch.first, settled.error)
             else:
                 batch.stored += settled.fate is Fate.STORED
                 if not settled.is_routed:
-                    batch.unrouted.append(token - batch.first)
+                    batch.reached_nobody(token - batch.first)
             self._check_answered(batch)
 
     def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_told: bool) -> None:
         if is_told:
-            batch.refused.append(Refused(at, error_of(error)))
+            batch.refuse(at, error)
             self._check_answered(batch)
 
     def _check_answered(self, batch: _Batch) -> None:
         batch.left -= 1
         if not batch.left:
-            self._link.say(
-                batch.number,
-                Published(stored=batch.stored, unrouted=batch.unrouted, refused=batch.refused),
-            )
+            self._link.say(batch.number, batch.answer())
 
     def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
         self._link.say(0, Flow(publish=may_publish))
