@@ -28,6 +28,9 @@ from mainstem.placement.tables import Tables
 ReplyT = TypeVar("ReplyT")
 KeyT = TypeVar("KeyT")
 
+DELETED_REMEMBERED_MAX = 10_000
+"""A node that was away for more deletions than these keeps the folders of the oldest."""
+
 
 class Catalogue(Tables):
     """See the module's text; the look-ups are those of ``Tables``."""
@@ -96,6 +99,9 @@ class Catalogue(Tables):
         self._partition_count -= len(topic.streams)
         for stream in topic.streams:
             self._seals.pop(stream.id, None)
+        self.deleted[fact.id] = None
+        if len(self.deleted) > DELETED_REMEMBERED_MAX:
+            del self.deleted[next(iter(self.deleted))]
 
     def _partitions_added(self, fact: records.PartitionsAdded) -> None:
         self._put_topic(chain.grown(self._topics[fact.id], fact))
@@ -153,7 +159,7 @@ def _of_security(catalogue: Catalogue, fact: SecurityFact) -> None:
 
 
 def _cluster_formed(catalogue: Catalogue, fact: records.ClusterFormed) -> None:
-    catalogue._cluster_id = fact.cluster_id
+    catalogue.cluster_id = fact.cluster_id
 
 
 def _producer_ids_allocated(catalogue: Catalogue, fact: records.ProducerIdsAllocated) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainstem.model.ids import NO_NODE, NodeId, RangeIndex, StreamId
+from mainstem.model.ids import NO_NODE, NodeId, StreamId
 from mainstem.model.metadata import Range, Stream
 from mainstem.placement.replication_records import NodeStatus
 from mainstem.placement.tables import Tables
@@ -135,13 +135,19 @@ def move_rows(tables: Tables) -> Iterator[MoveRow]:
                 )
 
 
-def held_by(tables: Tables, node: NodeId) -> Iterator[tuple[StreamId, RangeIndex, int]]:
-    """Stream, index and generation of all that a node may keep; anything else it has is garbage."""
-    for topic in tables.topics():
-        for stream in topic.streams:
-            for known in stream.ranges:
-                if node in known.replicas or node in known.replicating:
-                    yield stream.id, known.index, known.generation
+def is_garbage(tables: Tables, node: NodeId, stream: StreamId, index: int) -> bool:
+    """Whether a node may remove what it has of a range, because the catalogue has let it go.
+
+    Only what the catalogue knows counts: its topic was deleted, or the stream has gone on and the
+    range was trimmed, joined to another or given to other nodes. What it never heard of is kept.
+    """
+    known = tables.stream(stream)
+    if known is None:
+        return stream.topic in tables.deleted
+    if index > known.last.index:
+        return False
+    listed = next((one for one in known.ranges if one.index == index), None)
+    return listed is None or node not in (*listed.replicas, *listed.replicating)
 
 
 def _lacks_some(stream: Stream, node: NodeId) -> bool:

@@ -56,8 +56,7 @@ def elections_with(
     around = Around(back=node, directory=directory)
     if restarted:
         for stream in tables.streams_of(node):
-            is_shared = any(len(known.replicas) > 1 for known in stream.ranges)
-            if is_shared or stream.is_taken_over:
+            if any(known.replicas != (node,) for known in stream.ranges):
                 able = candidates(tables, stream, around)
                 others = [other for other in able if other != node]
                 writer = next(iter(others or able), NO_NODE)

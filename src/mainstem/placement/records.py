@@ -399,7 +399,10 @@ AnyFact = (
 
 
 class CatalogueState(Struct, frozen=True, kw_only=True):
-    """The whole catalogue as one value: the content of a snapshot."""
+    """The whole catalogue as one value: the content of a snapshot.
+
+    ``deleted`` are the topics that were deleted last, so that a node that was away finds out.
+    """
 
     cluster_id: str = ""
     nodes: tuple[RegisteredNode, ...] = ()
@@ -412,4 +415,5 @@ class CatalogueState(Struct, frozen=True, kw_only=True):
     features_epoch: int = 0
     next_producer_id: ProducerId = ProducerId(0)
     seals: tuple[tuple[StreamId, str], ...] = ()
+    deleted: tuple[TopicId, ...] = ()
     security: SecurityState = SecurityState()

@@ -14,6 +14,8 @@ from mainstem.placement.security_table import SecurityTable
 class Tables:
     """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest.
 
+    ``cluster_id`` is the cluster's name, empty before it is formed. ``deleted`` are the topics that
+    were deleted last.
     ``client_metrics`` is what is set on subscriptions to clients' metrics, by name. ``features``
     are the levels that somebody has set, ``features_epoch`` how often that was done.
     """
@@ -21,7 +23,6 @@ class Tables:
     __slots__ = (
         "_by_name",
         "_cluster_configs",
-        "_cluster_id",
         "_collisions",
         "_group_configs",
         "_next_producer_id",
@@ -31,6 +32,8 @@ class Tables:
         "_seals",
         "_topics",
         "client_metrics",
+        "cluster_id",
+        "deleted",
         "features",
         "features_epoch",
         "security",
@@ -38,7 +41,7 @@ class Tables:
 
     def __init__(self, state: CatalogueState | None = None) -> None:
         state = state or CatalogueState()
-        self._cluster_id = state.cluster_id
+        self.cluster_id = state.cluster_id
         self._nodes: dict[NodeId, RegisteredNode] = {n.node.id: n for n in state.nodes}
         self._topics: dict[TopicId, Topic] = {topic.id: topic for topic in state.topics}
         self._by_name: dict[str, Topic] = {topic.name: topic for topic in state.topics}
@@ -51,13 +54,14 @@ class Tables:
         self.features_epoch = state.features_epoch
         self._next_producer_id = state.next_producer_id
         self._seals: dict[StreamId, str] = dict(state.seals)
+        self.deleted: dict[TopicId, None] = dict.fromkeys(state.deleted)
         self.security = SecurityTable(state.security)
         self._partition_count = sum(len(topic.streams) for topic in state.topics)
 
     def state(self) -> CatalogueState:
         """Everything as one value."""
         return CatalogueState(
-            cluster_id=self._cluster_id,
+            cluster_id=self.cluster_id,
             nodes=tuple(self._nodes.values()),
             topics=tuple(self._topics.values()),
             cluster_configs=dict(self._cluster_configs),
@@ -68,13 +72,9 @@ class Tables:
             features_epoch=self.features_epoch,
             next_producer_id=self._next_producer_id,
             seals=tuple(self._seals.items()),
+            deleted=tuple(self.deleted),
             security=self.security.state(),
         )
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's name; empty before it is formed."""
-        return self._cluster_id
 
     @property
     def partition_count(self) -> int:

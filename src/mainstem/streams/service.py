@@ -330,8 +330,15 @@ async def _adopt_follower(
 
 
 def lone_streams(catalogue: Tables, node: NodeId) -> list[Stream]:
-    """The streams that a node writes and nobody else holds."""
-    return [stream for stream in catalogue.streams_of(node) if is_lone(stream)]
+    """The streams that a node writes and nobody else holds, as it finds them when it starts.
+
+    One that was elected to it, or rebuilt, is among them: a restart seals it all the same.
+    """
+    return [
+        stream
+        for stream in catalogue.streams_of(node)
+        if all(one.replicas == (node,) for one in stream.ranges)
+    ]
 
 
 def _end_of(stream: Stream, log: RangeLog, *, suspect: bool) -> records.RangeEnd:

@@ -3,6 +3,7 @@
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, TopicId
@@ -334,13 +335,22 @@ def test_a_seal_that_is_repeated_after_a_restart_is_fenced() -> None:
     assert isinstance(refusal(catalogue, command), Fenced)
 
 
-def test_a_deleted_topic_leaves_nothing_behind() -> None:
+def test_a_deleted_topic_leaves_nothing_behind_but_that_it_was_deleted() -> None:
     catalogue = catalogue_of(1)
     before = catalogue.state()
     [stream] = create(catalogue, "t").streams
     seal(catalogue, stream, 100)
     do(catalogue, records.DeleteTopic(stream.id.topic))
-    assert catalogue.state() == before
+    assert catalogue.state() == replace(before, deleted=(stream.id.topic,))
+
+
+def test_only_the_last_deleted_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstem.placement.catalogue.DELETED_REMEMBERED_MAX", 2)
+    catalogue = catalogue_of(1)
+    for number in (1, 2, 3):
+        create(catalogue, "t", number=number)
+        do(catalogue, records.DeleteTopic(topic_id(number)))
+    assert catalogue.state().deleted == (topic_id(2), topic_id(3))
 
 
 def test_a_seal_of_a_range_that_is_no_longer_open_is_fenced() -> None:

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
-from mainstem.model.ids import NO_NODE, Epoch, NodeId, Offset, RangeIndex, TopicId
+from mainstem.model.ids import (
+    NO_NODE,
+    Epoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    RangeIndex,
+    StreamId,
+    TopicId,
+)
 from mainstem.model.metadata import Node, Stream
 from mainstem.placement import cluster_view, electing, records
 from mainstem.placement import replication_records as replication
@@ -194,14 +203,18 @@ def test_a_restarted_writer_of_what_others_held_before_has_a_new_epoch() -> None
     assert (held(catalogue).writer, held(catalogue).is_taken_over) == (ONE, True)
 
 
-def test_a_restarted_writer_that_had_not_taken_over_yet_is_elected_anew() -> None:
+def test_a_restarted_node_seals_what_only_it_ever_held_by_itself() -> None:
     catalogue = cluster(2)
     create(catalogue, ONE)
     fence(catalogue, ONE)
     register(catalogue, ONE)
-    assert (held(catalogue).epoch, held(catalogue).is_taken_over) == (2, True)
+    stream = held(catalogue)
+    assert (stream.writer, stream.epoch) == (ONE, 2)
     register(catalogue, ONE)
-    assert (held(catalogue).epoch, held(catalogue).is_taken_over) == (3, True)
+    assert held(catalogue) == stream
+    end = RangeEnd(stream.id, stream.epoch, stream.last.index, Offset(7))
+    [after] = do(catalogue, records.RestartStreams(ONE, 3, (end,)))
+    assert (after.epoch, after.last.epoch, after.is_taken_over) == (3, 3, False)
 
 
 def test_a_blank_disk_has_nothing_and_is_not_elected() -> None:
@@ -392,7 +405,29 @@ def test_rows_tell_what_state_ranges_and_nodes_are_in() -> None:
         (ONE, "fenced", 0, 2), (TWO, "live", 1, 2), (THREE, "live", 0, 2),
     ]  # fmt: skip
     assert cluster_view.incomplete(catalogue) == {"incomplete": 1, "taking over": 1}
-    assert len(list(cluster_view.held_by(catalogue, ONE))) == 2
+
+
+def test_only_what_the_catalogue_has_let_go_is_garbage() -> None:
+    catalogue = cluster(4)
+    stream = create(catalogue, ONE, TWO)
+    for end in (10, 20, 30):
+        seal(catalogue, end, ONE, TWO)
+    do(catalogue, records.TrimStream(stream.id, Epoch(0), Offset(10)))
+    do(catalogue, replication.CopyRange(stream.id, RangeIndex(1), FOUR))
+
+    def garbage(node: NodeId) -> list[int]:
+        return [i for i in range(6) if cluster_view.is_garbage(catalogue, node, stream.id, i)]
+
+    assert garbage(ONE) == [0]
+    assert garbage(THREE) == [0, 1, 2, 3]
+    assert garbage(FOUR) == [0, 2, 3]
+    do(catalogue, records.DeleteTopic(TOPIC))
+    assert garbage(ONE) == [0, 1, 2, 3, 4, 5]
+    later = Catalogue(msgspec.json.decode(msgspec.json.encode(catalogue.state()),
+                                          type=CatalogueState))  # fmt: skip
+    assert cluster_view.is_garbage(later, ONE, stream.id, 0)
+    stranger = StreamId(TopicId(bytes([7]) * 16), PartitionIndex(0))
+    assert not cluster_view.is_garbage(catalogue, ONE, stranger, 0)
 
 
 def test_a_snapshot_of_former_times_is_read() -> None:
