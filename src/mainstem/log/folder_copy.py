@@ -7,7 +7,6 @@ names the disk. Promises: a folder gets its name when all of it is durable and e
 checked; a name that does not belong into a range folder is refused.
 """
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -26,8 +25,6 @@ from mainstem.log.naming import (
 )
 from mainstem.log.open_files import OpenFiles
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
-
-FILES_MAX: Final = 100_000
 
 _SMALL: Final = frozenset({RANGE_SEAL, OPENING_SNAPSHOT, COMPACTION_MARK})
 _SEGMENT: Final = re.compile(r"\d{20}\.(log|index|timeindex)")
@@ -108,16 +105,6 @@ class FolderCopy:
         """Remove what was not published."""
         if self._unfinished.exists():
             shutil.rmtree(self._unfinished)
-
-
-def remove_folder(directory: Path) -> None:
-    """Take a folder away that nobody refers to."""
-    if directory.is_dir():
-        doomed = directory.with_name(directory.name + UNFINISHED_SUFFIX)
-        if doomed.exists():
-            shutil.rmtree(doomed)
-        os.rename(directory, doomed)  # noqa: PTH104 - in one step
-        shutil.rmtree(doomed)
 
 
 def _belongs(name: str) -> bool:

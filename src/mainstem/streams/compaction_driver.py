@@ -21,7 +21,7 @@ from mainstem.model.errors import Corrupt
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import SwapGeneration
 from mainstem.placement.service import PlacementService
-from mainstem.streams.recovery import held_log
+from mainstem.streams.recovery import found_log, range_log
 from mainstem.streams.service import StreamService
 from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
@@ -116,7 +116,9 @@ class CompactionDriver(StreamRounds):
             return  # deleted meanwhile, and its files with it
         facts = next(each for each in known.ranges if each.index == name.index)
         try:
-            fresh = held_log(self._store, topic, known, facts, stream.settings)
+            fresh = found_log(self._store, topic, known, facts) or range_log(
+                self._store, topic, known, facts, stream.settings
+            )
         except Corrupt:
             log.exception("%s-%d: the compacted range cannot be read", topic.name, name.index)
             raise

@@ -10,7 +10,7 @@ from mainstem.log.store import LogStore
 from mainstem.model.ids import RangeIndex
 from mainstem.placement.records import MergeRanges
 from mainstem.placement.service import PlacementService
-from mainstem.streams.recovery import held_log
+from mainstem.streams.recovery import found_log, range_log
 from mainstem.streams.service import StreamService
 from mainstem.streams.worker_driver import StreamRounds
 from mainstem.streams.writer_driver import StreamWriter
@@ -66,7 +66,9 @@ class MergeDriver(StreamRounds):
         if topic is None or stream.closed is not None:
             return  # deleted meanwhile, and its files with it
         facts = next(each for each in known.ranges if each.index == first)
-        fresh = held_log(self._store, topic, known, facts, stream.settings)
+        fresh = found_log(self._store, topic, known, facts) or range_log(
+            self._store, topic, known, facts, stream.settings
+        )
         stream.replace_ranges(joined, fresh, known)
         for held in joined:
             self._streams.let_go(stream, held)

@@ -40,13 +40,10 @@ def range_log(
     )
 
 
-def held_log(
-    store: LogStore, topic: Topic, stream: Stream, facts: Range, settings: TopicSettings
-) -> RangeLog:
-    """The files of one range, opened now or before."""
+def found_log(store: LogStore, topic: Topic, stream: Stream, facts: Range) -> RangeLog | None:
+    """The files of one range, if they are open."""
     name = RangeName(stream.id, topic.name, facts.index, facts.generation)
-    found = store.logs.get(range_directory(store.data_dir, name))
-    return found or range_log(store, topic, stream, facts, settings)
+    return store.logs.get(range_directory(store.data_dir, name))
 
 
 def recovered_state(

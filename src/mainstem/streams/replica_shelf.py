@@ -11,7 +11,7 @@ from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.held_replica_driver import HeldReplica
 from mainstem.streams.promise_storage import Promise
 from mainstem.streams.range_replica import RangeReplica, ReplicaState, is_in_limbo
-from mainstem.streams.recovery import held_log, opening_state
+from mainstem.streams.recovery import found_log, opening_state, range_log
 from mainstem.streams.replica_messages import RangeKey, key_of
 from mainstem.streams.surroundings import Surroundings
 
@@ -86,14 +86,19 @@ class ReplicaShelf:
     def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
         """The files of a range, opened now or before."""
         around = self._around
-        return held_log(around.store, topic, stream, facts, around.settings_of(topic))
+        found = found_log(around.store, topic, stream, facts)
+        if found is not None:
+            return found
+        return range_log(around.store, topic, stream, facts, around.settings_of(topic))
 
     def is_there(self, topic: Topic, stream: Stream, facts: Range) -> bool:
         """Whether the disk has something of a range."""
         store = self._around.store
+        if found_log(store, topic, stream, facts) is not None:
+            return True
         name = RangeName(stream.id, topic.name, facts.index, facts.generation)
         directory = range_directory(store.data_dir, name)
-        return directory in store.logs or (directory.is_dir() and bool(segment_bases(directory)))
+        return directory.is_dir() and bool(segment_bases(directory))
 
     def forget(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
         """Let go of a replica; its files stay as they are."""
