@@ -18,8 +18,9 @@ PARTITIONS = 3
 class Writer:
     """A producer that knows what was acknowledged."""
 
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, *, padded_to: int = 0) -> None:
         self._topic = topic
+        self._padded_to = padded_to
         self._producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
@@ -39,7 +40,7 @@ class Writer:
             self.sent += 1
             self._producer.produce(
                 self._topic,
-                str(number).encode(),
+                str(number).encode().ljust(self._padded_to),
                 partition=number % PARTITIONS,
                 on_delivery=lambda error, message, number=number: self._delivered(error, number),  # type: ignore[misc]
             )
