@@ -82,8 +82,9 @@ class Channel:
         self.consuming.close()
 
     def reply(self, method: Method) -> None:
-        """Answer the client."""
-        self._link.method(self.number, method)
+        """Answer the client, unless the channel ended meanwhile."""
+        if not self.is_closed:
+            self._link.method(self.number, method)
 
     def wait_for(self, work: Awaitable[Any], numbers: tuple[int, int], done: Any) -> None:
         """Serve nothing else of this channel until ``work`` is done."""

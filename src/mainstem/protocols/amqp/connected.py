@@ -115,6 +115,7 @@ class Connected:
         self._unfinished = Unfinished()
         self._publishes: dict[bytes, Publish] = {}
         self._backlog_bytes = 0
+        self._crowded = 0
         self._blockers: dict[str, Callable[[], bool]] = {}
         self._is_closed = False
         self.is_paused = False
@@ -223,6 +224,11 @@ class Connected:
         self._backlog_bytes += size_bytes
         self._check_pause()
 
+    def crowded(self, change: int) -> None:
+        """One more channel, or one less (-1), has too much in flight: read no more meanwhile."""
+        self._crowded += change
+        self._check_pause()
+
     def blocked(self, reason: str, is_blocked: Callable[[], bool]) -> None:
         """Read no more while a queue, or a quota, makes its publishers wait."""
         is_first = not self._blockers
@@ -245,7 +251,7 @@ class Connected:
             self._check_pause()
 
     def _check_pause(self) -> None:
-        full = bool(self._blockers) or self._backlog_bytes > BACKLOG_BYTES_MAX
+        full = bool(self._blockers) or self._crowded > 0 or self._backlog_bytes > BACKLOG_BYTES_MAX
         if full != self.is_paused and not self._is_closed:
             self.is_paused = full
             self._pause(full)

@@ -87,6 +87,10 @@ class Link(Protocol):
         """A channel that waits for an answer keeps more, or less, of what came meanwhile."""
         ...
 
+    def crowded(self, change: int) -> None:
+        """One more channel, or one less (-1), has too much in flight: read no more meanwhile."""
+        ...
+
     def blocked(self, reason: str, is_blocked: Callable[[], bool]) -> None:
         """Read no more while a queue, or a quota, makes its publishers wait."""
         ...

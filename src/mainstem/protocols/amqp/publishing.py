@@ -16,7 +16,7 @@ from typing import Final
 
 from mainstem.broker.queues_api import Fate, Published
 from mainstem.model.errors import MainstemError
-from mainstem.model.limits import MIB
+from mainstem.model.limits import KIB, MIB
 from mainstem.protocols.amqp.contents import Content
 from mainstem.protocols.amqp.convert import Parsed, message_of
 from mainstem.protocols.amqp.link import AmqpService, Link
@@ -38,6 +38,10 @@ from mainstem.wire.amqp.method_codec import encode_method
 from mainstem.wire.amqp.properties import decode_properties, encode_properties
 
 WAITING_BYTES_MAX: Final = 256 * MIB
+# What a channel may have in flight, that is published and not stored, before it is read no further.
+IN_FLIGHT_MAX: Final = 8_192
+LARGE_BYTES: Final = 16 * KIB
+LARGE_IN_FLIGHT_BYTES_MAX: Final = 32 * MIB
 
 
 class Mode(Enum):
@@ -61,6 +65,9 @@ class Publishing:
         self._publisher = service.queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
         self._in_flight = 0
+        self._large: dict[int, int] = {}  # token to bytes
+        self._large_bytes = 0
+        self._is_crowded = False
         self._waiters: list[Callable[[], None]] = []
         self._mandatory: dict[int, Content] = {}
         self._confirmed_from = 0  # the token before the first one that is confirmed
@@ -117,6 +124,8 @@ class Publishing:
     def close(self) -> None:
         """The channel ends; what it published goes on."""
         self._is_closed = True
+        if self._is_crowded:
+            self._link.crowded(-1)
         self._mandatory.clear()
         self._waiting.clear()
         self._publisher.close()
@@ -147,7 +156,10 @@ class Publishing:
             self._publisher.publish(exchange, message, routing, token)
         except MainstemError as error:
             raise translated(error, "exchange", exchange, link.namespace) from error
-        wait_ms = link.charge(PRODUCE_BYTES, content.size_bytes)
+        size = content.size_bytes
+        if size > LARGE_BYTES or self._in_flight > IN_FLIGHT_MAX:
+            self._check_crowd(token, size)
+        wait_ms = link.charge(PRODUCE_BYTES, size)
         if wait_ms:
             until = service.clock.monotonic() + wait_ms / 1_000
             link.blocked("a quota", lambda: service.clock.monotonic() < until)
@@ -160,6 +172,28 @@ class Publishing:
                 f"a queue that channel {self._channel} publishes to is full",
                 lambda: self._is_held and not self._is_closed,
             )
+
+    def _check_crowd(self, token: int, size: int) -> None:
+        """Read no more from a publisher that is quicker than the disk."""
+        if size > LARGE_BYTES:
+            self._large[token] = size
+            self._large_bytes += size
+        is_full = self._in_flight > IN_FLIGHT_MAX or self._large_bytes > LARGE_IN_FLIGHT_BYTES_MAX
+        if is_full and not self._is_crowded:
+            self._is_crowded = True
+            self._link.crowded(1)
+
+    def _thin_out(self, tokens: Sequence[int]) -> None:
+        """Read on once half of what was too much is stored."""
+        for token in tokens if self._large else ():
+            self._large_bytes -= self._large.pop(token, 0)
+        is_half = (
+            self._in_flight <= IN_FLIGHT_MAX // 2
+            and self._large_bytes <= LARGE_IN_FLIGHT_BYTES_MAX // 2
+        )
+        if self._is_crowded and is_half:
+            self._is_crowded = False
+            self._link.crowded(-1)
 
     def _with_reply_name(self, parsed: Parsed) -> Parsed:
         """Let a request say where its answer goes."""
@@ -193,6 +227,8 @@ class Publishing:
         if self._is_closed:
             return
         self._in_flight -= len(tokens)
+        if self._is_crowded or self._large:
+            self._thin_out(tokens)
         is_refused = published.fate is Fate.REFUSED
         if self._mandatory:
             for token in tokens:

@@ -1,10 +1,13 @@
 """Channels: publishing, confirms, transactions, deliveries, settlements, what waits behind what."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.unit.protocols.amqp.dialogue import Dialogue
 
 from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RELEASE, RETURN
 from mainstem.protocols.amqp.consuming import CREDIT_MAX, UNSENT_BYTES
+from mainstem.protocols.amqp.publishing import IN_FLIGHT_MAX
 from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
@@ -12,6 +15,9 @@ from mainstem.wire.amqp import entity_methods as entity
 from mainstem.wire.amqp.fields import Timestamp
 from mainstem.wire.amqp.method import Method
 from mainstem.wire.amqp.properties import Properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -321,3 +327,29 @@ def test_a_closed_channel_forgets_what_it_was_in_the_middle_of(dialogue: Dialogu
     dialogue.say(connection.ChannelOpen())
     dialogue.say(basic.BasicAck(delivery_tag=1))
     assert closing(dialogue)[0] == 406
+
+
+@pytest.mark.parametrize(("count", "size"), [(IN_FLIGHT_MAX + 10, 1), (400, 99_000)])
+def test_a_publisher_that_is_quicker_than_the_disk_is_read_no_further(
+    dialogue: Dialogue, count: int, size: int
+) -> None:
+    later: list[Callable[[], None]] = []
+    soon, dialogue.queues.soon = dialogue.queues.soon, later.append
+    for _ in range(count):
+        dialogue.publish("q", b"x" * size)
+    assert dialogue.state == "paused"
+    for call in later:
+        call()
+    assert dialogue.state == "open"
+    dialogue.queues.soon = soon
+    found = dialogue.ask(entity.QueueDeclare(queue="q", passive=True), entity.QueueDeclareOk)
+    assert found.message_count == count
+
+
+def test_a_channel_that_ended_gives_no_late_answers(dialogue: Dialogue) -> None:
+    turn, dialogue.hand.turn = dialogue.hand.turn, lambda: None  # type: ignore[method-assign]
+    dialogue.say(entity.QueueDeclare(queue="new"))
+    dialogue.publish("new", b"x" * 100_001)
+    dialogue.hand.turn = turn  # type: ignore[method-assign]
+    dialogue.hand.turn()
+    assert [type(each) for each in dialogue.methods()] == [connection.ChannelClose]
