@@ -1,6 +1,6 @@
 """When nothing more is read of a client: too much is open, or a quota is used up."""
 
-from mainstem.protocols.native.link import Runner
+from mainstem.protocols.native.runner import Runner
 from mainstem.protocols.session import Sender
 
 
@@ -10,17 +10,20 @@ class Brake:
     def __init__(self, sender: Sender, runner: Runner) -> None:
         self._sender = sender
         self._runner = runner
-        self._is_full = False
+        self._reasons: set[str] = set()
         self._waits = 0
 
     @property
     def is_on(self) -> bool:
         """Whether nothing is read."""
-        return self._is_full or self._waits > 0
+        return bool(self._reasons) or self._waits > 0
 
-    def fill(self, is_full: bool) -> None:  # noqa: FBT001 - a callback
-        """As many requests are open as may be, or fewer again."""
-        self._is_full = is_full
+    def put(self, reason: str, *, is_on: bool) -> None:
+        """There is a reason to read nothing, or there is none any more."""
+        if is_on:
+            self._reasons.add(reason)
+        else:
+            self._reasons.discard(reason)
         self._apply()
 
     def hold(self, wait_ms: int) -> None:

@@ -7,7 +7,7 @@ is read until some are answered.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.native.consuming import Consuming
@@ -23,16 +23,16 @@ from mainstem.wire.native.words import Ok, Word
 
 AtOnce = Callable[[Any], None]
 InTime = Callable[[Any], Awaitable[Word]]
-OnFull = Callable[[bool], None]
+
+REASON: Final = "requests"
 
 
 class Conversation:
-    """See the module's text. ``full`` is told when too much is open, and when it no longer is."""
+    """See the module's text."""
 
-    def __init__(self, link: Link, service: NativeService, full: OnFull) -> None:
+    def __init__(self, link: Link, service: NativeService) -> None:
         self._link = link
         self._service = service
-        self._full = full
         self._open = 0
         self._is_over = False
         self._publishing = Publishing(link, service)
@@ -102,7 +102,7 @@ class Conversation:
         if in_time is not None:
             self._open += 1
             if self._open == self._service.limits.requests_open_max:
-                self._full(True)  # noqa: FBT003 - a callback
+                self._link.brake.put(REASON, is_on=True)
             self._link.runner.run(in_time(word), partial(self._done, number))
         elif isinstance(word, requests.Ping):
             self._link.say(number, Pong())
@@ -111,7 +111,7 @@ class Conversation:
 
     def _done(self, number: int, answer: Word | None, error: BaseException | None) -> None:
         if self._open == self._service.limits.requests_open_max:
-            self._full(False)  # noqa: FBT003 - a callback
+            self._link.brake.put(REASON, is_on=False)
         self._open -= 1
         if self._is_over:
             return

@@ -1,21 +1,23 @@
 """What the parts of a native session see of their connection and of the node."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 
 from mainstem.broker.api import Broker
 from mainstem.model.clock import Clock
+from mainstem.protocols.native.brake import Brake
 from mainstem.protocols.native.permissions import Permissions
+from mainstem.protocols.native.runner import Runner
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.native.frames import FRAME_BYTES_MAX
 from mainstem.wire.native.words import Word
 
-Done = Callable[[Any, BaseException | None], None]
-
 HEARTBEAT_MS: Final = 30_000
 REQUESTS_OPEN_MAX: Final = 1_000
+# Messages that were published and are not settled yet.
+PUBLISHED_OPEN_MAX: Final = 100_000
 SUBSCRIPTIONS_MAX: Final = 10_000
 
 
@@ -25,6 +27,7 @@ class NativeLimits(Struct, frozen=True, kw_only=True):
     frame_bytes_max: int = FRAME_BYTES_MAX
     heartbeat_ms: int = HEARTBEAT_MS
     requests_open_max: int = REQUESTS_OPEN_MAX
+    published_open_max: int = PUBLISHED_OPEN_MAX
     subscriptions_max: int = SUBSCRIPTIONS_MAX
 
 
@@ -40,22 +43,6 @@ class NativeService(Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Runner(Protocol):
-    """What sessions need of the world outside."""
-
-    def run(self, work: Awaitable[Any], done: Done) -> None:
-        """Carry ``work`` out, then tell ``done``."""
-        ...
-
-    def soon(self, call: Callable[[], None]) -> object:
-        """Call back once the present work is done."""
-        ...
-
-    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
-        """Call back after a while."""
-        ...
-
-
 class Link(Struct, frozen=True, kw_only=True):
     """One connection that is in, as its parts see it."""
 
@@ -66,4 +53,4 @@ class Link(Struct, frozen=True, kw_only=True):
     say: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
     unsent_bytes: Callable[[], int]  # what the client has not taken yet
     charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait
-    hold: Callable[[int], None]  # read nothing more for so many milliseconds
+    brake: Brake  # keeps what is read of the client within bounds

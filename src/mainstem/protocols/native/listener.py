@@ -9,7 +9,8 @@ from typing import Any, Final
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.listener import Buffers, Connection, Listener
 from mainstem.protocols.native.entrance import Entrance
-from mainstem.protocols.native.link import Done, NativeService
+from mainstem.protocols.native.link import NativeService
+from mainstem.protocols.native.runner import Done
 from mainstem.protocols.native.session import NativeSession
 
 log = logging.getLogger(__name__)

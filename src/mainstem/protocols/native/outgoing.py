@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mainstem.protocols.native.link import Runner
+from mainstem.protocols.native.runner import Runner
 from mainstem.protocols.session import Sender
 from mainstem.wire.native.frames import NONE, frame
 from mainstem.wire.native.words import Word, encode

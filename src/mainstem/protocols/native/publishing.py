@@ -22,6 +22,7 @@ from mainstem.wire.native.requests import Publish
 from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage
 
 NOT_TOLD: Final = -1
+REASON: Final = "publishes"
 _KEY_BYTES_MAX: Final = 255
 _ALL_STORED: Final = [Published(stored=count) for count in range(MESSAGES_PER_FRAME_MAX + 1)]
 
@@ -72,6 +73,8 @@ class Publishing:
         self._publisher = queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
         self._owed: dict[int, _Batch] = {}
+        self._owed_max = service.limits.published_open_max
+        self._is_full = False
 
     @property
     def is_busy(self) -> bool:
@@ -113,7 +116,9 @@ class Publishing:
         self._metrics.messages_in += len(word.messages)
         wait_ms = self._link.charge(PRODUCE_BYTES, size_bytes)
         if wait_ms:
-            self._link.hold(wait_ms)
+            self._link.brake.hold(wait_ms)
+        if len(owed) >= self._owed_max:
+            self._fill(is_full=True)
 
     def close(self) -> None:
         """The connection ends; what it published goes on."""
@@ -147,6 +152,8 @@ class Publishing:
                 if not settled.is_routed:
                     batch.reached_nobody(token - batch.first)
             self._check_answered(batch)
+        if self._is_full and len(owed) <= self._owed_max // 2:
+            self._fill(is_full=False)
 
     def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_told: bool) -> None:
         if is_told:
@@ -157,6 +164,11 @@ class Publishing:
         batch.left -= 1
         if not batch.left:
             self._link.say(batch.number, batch.answer())
+
+    def _fill(self, *, is_full: bool) -> None:
+        """Read no more while so much is not settled."""
+        self._is_full = is_full
+        self._link.brake.put(REASON, is_on=is_full)
 
     def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
         self._link.say(0, Flow(publish=may_publish))

@@ -17,10 +17,11 @@ from mainstem.protocols.native.brake import Brake
 from mainstem.protocols.native.conversation import Conversation
 from mainstem.protocols.native.entrance import Arrival, Entrance
 from mainstem.protocols.native.errors import error_of
-from mainstem.protocols.native.link import Link, NativeService, Runner
+from mainstem.protocols.native.link import Link, NativeService
 from mainstem.protocols.native.login_service import Login, LoginStep
 from mainstem.protocols.native.outgoing import Outgoing
 from mainstem.protocols.native.permissions import Permissions
+from mainstem.protocols.native.runner import Runner
 from mainstem.protocols.session import Sender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.native.answers import Challenge, Connected, Goodbye
@@ -199,7 +200,7 @@ class NativeSession:
             self._heartbeat_ms = asked
         self._limit_bytes = service.limits.frame_bytes_max
         self._compression = COMPRESSIONS[chosen]
-        self._conversation = Conversation(self._link(identity), service, self._brake.fill)
+        self._conversation = Conversation(self._link(identity), service)
         self._state = State.RUNNING
         self._out.say(
             self._number,
@@ -235,7 +236,7 @@ class NativeSession:
             say=self._out.say,
             unsent_bytes=self._out.unsent_bytes,
             charge=meter.charge,
-            hold=self._brake.hold,
+            brake=self._brake,
         )
 
     def _refuse(self, error: BaseException | None) -> None:

@@ -1,11 +1,12 @@
 """Topics over the native protocol: made, deleted, shown, appended to and read."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mainstem.broker.api import Broker, StreamDoor
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.limits import KIB
 from mainstem.model.message import Message
 from mainstem.model.metadata import Topic
 from mainstem.model.murmur2 import partition_of_key
@@ -21,8 +22,13 @@ from mainstem.wire.native.words import Ok
 
 COMMIT_TIMEOUT_S: Final = 30.0
 PLAIN_BYTES_MAX: Final = 32 << 20
+BATCH_BYTES: Final = 512 * KIB
 EARLIEST: Final = -2
 LATEST: Final = -1
+_RECORD_BYTES: Final = 200  # what a record takes besides, most headers included
+
+# A partition and the places of the messages that go there.
+Part = tuple[int, list[int]]
 
 
 class TopicDesk:
@@ -72,16 +78,22 @@ class TopicDesk:
         topic = await self._topic_to_write(word.topic)
         now_ms = self._clock.wall_ms()
         messages = [message_of(wire, wire.key, now_ms) for wire in word.messages]
-        parts = self._parts(topic, messages, word.partition)
-        places = [answers.Place(partition=-1, offset=-1)] * len(messages)
-        jobs = [
-            self._broker.streams.append(
-                topic.name,
-                partition,
-                build_batch([messages[at].to_record() for at in members]),
-            )
-            for partition, members in parts.items()
-        ]
+        parts = list(self._parts(topic, messages, word.partition))
+        is_sure = word.durability == "committed"
+        store = self._committed if is_sure else self._written
+        places = await store(topic, messages, parts)
+        self._metrics.messages_in += len(messages)
+        wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
+        if wait_ms:
+            self._link.brake.hold(wait_ms)
+        return answers.Appended(places=places)
+
+    async def _committed(
+        self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
+    ) -> list[answers.Place]:
+        """Store all of it and wait until that is committed."""
+        append = self._broker.streams.append
+        jobs = [append(topic.name, part[0], _batch(messages, part)) for part in parts]
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT_S):
                 bases = await asyncio.gather(*jobs, return_exceptions=True)
@@ -91,16 +103,27 @@ class TopicDesk:
                 f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} seconds; it may be, later",
                 subject=topic.name,
             ) from None
-        for (partition, members), base in zip(parts.items(), bases, strict=True):
-            if isinstance(base, BaseException):
-                raise base
-            for offset, at in enumerate(members, int(base)):
-                places[at] = answers.Place(partition=partition, offset=offset)
-        self._metrics.messages_in += len(messages)
-        wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
-        if wait_ms:
-            self._link.hold(wait_ms)
-        return answers.Appended(places=places)
+        failure = next((base for base in bases if isinstance(base, BaseException)), None)
+        if failure is not None:
+            raise failure
+        return _places(parts, [int(base) for base in bases if not isinstance(base, BaseException)])
+
+    async def _written(
+        self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
+    ) -> list[answers.Place]:
+        """Store all of it; the writer has it, and nobody waits for more."""
+        streams = self._broker.streams
+        doors = [streams.door(topic.name, part[0]) for part in parts]
+        batches = [_batch(messages, part) for part in parts]
+        bases = [
+            door.stage(memoryview(batch), 0, len(batch))
+            for door, batch in zip(doors, batches, strict=True)
+        ]
+        streams.flush()
+        for door, base in zip(doors, bases, strict=True):
+            if (failure := door.failure(base)) is not None:
+                raise failure
+        return _places(parts, bases)
 
     async def read(self, word: requests.Read) -> answers.Records:
         """Committed records of one partition."""
@@ -123,7 +146,7 @@ class TopicDesk:
         self._metrics.messages_out += len(shown)
         wait_ms = self._link.charge(FETCH_BYTES, size_bytes)
         if wait_ms:
-            self._link.hold(wait_ms)
+            self._link.brake.hold(wait_ms)
         return answers.Records(
             records=shown,
             next_offset=next_offset,
@@ -143,8 +166,8 @@ class TopicDesk:
 
     def _parts(
         self, topic: Topic, messages: Sequence[Message], wanted: int | None
-    ) -> dict[int, list[int]]:
-        """The places of the messages by partition."""
+    ) -> Iterator[Part]:
+        """The batches to write: messages by partition, in their order, none too large."""
         count = len(topic.streams)
         if wanted is not None and wanted >= count:
             raise InvalidRequest(
@@ -153,7 +176,7 @@ class TopicDesk:
                 subject=topic.name,
             )
         self._turn += 1
-        parts: dict[int, list[int]] = {}
+        parts: dict[int, tuple[list[int], int]] = {}
         for at, message in enumerate(messages):
             if wanted is not None:
                 partition = wanted
@@ -161,8 +184,28 @@ class TopicDesk:
                 partition = partition_of_key(message.key, count)
             else:
                 partition = self._turn % count
-            parts.setdefault(partition, []).append(at)
-        return parts
+            size_bytes = _RECORD_BYTES + len(message.value or b"") + len(message.key or b"")
+            members, so_far = parts.get(partition, ([], 0))
+            if members and so_far + size_bytes > BATCH_BYTES:
+                yield partition, members
+                members, so_far = [], 0
+            members.append(at)
+            parts[partition] = members, so_far + size_bytes
+        for partition, (members, _) in parts.items():
+            yield partition, members
+
+
+def _batch(messages: Sequence[Message], part: Part) -> bytearray:
+    return build_batch([messages[at].to_record() for at in part[1]])
+
+
+def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.Place]:
+    """Where each message is, in the order of the messages."""
+    places: dict[int, answers.Place] = {}
+    for (partition, members), base in zip(parts, bases, strict=True):
+        for offset, at in enumerate(members, base):
+            places[at] = answers.Place(partition=partition, offset=offset)
+    return [places[at] for at in sorted(places)]
 
 
 def _refuse_internal(name: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 from tests.unit.protocols.amqp.dialogue import Hand
 from tests.unit.protocols.amqp.queues_in_memory import QueuesInMemory
 
+from mainstem.broker.queues_api import Fate, Published
 from mainstem.protocols.native.entrance import Entrance
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.session import NativeSession
@@ -73,7 +74,9 @@ class Talk:
             broker=cast("Any", _Broker(self.queues)),
             clock=self.hand,
             metrics=Metrics(),
-            limits=NativeLimits(frame_bytes_max=100_000, requests_open_max=3),
+            limits=NativeLimits(
+                frame_bytes_max=100_000, requests_open_max=3, published_open_max=10
+            ),
             new_name=lambda: f"name-{id(self)}-{next(names)}",
             cluster_name="test",
             version="1",
@@ -215,6 +218,40 @@ def test_with_too_many_open_requests_nothing_more_is_read() -> None:
     assert talk.state == "paused"
     assert len(talk.heard()) == 3
     assert talk.state == "open"
+
+
+def test_with_too_many_unsettled_publishes_nothing_more_is_read() -> None:
+    hand = Hand()
+    late = LateQueues(hand.soon)
+    other = Talk(late, hand).open()
+    word = requests.Publish(key="q", messages=[WireMessage(value=b"x")] * 6)
+    other.feed(frame(1, encode(word)))
+    assert other.state == "open"
+    other.feed(frame(2, encode(word)))
+    assert other.state == "paused"
+    late.settle(6)
+    assert other.state == "paused"
+    late.settle(3)
+    assert other.state == "open"
+    assert [number for number, _ in other.heard()] == [1]
+
+
+class LateQueues(QueuesInMemory):
+    """Queues whose one publisher has its messages settled by hand."""
+
+    is_blocked = False
+
+    def publisher(self, _: str, settled: Any, __: Any = None) -> Any:
+        self._settled = settled
+        self._tokens: list[int] = []
+        return self
+
+    def publish(self, _: str, __: Any, ___: Any, token: int = -1) -> None:
+        self._tokens.append(token)
+
+    def settle(self, count: int) -> None:
+        done, self._tokens = self._tokens[:count], self._tokens[count:]
+        self._settled(done, Published(Fate.STORED, is_routed=True))
 
 
 def test_a_batch_is_answered_once_with_the_fate_of_each() -> None:
