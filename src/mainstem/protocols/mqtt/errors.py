@@ -17,6 +17,7 @@ _REASONS: Final = {
     ErrorCode.THROTTLED: Reason.QUOTA_EXCEEDED,
     ErrorCode.DISK_FULL: Reason.QUOTA_EXCEEDED,
     ErrorCode.OVERLOADED: Reason.SERVER_BUSY,
+    ErrorCode.NOT_WRITER: Reason.USE_ANOTHER_SERVER,
     ErrorCode.SHUTTING_DOWN: Reason.SERVER_SHUTTING_DOWN,
 }
 # What acknowledgements of messages may say; anything else is "implementation specific".

@@ -97,10 +97,20 @@ class MqttHub:
         except MainstemError:
             self._opening = None
             raise
+        self._check_led()
+
+    def _check_led(self) -> None:
+        """Refuse clients where another node writes what they need: nothing is forwarded."""
+        for topic in (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC, *self.settings.topics):
+            for partition in range(self._topics.partitions(topic)):
+                closed = self._broker.streams.door(topic, partition).closed
+                if closed is not None:
+                    raise closed
 
     async def _open(self) -> None:
         await self._topics.ensure()
         await self._ensure_internal()
+        self._check_led()
         self.tail.refresh(self.settings.topics)
         async for message in stored_messages(self._broker, MQTT_RETAINED_TOPIC):
             topic = topic_of(message, "")

@@ -171,7 +171,6 @@ class MqttSession:
             return
         match packet:
             case Publish():
-                self._service.metrics.messages_in += 1
                 client.messages.publish(packet)
             case Ack():
                 client.messages.acknowledge(packet)

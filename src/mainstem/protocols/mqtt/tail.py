@@ -80,6 +80,8 @@ class Tail:
 
     def _add(self, topic: str, partition: int) -> None:
         door = self._broker.streams.door(topic, partition)
+        if door.closed is not None:
+            return  # another node writes it
         name = f"{door.id.topic.hex()}-{partition}"
         number = self._numbers.setdefault(name, len(self._numbers))
         stream = TailedStream(number, name, door)

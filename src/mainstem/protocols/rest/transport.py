@@ -104,7 +104,6 @@ class HttpConnection(HttpToolsProtocol):
         self._steps = 0
         self._fruitless_bytes = 0
         self._refusal: tuple[int, Problem] | None = None
-        self._upgraded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or say that there are too many."""
@@ -148,7 +147,9 @@ class HttpConnection(HttpToolsProtocol):
             return
         steps = self._steps
         super().data_received(data)
-        if self._upgraded or self.parser is None or self.transport.is_closing():
+        # One that was upgraded is somebody else's, with bounds of his own, and not listed any more.
+        is_ours = self in self.connections and self.parser is not None
+        if not is_ours or self.transport.is_closing():
             return
         self._fruitless_bytes = 0 if self._steps != steps else self._fruitless_bytes + len(data)
         if self._fruitless_bytes > HEAD_BYTES_MAX:
@@ -158,13 +159,6 @@ class HttpConnection(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
-
-    def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over; from now on it is somebody else's, with its own bounds."""
-        self._upgraded = True
-        self._head_timer.cancel()
-        self._stall_timer.cancel()
-        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
