@@ -97,6 +97,41 @@ def test_aio_pika_publishes_consumes_and_asks(amqp_node: LocalNode) -> None:
     asyncio.run(story())
 
 
+def test_aio_pika_comes_back_after_a_kill(own_amqp_node: LocalNode) -> None:
+    node = own_amqp_node
+
+    async def story() -> None:
+        address = f"amqp://guest:guest@{node.amqp}/"
+        async with await aio_pika.connect_robust(address, reconnect_interval=0.2) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue("robust", durable=True)
+            found: asyncio.Queue[bytes] = asyncio.Queue()
+
+            async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+                async with message.process():
+                    found.put_nowait(message.body)
+
+            await queue.consume(take)
+            await channel.default_exchange.publish(aio_pika.Message(b"before"), "robust")
+            assert await asyncio.wait_for(found.get(), 20) == b"before"
+            # Its acknowledgement goes out before the question, which is answered.
+            await asyncio.sleep(0.1)
+            await channel.declare_queue("robust", passive=True)
+            await asyncio.to_thread(node.kill9)
+            await asyncio.to_thread(node.start)
+            async with asyncio.timeout(30):
+                while True:
+                    # It reopens its channel by itself, a moment after the connection is back.
+                    with contextlib.suppress(aio_pika.exceptions.AMQPError, RuntimeError):
+                        exchange = channel.default_exchange
+                        await exchange.publish(aio_pika.Message(b"after"), "robust")
+                        break
+                    await asyncio.sleep(0.1)
+                assert await found.get() == b"after"
+
+    asyncio.run(story())
+
+
 def test_kombu_publishes_and_consumes(amqp_node: LocalNode) -> None:
     exchange = Exchange("kombu", "direct", durable=True)
     queue = Queue("kombu-queue", exchange, routing_key="k")
