@@ -13,6 +13,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from mainstem.cluster.peers.frames import Service
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset
@@ -48,6 +50,8 @@ ASK_TIMEOUT_S: Final = 2.0
 COPY_TIMEOUT_S: Final = 10.0
 TICK_S: Final = 0.05
 STATE_PAUSE_S: Final = 0.2
+# How long copies are waited for when too many replicas are known to be dead.
+LONE_AMONG_DEAD_MS: Final = 200
 # How long an unclean election waits for replicas that may still come.
 UNCLEAN_AFTER_MS: Final = 1_000
 
@@ -78,6 +82,11 @@ class FailOverDriver:
         self._key = key_of(stream.id, stream.last.index)
         self._directories = {node: directory_of(stream.last, node) for node in stream.last.replicas}
         settings = FailOverSettings(unclean_after_ms=UNCLEAN_AFTER_MS if unclean else None)
+        catalogue = around.placement.catalogue
+        up = sum(catalogue.is_live(node) for node in self._facts.replicas)
+        if up < self._facts.acks_needed:
+            # The others are known to be dead: no copies can be made for as long as they are.
+            settings = replace(settings, lone_after_ms=LONE_AMONG_DEAD_MS)
         taken = TakenOver(
             OpenRange(
                 stream.id,

@@ -46,6 +46,25 @@ def test_a_stream_goes_on_without_a_loss_when_its_writer_is_dead(tmp_path: Path)
     asyncio.run(story())
 
 
+def test_the_last_of_its_replicas_does_not_wait_for_dead_ones(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(2):
+                await town.write(b"%d" % number)
+                dead = town.writer
+                await dead.crash()
+                await town.fence(dead)
+                began = asyncio.get_running_loop().time()
+                await eventually(lambda: not town.stream.is_taken_over)
+                took_s = asyncio.get_running_loop().time() - began
+            assert took_s < 2.5
+            await town.write(b"2")
+            assert town.values() == [b"0", b"1", b"2"]
+
+    asyncio.run(story())
+
+
 def test_a_node_that_comes_back_is_completed_and_cut_to_what_was_sealed(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
