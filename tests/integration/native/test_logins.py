@@ -144,6 +144,23 @@ async def _carols_story(queues: Queues) -> None:
         assert refused.value.code is ErrorCode.NOT_AUTHORIZED, place
 
 
+def test_a_right_that_is_taken_away_ends_publishing_on_open_connections(node: SecureNode) -> None:
+    everything = (ResourceType.TOPIC, "queue.dora")
+    node.make_user("dora", rule("dora", Operation.ALL, everything))
+
+    async def story() -> None:
+        async with connect(node.native, settings(node, password("dora", USER_PASSWORD))) as queues:
+            queue = await queues.declare("dora")
+            await queue.publish(b"x")
+            with node.client() as admin:
+                admin.allow(rule("dora", Operation.WRITE, everything, deny=True))
+            with pytest.raises(MainstemError) as refused:
+                await queue.publish(b"y")
+            assert refused.value.code is ErrorCode.NOT_AUTHORIZED
+
+    asyncio.run(story())
+
+
 def _copied(queue: str) -> Any:
     return outgoing(b"x", {"headers": {"CC": queue}})
 
