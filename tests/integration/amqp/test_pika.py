@@ -572,3 +572,38 @@ def test_reply_queues_leave_nothing_behind(amqp_node: LocalNode, connection: Any
     eventually(are_gone)
     topics = {path.name.partition("~")[0] for path in (amqp_node.data_dir / "topics").iterdir()}
     assert not [topic for topic in topics if "amq" in topic and "gen" in topic]
+
+
+def test_a_prefetch_may_be_in_bytes(connection: Any, name: Name) -> None:
+    queue = name("queue")
+    channel = connection.channel()
+    channel.queue_declare(queue)
+    for _ in range(5):
+        channel.basic_publish("", queue, b"x" * 1_000)
+    got: list[int] = []
+    channel.basic_qos(prefetch_size=2_500)
+    channel.basic_consume(queue, lambda _c, method, _p, _b: got.append(method.delivery_tag))
+    eventually(lambda: connection.process_data_events(0.1) or len(got) >= 2)
+    for _ in range(3):
+        connection.process_data_events(0.1)
+    assert 2 <= len(got) <= 3
+    channel.basic_ack(0, multiple=True)
+    eventually(lambda: connection.process_data_events(0.1) or len(got) == 5)
+
+
+def test_more_urgent_consumers_are_served_first(connection: Any, name: Name) -> None:
+    queue = name("queue")
+    channel = connection.channel()
+    channel.queue_declare(queue)
+    channel.basic_qos(prefetch_count=2)
+    got: list[str] = []
+
+    def take(_channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        got.append(method.consumer_tag)
+
+    channel.basic_consume(queue, take, consumer_tag="low")
+    channel.basic_consume(queue, take, consumer_tag="high", arguments={"x-priority": 10})
+    for _ in range(3):
+        channel.basic_publish("", queue, b"x")
+    eventually(lambda: connection.process_data_events(0.1) or len(got) == 3)
+    assert sorted(got) == ["high", "high", "low"]
