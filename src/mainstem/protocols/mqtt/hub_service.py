@@ -166,6 +166,8 @@ class MqttHub:
         """Let a session have a subscription; whether it had none under that filter."""
         # What is committed by now is older than the subscription.
         self.tail.catch_up()
+        if not session.subscriptions and not session.backlog:
+            session.backlog.floors = self.tail.committed()
         granted = Granted(wish, identifier)
         is_new = wish.filter not in session.subscriptions
         session.subscriptions[wish.filter] = granted

@@ -58,6 +58,7 @@ class MessagesIn:
         self._door = door
         self._is_new = out.version >= V5
         self._answers = Answers(out.put)
+        self._pending = 0  # of QoS 1; those of QoS 2 are counted by their numbers
         self._topics_by_alias: dict[int, str] = {}
         self._is_over = False
 
@@ -86,7 +87,7 @@ class MessagesIn:
 
     def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
         session = self._session
-        if len(self._answers) + len(session.received) >= self._hub.settings.receive_max:
+        if self._pending + len(session.received) >= self._hub.settings.receive_max:
             self._slow_down(packet)
         ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
         slot = self._answers.reserve()
@@ -97,6 +98,7 @@ class MessagesIn:
         elif packet.qos == 2:
             self._publish_once(packet, partial(self._stored, slot, ack))
         else:
+            self._pending += 1
             self._hub.publish(packet, session.client_id, partial(self._stored, slot, ack))
 
     def _publish_once(
@@ -141,6 +143,7 @@ class MessagesIn:
 
     def _stored(self, slot: Slot, ack: Ack, error: MainstemError | None) -> None:
         """A message is committed, or is not."""
+        self._pending -= ack.kind is Kind.PUBACK
         if error is not None:
             self._session.received.discard(ack.packet_id)
         if self._is_over:
@@ -149,7 +152,7 @@ class MessagesIn:
             self._refuse(slot, replace(ack, reason=ack_reason_of(error)))
             return
         self._answers.fill(slot, ack)
-        if len(self._answers) < self._hub.settings.receive_max // 2:
+        if self._pending <= self._hub.settings.receive_max // 2:
             self._door.resume()
 
     def _refuse(self, slot: Slot, ack: Ack) -> None:

@@ -118,10 +118,15 @@ class Tail:
         self._wake(stream)
 
     def catch_up(self) -> None:
-        """Read everything that is committed now."""
+        """Read what is committed now, unless it is so much that others would have to wait."""
         for stream in list(self.streams.values()):
-            while self._read_on(stream):
-                pass
+            for _ in range(BATCHES_PER_TURN):
+                if not self._read_on(stream):
+                    break
+
+    def committed(self) -> dict[int, int]:
+        """Where each stream ends for readers."""
+        return {number: stream.door.last_stable for number, stream in self.streams.items()}
 
     def fetch(self, place: Place) -> Incoming | None:
         """One message; None where it is gone."""
