@@ -20,6 +20,7 @@ TARGET = Destination(is_queue=True, name="q")
 STEPS = st.one_of(
     st.tuples(st.just("publish"), st.sampled_from(["", "orders"]), st.integers(1, 5)),
     st.tuples(st.just("write_as_kafka"), st.integers(1, 3)),
+    st.tuples(st.just("write_and_die"), st.integers(1, 3)),
     st.tuples(st.just("acknowledge"), st.integers(1, 4)),
     st.tuples(st.just("give_back"), st.integers(1, 3)),
     st.tuples(st.just("rebind")),
@@ -71,6 +72,12 @@ class Play:
         await self.house.streams.append("orders", 0, build_batch(records))
         if self._is_bound:
             self.held += bodies
+
+    async def write_and_die(self, count: int) -> None:
+        """Records are committed, and no queue hears of them before the node dies."""
+        await self.house.rooms.runtime.stop()
+        await self.write_as_kafka(count)
+        await self.kill()
 
     async def acknowledge(self, count: int) -> None:
         await self._settle(count, is_done=True)
@@ -138,7 +145,7 @@ def test_what_was_confirmed_and_not_acknowledged_is_there_whenever_a_node_dies(
     steps: list[tuple[str, ...]],
 ) -> None:
     async def play() -> None:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             course = Play(Path(folder))
             await course.begin()
             for step in steps:

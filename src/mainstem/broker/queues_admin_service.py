@@ -22,7 +22,7 @@ from mainstem.queues.lane import Lane
 from mainstem.queues.ledger import Item
 from mainstem.queues.queue import Queue
 from mainstem.queues.queues_runtime import QueuesRuntime
-from mainstem.queues.routing import routing_of
+from mainstem.queues.routing import is_moved, routing_of, unmoved
 from mainstem.queues.space_runtime import Space
 from mainstem.queues.vocabulary import Fate
 
@@ -158,6 +158,8 @@ class QueuesDesk:
             if message is None:
                 continue
             exchange = self._runtime.exchange_of(item.stream)
+            if exchange == DEFAULT_EXCHANGE and is_moved(message.headers):
+                message, exchange = unmoved(message)
             place = _place(lane, item)
             yield Browsed(sequence, message, exchange, place, item.acquired, item.failures)
 

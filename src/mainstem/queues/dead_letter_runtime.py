@@ -24,11 +24,12 @@ from mainstem.queues.dead_letters import (
     goes_round,
 )
 from mainstem.queues.effects import DeadLetter
+from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.facts import Reason
 from mainstem.queues.publisher_runtime import LivePublisher, OnSettled
 from mainstem.queues.queue_book import Entry
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
-from mainstem.queues.routing import routing_of
+from mainstem.queues.routing import is_moved, routing_of, unmoved
 from mainstem.queues.settings import QueueSettings
 from mainstem.queues.space_runtime import Space
 from mainstem.queues.vocabulary import Fate, Published, Routing
@@ -126,6 +127,9 @@ class Burials:
         if message is None or target is None or target not in space.book.topology.live:
             self._counts.dropped[letter.reason] += 1
             return False
+        exchange = self._house.exchange_of(letter.stream)
+        if exchange == DEFAULT_EXCHANGE and is_moved(message.headers):
+            message, exchange = unmoved(message)
         message = _sound(message)
         if goes_round(deaths_of(message), entry.name.name, letter.reason):
             self._counts.dropped[letter.reason] += 1
@@ -134,7 +138,7 @@ class Burials:
         death = Death(
             queue=entry.name.name,
             reason=letter.reason.amqp,
-            exchange=self._house.exchange_of(letter.stream),
+            exchange=exchange,
             routing_keys=routing.keys,
             time_ms=letter.at_ms,
             why=letter.reason,

@@ -21,7 +21,7 @@ from mainstem.queues.burst_runtime import Admitting, Burst, Bursts
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.facts import Pointer
 from mainstem.queues.router import Offer, Router
-from mainstem.queues.routing import delay_of, routing_of
+from mainstem.queues.routing import delay_of, is_moved, routing_of
 from mainstem.queues.steady_clock import SteadyClock
 from mainstem.streams.writer_driver import StreamWriter
 
@@ -122,7 +122,8 @@ class ExchangeStream(Bursts):
             for record in records_between(self.door, start, piece):
                 if record.offset >= piece:
                     break
-                self._route_record(record)
+                if not is_moved(record.headers):
+                    self._route_record(record)
         except MainstemError as error:
             # Damaged records are nobody's; those after them are not to suffer.
             _log.error("records before %d of %s are not routed: %s", piece, self.label, error)

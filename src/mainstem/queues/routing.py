@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstem.model.message import Message
+from mainstem.model.record import Header
 from mainstem.queues.vocabulary import NO_HEADERS, Routing
 
 DELAY_HEADER = "x-delay"
+# The last header of a body that was appended anew: the exchange that it came from.
+MOVED_HEADER = "x-moved-from"
 DELAY_MS_MAX = 2**32 - 1
 _COPIES = ("CC", "BCC")
 _DIGITS_MAX = 18
@@ -41,3 +44,14 @@ def delay_of(headers: Mapping[str, Any]) -> int:
     if isinstance(wish, bool) or not isinstance(wish, int):
         return 0
     return max(0, min(wish, DELAY_MS_MAX))
+
+
+def is_moved(headers: tuple[Header, ...]) -> bool:
+    """Whether a record is a body that was appended anew, and is nobody's to route."""
+    return bool(headers) and headers[-1][0] == MOVED_HEADER
+
+
+def unmoved(message: Message) -> tuple[Message, str]:
+    """A message as it was published, and the exchange, from the record of a body that moved."""
+    exchange = message.headers[-1][1] or b""
+    return message._replace(headers=message.headers[:-1]), exchange.decode(errors="replace")

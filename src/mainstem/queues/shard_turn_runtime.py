@@ -25,8 +25,10 @@ from mainstem.queues.effects import (
     Effects,
     QueueGone,
 )
+from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.facts import Reason
 from mainstem.queues.queue_shard import QueueShard, merge
+from mainstem.queues.routing import is_moved, unmoved
 from mainstem.queues.settings import QueueName
 from mainstem.queues.settling import Outcome, Settlement
 from mainstem.queues.shard_book import ShardBook, ShardFact
@@ -197,8 +199,11 @@ class ShardTurns(ABC):
             # Somebody removed the records from under the queue.
             holder.settle([each.number], _TRIMMED)
             return None
+        exchange = self.around.exchange_of(each.stream)
+        if exchange == DEFAULT_EXCHANGE and is_moved(message.headers):
+            message, exchange = unmoved(message)
         return Delivery(
-            holder, each.number, message, self.around.exchange_of(each.stream),
+            holder, each.number, message, exchange,
             each.attempt, each.failures, each.sequence,
         )  # fmt: skip
 

@@ -3,7 +3,8 @@
 * cursors of routers are kept once a second; after a crash less has to be routed again;
 * a shard whose facts have become many times what is true writes it down anew, and drops the rest;
 * the topic of an exchange that is gone is deleted once no queue has a message there;
-* retention may take what no queue needs: ``floor`` tells what is needed.
+* retention may take what no queue needs: ``floor`` tells what is needed; what few messages pin is
+  moved out of the way (``moving_runtime``).
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.model.errors import MainstemError
 from mainstem.model.topic_name import QUEUES_TOPIC
+from mainstem.queues.moving_runtime import Movers
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
 from mainstem.queues.queues_runtime import QueuesRuntime
 from mainstem.queues.space_book import TopicLeft
@@ -35,6 +37,7 @@ class QueueUpkeep:
     def __init__(self, runtime: QueuesRuntime) -> None:
         self._runtime = runtime
         self._floors: dict[StreamId, int] = {}
+        self.movers = Movers(runtime)
 
     async def run(self) -> None:
         """Tick after tick, for ever."""
@@ -56,6 +59,7 @@ class QueueUpkeep:
             space.keep_cursors()
         if not is_full:
             return
+        await self.movers.run_once()
         self.note_floors()
         for space in list(runtime.spaces.values()):
             await self._drop_topics(space)

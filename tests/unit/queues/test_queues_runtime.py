@@ -451,6 +451,50 @@ def test_retention_takes_nothing_that_a_queue_needs(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_message_that_nobody_fetches_does_not_hold_all_records_behind_it(
+    tmp_path: Path,
+) -> None:
+    headers = (("colour", b"red"),)
+
+    async def before() -> None:
+        house = await QueueHouse(tmp_path).__aenter__()
+        await house.exchange("orders", "direct")
+        await house.declare("old")
+        await house.bind("orders", "old", "rare")
+        await house.send_message("orders", Message(b"rare", b"precious", headers))
+        door = house.streams.door("orders", 0)
+        for _ in range(4):
+            door.log.roll()
+            await house.send("orders", "frequent", b"x" * 10_000)
+        await eventually(lambda: house.queues.status(NAMESPACE, "old").messages == 1)
+        house.rooms.upkeep.movers.pinned_bytes_max = 20_000
+
+        moved = await house.rooms.upkeep.movers.run_once()
+        again = await house.rooms.upkeep.movers.run_once()
+        await eventually(lambda: _floor(house) == door.committed)
+        for shard in house.rooms.runtime.shards:
+            await shard.safe()
+
+        assert (moved, again) == (1, 0)
+        await house.crash()
+
+    async def after() -> None:
+        async with QueueHouse(tmp_path) as house:
+            inbox = house.consume("old")
+            await inbox.wait_for(1)
+            [delivery] = inbox.deliveries
+            assert (delivery.message.key, delivery.message.value) == (b"rare", b"precious")
+            assert (delivery.message.headers, delivery.exchange) == (headers, "orders")
+            assert house.queues.status(NAMESPACE, "old").messages == 0
+
+    def _floor(house: QueueHouse) -> int:
+        house.rooms.upkeep.note_floors()
+        return house.rooms.upkeep.floor(house.streams.door("orders", 0))
+
+    asyncio.run(before())
+    asyncio.run(after())
+
+
 def test_a_delayed_message_waits_and_lasts(tmp_path: Path) -> None:
     async def story() -> None:
         async with QueueHouse(tmp_path) as house:
