@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format pin clients chaos chaos-pipelines sim fuzz bench clean
+.PHONY: help run test check format pin clients cluster chaos chaos-pipelines sim fuzz bench clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
@@ -45,6 +45,9 @@ pin:  ## Resolve all dependencies afresh into constraints.txt.
 clients: .venv/.ready-test  ## Every real Kafka client, full volume.
 	@scripts/system-packages
 	scripts/clients $(ARGS)
+
+cluster: .venv/.ready-test  ## The client tests of a single node, on three nodes.
+	MAINSTEM_TEST_NODES=3 $(PYTHON_IN_VENV) -m pytest tests/integration/kafka tests/integration/client tests/integration/groups $(PYTEST_ARGS)
 
 chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 	@scripts/system-packages

@@ -138,6 +138,20 @@ def _mosquitto() -> str | None:
     return None
 
 
+def _network() -> str | None:
+    """Root that may make network namespaces and cables between them."""
+    if os.geteuid() != 0:
+        return "not root"
+    if reason := _missing("ip"):
+        return reason
+    name = f"probe{os.getpid()}"
+    for command in (["ip", "netns", "add", name], ["ip", "netns", "del", name]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"ip netns refused: {done.stderr.strip()[:120]}"
+    return None
+
+
 PROBES: dict[str, Callable[[], str | None]] = {
     "java": _java,
     "maven": _maven,
@@ -149,6 +163,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "postgres": _postgres,
     "mariadb": _mariadb,
     "root": _root,
+    "network": _network,
 }
 
 

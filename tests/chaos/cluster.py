@@ -8,11 +8,12 @@ import contextlib
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from tests.chaos.history import Anomaly, History, check
 from tests.chaos.load import GroupReader, Loader, Reader, create_topics, read_all
+from tests.chaos.network import NetworkCluster
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
@@ -20,32 +21,45 @@ RATE_PER_S = 300
 SEGMENT_BYTES = 200_000
 PROGRESS_TIMEOUT_S = 60.0
 CALM_S = (0.3, 1.5)
+CLIENTS_TOO = 0.3
 
-Fault = Callable[[MemberNode, Random], None]
+Fault = Callable[[LocalCluster, MemberNode, Random], None]
 
 
-def _kill(node: MemberNode, random: Random) -> None:
+def _kill(_: LocalCluster, node: MemberNode, random: Random) -> None:
     node.kill9()
     time.sleep(random.uniform(0.0, 4.0))
     node.start()
 
 
-def _pause(node: MemberNode, random: Random) -> None:
+def _pause(_: LocalCluster, node: MemberNode, random: Random) -> None:
     node.pause()
     time.sleep(random.uniform(0.5, 5.0))
     node.go_on()
 
 
-def _restart(node: MemberNode, _: Random) -> None:
+def _restart(_: LocalCluster, node: MemberNode, random: Random) -> None:
     assert node.stop() == 0, node.log_tail()
     node.start()
 
 
+def _cut_off(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    assert isinstance(cluster, NetworkCluster), "only there the network can be cut"
+    cluster.cut_off(node.number, from_clients=random.random() < CLIENTS_TOO)
+    time.sleep(random.uniform(1.0, 5.0))
+    cluster.heal(node.number)
+
+
 FAULTS: dict[str, Fault] = {"kill -9": _kill, "pause": _pause, "restart": _restart}
+NETWORK_FAULTS: dict[str, Fault] = {"partition": _cut_off}
 
 
 def fault_rounds(
-    cluster: LocalCluster, rounds: int, *, seed: int = 0
+    cluster: LocalCluster,
+    rounds: int,
+    *,
+    seed: int = 0,
+    faults: Mapping[str, Fault] = FAULTS,
 ) -> tuple[History, list[Anomaly], Counter[str]]:
     """Trouble one node at a time; the history, what is wrong with it, and what was done."""
     random = Random(seed)
@@ -73,9 +87,9 @@ def fault_rounds(
         for _ in range(rounds):
             _await_progress(cluster, loaders, group)
             group.turn(random.uniform(*CALM_S))
-            name = random.choice(list(FAULTS))
+            name = random.choice(list(faults))
             node = random.choice(list(cluster.nodes.values()))
-            FAULTS[name](node, random)
+            faults[name](cluster, node, random)
             done[name] += 1
         _await_progress(cluster, loaders, group)
         group.replace_member()

@@ -5,6 +5,8 @@ where it stopped; ``--fresh`` begins again. ``--target kafka`` lets Apache Kafka
 """
 
 import argparse
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -13,8 +15,9 @@ from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT
-from tests.chaos.cluster import fault_rounds
+from tests.chaos.cluster import FAULTS, NETWORK_FAULTS, fault_rounds
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
+from tests.chaos.network import NetworkCluster
 from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
 from tests.chaos.transactions import run_transactions
@@ -79,8 +82,10 @@ def _transactions(target: str, count: int, seed: int) -> Verdict:
 
 
 def _trouble(count: int, seed: int) -> Verdict:
-    with LocalCluster() as cluster:
-        history, anomalies, done = fault_rounds(cluster, count, seed=seed)
+    has_network = os.geteuid() == 0 and shutil.which("ip") is not None
+    faults = FAULTS | NETWORK_FAULTS if has_network else FAULTS
+    with NetworkCluster() if has_network else LocalCluster() as cluster:
+        history, anomalies, done = fault_rounds(cluster, count, seed=seed, faults=faults)
     return not anomalies, f"{dict(done)}: {summary(history, anomalies)}"
 
 

@@ -1,6 +1,9 @@
+"""Faults of single nodes in a cluster under load, twenty in all."""
+
 import pytest
-from tests.chaos.cluster import fault_rounds
+from tests.chaos.cluster import NETWORK_FAULTS, fault_rounds
 from tests.chaos.kill9 import summary
+from tests.chaos.network import NetworkCluster
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -11,9 +14,18 @@ QUICK_GROUPS = (
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_twenty_faults_of_single_nodes_lose_and_double_nothing() -> None:
+def test_kills_pauses_and_restarts_of_single_nodes_lose_and_double_nothing() -> None:
     with LocalCluster(arguments=QUICK_GROUPS) as cluster:
-        history, anomalies, done = fault_rounds(cluster, 20)
+        history, anomalies, done = fault_rounds(cluster, 14)
         assert not anomalies, f"{done}\n{summary(history, anomalies)}\n{cluster.logs()}"
     assert len(done) == 3
     assert history.resumed, "the group must have resumed"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("network")
+@pytest.mark.timeout(600)
+def test_nodes_cut_off_from_the_others_lose_and_double_nothing() -> None:
+    with NetworkCluster(arguments=QUICK_GROUPS) as cluster:
+        history, anomalies, _ = fault_rounds(cluster, 6, faults=NETWORK_FAULTS)
+        assert not anomalies, f"{summary(history, anomalies)}\n{cluster.logs()}"

@@ -29,6 +29,12 @@ class Oracle:
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics.get(topic)
         return sorted(known.partitions) if known else []
 
+    def writer(self, topic: str) -> str:
+        """The address of the node that leads the topic's first partition."""
+        found = self._admin.list_topics(topic, timeout=30)
+        leader = found.brokers[found.topics[topic].partitions[0].leader]
+        return f"{leader.host}:{leader.port}"
+
     def config(self, topic: str, name: str) -> str:
         """One setting of a topic."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)

@@ -138,7 +138,9 @@ def passes_every_codec(scene: Scene) -> None:
         _check_offsets(received)
         # Looked at last: some clients ask for no more than acks=1, and what is so acknowledged can
         # be read a moment later.
-        codecs = {batch.codec for batch in stored_batches(one.server.kafka, one.topic, 0)}
+        codecs = {
+            batch.codec for batch in stored_batches(one.oracle.writer(one.topic), one.topic, 0)
+        }
         assert codecs == {codec}, f"asked for {codec}, stored as {codecs}"
 
 
@@ -165,7 +167,7 @@ def seeks_into_a_batch_and_by_time(scene: Scene) -> None:
         for time_ms in [FIRST_TIME_MS + 1_000 * number]
     ]
     scene.oracle.produce(scene.topic, sent, linger_ms=200)
-    batches = stored_batches(scene.server.kafka, scene.topic, 0)
+    batches = stored_batches(scene.oracle.writer(scene.topic), scene.topic, 0)
     largest = max(batches, key=lambda batch: batch.record_count)
     assert largest.record_count > 100, "the scene needs a batch to seek into"
     middle = largest.base_offset + largest.record_count // 2

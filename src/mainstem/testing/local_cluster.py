@@ -41,6 +41,7 @@ class MemberNode(LocalNode):
         super().__init__(folder / f"node-{number}", arguments=arguments, environment=environment)
         self.number = number
         self.join = tuple(join)
+        self.prefix: tuple[str, ...] = ()  # what runs the command, such as another namespace
         self.peers = "127.0.0.1:0"
         self._secret = folder / SECRET_NAME
 
@@ -65,6 +66,7 @@ class MemberNode(LocalNode):
     def _command(self) -> list[str]:
         joined = ["--join", ",".join(self.join)] if self.join else []
         return [
+            *self.prefix,
             *super()._command(),
             "--node-id",
             str(self.number),
@@ -126,10 +128,14 @@ class LocalCluster:
         with ThreadPoolExecutor() as threads:
             list(threads.map(lambda node: node.start(), nodes))
 
+    def member(self, number: int, join: Sequence[str]) -> MemberNode:
+        """A node that is not started yet; subclasses give it other surroundings."""
+        return MemberNode(number, self.folder, join, self.arguments)
+
     def _make(self) -> MemberNode:
         number = len(self.nodes) + 1
         join = [node.peers for node in self.nodes.values() if not node.peers.endswith(":0")]
-        node = self.nodes[number] = MemberNode(number, self.folder, join, self.arguments)
+        node = self.nodes[number] = self.member(number, join)
         return node
 
     def logs(self) -> str:

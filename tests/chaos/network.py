@@ -1,0 +1,90 @@
+"""A cluster whose nodes are in network namespaces of their own, so that they can be cut off.
+
+    node 1 ─ veth ┐
+    node 2 ─ veth ┼─ bridge ─ clients
+    node 3 ─ veth ┘
+
+Cut off from the other nodes, a node is still reached by clients: the harder case, since it believes
+for a while that it leads. Needs root and ``ip``.
+"""
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from mainstem.testing.local_cluster import LocalCluster, MemberNode
+
+NETWORK = "10.231.77"
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+class NetworkCluster(LocalCluster):
+    """See the module's text; the bridge and the namespaces are gone when the block is left."""
+
+    def __init__(self, count: int = 3, *, arguments: Sequence[str] = ()) -> None:
+        super().__init__(count, arguments=arguments)
+        self._mark = f"ms{os.getpid() % 100_000}"
+        self._count_made = 0
+        self._cut: set[int] = set()
+        _run("ip", "link", "add", f"{self._mark}b", "type", "bridge")
+        _run("ip", "addr", "add", f"{NETWORK}.1/24", "dev", f"{self._mark}b")
+        _run("ip", "link", "set", f"{self._mark}b", "up")
+
+    def member(self, number: int, join: Sequence[str]) -> MemberNode:
+        """A node in a namespace of its own."""
+        place, inside, outside = self._place(number), f"{self._mark}i{number}", self._cable(number)
+        host = f"{NETWORK}.{10 + number}"
+        _run("ip", "netns", "add", place)
+        self._count_made = max(self._count_made, number)
+        _run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
+        _run("ip", "link", "set", inside, "netns", place)
+        _run("ip", "link", "set", outside, "master", f"{self._mark}b", "up")
+        within = ("ip", "netns", "exec", place)
+        _run(*within, "ip", "addr", "add", f"{host}/24", "dev", inside)
+        _run(*within, "ip", "link", "set", inside, "up")
+        _run(*within, "ip", "link", "set", "lo", "up")
+        flags = ["--kafka-host", host, "--http-host", host, "--insecure"]
+        arguments = (*self.arguments, *flags, "--set", f"cluster.peer_host={host}")
+        node = MemberNode(number, self.folder, join, arguments)
+        node.prefix = within
+        return node
+
+    def cut_off(self, number: int, *, from_clients: bool) -> None:
+        """Let a node reach no other node, or nobody at all."""
+        if from_clients:
+            _run("ip", "link", "set", self._cable(number), "down")
+            return
+        self._routes("add", number)
+
+    def heal(self, number: int) -> None:
+        """Let a node reach everybody again."""
+        _run("ip", "link", "set", self._cable(number), "up")
+        if number in self._cut:
+            self._routes("del", number)
+
+    def _routes(self, verb: str, number: int) -> None:
+        """Packets between a node and the others vanish, on both sides; or do so no more."""
+        for other in self.nodes:
+            if other != number:
+                for here, there in ((number, other), (other, number)):
+                    within = ("ip", "netns", "exec", self._place(here))
+                    _run(*within, "ip", "route", verb, "blackhole", f"{NETWORK}.{10 + there}/32")
+        self._cut ^= {number}
+
+    def close(self) -> None:
+        """Kill what still runs and take the network down."""
+        super().close()
+        for number in range(1, self._count_made + 1):
+            subprocess.run(
+                ["ip", "netns", "del", self._place(number)], check=False, capture_output=True
+            )
+        subprocess.run(["ip", "link", "del", f"{self._mark}b"], check=False, capture_output=True)
+
+    def _place(self, number: int) -> str:
+        return f"{self._mark}n{number}"
+
+    def _cable(self, number: int) -> str:
+        return f"{self._mark}o{number}"
