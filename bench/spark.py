@@ -21,6 +21,7 @@ from bench.peers.debezium import peer as debezium
 from bench.peers.maven import Unavailable
 from bench.progress import Samples
 from bench.spark_changes import Tables
+from bench.spark_memory import pipeline_memory
 from bench.spark_sides import SparkSide
 from tests.clients.spark import kafka_jars
 from tests.clients.spark import python as peer_python
@@ -32,6 +33,7 @@ PARTITIONS = 2
 FLOOR_BATCHES = 80
 FLOOR_WARM = 30
 HERE = Path(__file__).parent
+ON_TOPICS = {"spark_read", "spark_write", "spark_steps", "spark_floor", "spark_memory"}
 OURS = "mainstem (exactly once, synced)"
 SPARKS = "kafka connector (at least once, synced)"
 DEBEZIUM = "debezium (at least once)"
@@ -66,19 +68,22 @@ def measure_spark(
         command = [sys.executable, str(HERE / "spark_job.py"), node.kafka, str(folder)]
         command = [*command, str(PARTITIONS)]
         ours = stack.enter_context(SparkSide(OURS, command, folder / "ours.log", watched=True))
-        if wanted & {"spark_read", "spark_write", "spark_steps", "spark_floor", "spark_memory"}:
+        if wanted & ON_TOPICS:
             with _connector(node, folder, peer=peer) as others:
                 topics = Topics(node, volume, ours)
                 _rounds(samples, wanted, rounds, topics.loads(), [ours, *others], volume.warm_ups)
+                if "spark_memory" in wanted and not samples.has("spark_memory", OURS, 0):
+                    settle()
+                    samples.add("spark_memory", OURS, topics.pipeline_memory())
         if wanted & {"spark_snapshot", "spark_changes"}:
             with _debezium(folder, peer=peer) as others, Tables(volume.table_rows) as tables:
                 loads: dict[str, Load] = {
                     "spark_snapshot": lambda side: tables.followed(side, volume.changes)
                 }
                 _rounds(samples, wanted, rounds, loads, [ours, *others], volume.warm_ups)
-        if "spark_memory" in wanted:
-            memory = Figure(ours.pss_max_mb, {"rss_mb": ours.rss_max_mb})
-            samples.add("spark_memory", OURS, memory)
+        if "spark_every_load_memory" in wanted:
+            held = {"pss_mb": ours.memory.pss_max_mb}
+            samples.add("spark_every_load_memory", OURS, Figure(ours.memory.rss_max_mb, held))
 
 
 def _rounds(
@@ -126,6 +131,10 @@ class Topics:
             "spark_steps": self._steps,
             "spark_floor": self._floor,
         }
+
+    def pipeline_memory(self) -> Figure:
+        """What the steps weigh as a pipeline of their own."""
+        return pipeline_memory(self._node.kafka, self._documents, self._volume.documents)
 
     def _read(self, side: SparkSide) -> Figures:
         return {"spark_read": side.cost(self._volume.rows, "read", self._filled)}

@@ -20,6 +20,37 @@ MEGABYTE = 1e6
 WATCH_S = 2.0
 
 
+class Memory:
+    """The most that a process and all that it has started were seen to hold.
+
+    ``rss_max_mb`` counts what processes share for each of them, as the kernel adds up;
+    ``pss_max_mb`` counts it once.
+    """
+
+    def __init__(self) -> None:
+        self.rss_max_mb = 0.0
+        self.pss_max_mb = 0.0
+
+    def look(self, pid: int) -> None:
+        """Adds up what they hold now."""
+        pss = rss = 0
+        for process in family(pid):
+            with contextlib.suppress(psutil.Error):
+                memory = process.memory_full_info()
+                pss += memory.pss
+                rss += memory.rss
+        self.pss_max_mb = max(self.pss_max_mb, pss / MEGABYTE)
+        self.rss_max_mb = max(self.rss_max_mb, rss / MEGABYTE)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all below it."""
+    with contextlib.suppress(psutil.Error):
+        own = psutil.Process(pid)
+        return [own, *own.children(recursive=True)]
+    return []
+
+
 class SparkSide:
     """A process with its title in the table.
 
@@ -37,9 +68,7 @@ class SparkSide:
         self._command = command
         self._log = log
         self._watched = watched
-        # The most that was seen, with what processes share counted once, and as the kernel adds up.
-        self.pss_max_mb = 0.0
-        self.rss_max_mb = 0.0
+        self.memory = Memory()
 
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
@@ -94,15 +123,9 @@ class SparkSide:
         assert pipe is not None
         return pipe
 
-    def _processes(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):
-            own = psutil.Process(self._process.pid)
-            return [own, *own.children(recursive=True)]
-        return []
-
     def _cpu_s(self) -> float:
         total = 0.0
-        for process in self._processes():
+        for process in family(self._process.pid):
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 total += times.user + times.system + times.children_user + times.children_system
@@ -110,11 +133,4 @@ class SparkSide:
 
     def _watch(self) -> None:
         while not self._stopping.wait(WATCH_S):
-            pss = rss = 0
-            for process in self._processes():
-                with contextlib.suppress(psutil.Error):
-                    memory = process.memory_full_info()
-                    pss += memory.pss
-                    rss += memory.rss
-            self.pss_max_mb = max(self.pss_max_mb, pss / MEGABYTE)
-            self.rss_max_mb = max(self.rss_max_mb, rss / MEGABYTE)
+            self.memory.look(self._process.pid)
