@@ -52,6 +52,7 @@ class CopyDriver:
         self._replicas = replicas
         self._turns = asyncio.Semaphore(COPIES_MAX)
         self._turn = 0
+        self._lost: set[RangeKey] = set()
         self._tasks: dict[RangeKey, asyncio.Task[None]] = {}
 
     def tend(self, topic: Topic, stream: Stream, facts: Range) -> None:
@@ -73,9 +74,11 @@ class CopyDriver:
 
     def report_lost(self, key: RangeKey) -> None:
         """What this node has of a range cannot be used: it is to be copied anew."""
-        if key not in self._tasks:
-            task = self._tasks[key] = asyncio.get_running_loop().create_task(self._lose(key))
-            task.add_done_callback(lambda done: self._completed(key, done))
+        if key in self._tasks:
+            self._lost.add(key)  # told when what is under way has ended
+            return
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(self._lose(key))
+        task.add_done_callback(lambda done: self._completed(key, done))
 
     def stop(self, key: RangeKey) -> None:
         """The range is wanted here no longer."""
@@ -93,6 +96,10 @@ class CopyDriver:
             del self._tasks[key]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._around.flusher.fatal(error)
+        elif key in self._lost and key not in self._tasks:
+            self._lost.discard(key)
+            if not task.cancelled():
+                self.report_lost(key)
 
     async def _lose(self, key: RangeKey) -> None:
         lost = ReplicaLost(key.stream, RangeIndex(key.index), self._around.node)
