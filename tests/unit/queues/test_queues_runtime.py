@@ -671,6 +671,8 @@ def test_memory_that_runs_short_slows_publishers_and_then_refuses_them(tmp_path:
             assert publisher.is_blocked
             await house.send("", "q", *(b"%d" % number for number in range(6)))
             await eventually(lambda: house.queues.status(NAMESPACE, "q").messages == 91)
+            for shard in house.rooms.runtime.shards:
+                await shard.safe()
             [refused] = await house.send("", "q", b"too much")
             await house.queues.purge_queue(NAMESPACE, "q")
             await eventually(lambda: flows == [False, True])
