@@ -12,6 +12,7 @@ from kombu import connection as kombu_connection
 from pika.exceptions import (
     AMQPConnectionError,
     ChannelClosedByBroker,
+    ProbableAccessDeniedError,
     ProbableAuthenticationError,
 )
 from tests.integration.amqp.conftest import drained
@@ -278,3 +279,15 @@ def test_whoever_publishes_more_than_his_quota_has_to_wait(node: SecureNode) -> 
         for _ in range(12):
             channel.basic_publish("", "grace", b"x" * 10_000)
         assert time.monotonic() - began > 2
+
+
+def test_a_virtual_host_is_made_by_those_who_may(node: SecureNode) -> None:
+    with pytest.raises(ProbableAccessDeniedError) as caught:
+        dial(node, "carol", USER_PASSWORD, virtual_host="team")
+    assert "(530)" in str(caught.value)
+    with dial(node, "admin", ADMIN_PASSWORD, virtual_host="team") as link:
+        link.channel().queue_declare("theirs")
+    with dial(node, "carol", USER_PASSWORD, virtual_host="team") as link:
+        with pytest.raises(ChannelClosedByBroker) as refused:
+            link.channel().queue_declare("carols")
+        assert refused.value.reply_code == 403

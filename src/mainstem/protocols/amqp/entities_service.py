@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mainstem.broker.queues_api import (
     DEFAULT_EXCHANGE,
+    DEFAULT_NAMESPACE,
     Binding,
     Delivery,
     Destination,
@@ -21,6 +22,7 @@ from mainstem.broker.queues_api import (
     exchange_of,
     settings_of,
 )
+from mainstem.broker.security_api import Rights
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.amqp.convert import binding_arguments
 from mainstem.protocols.amqp.link import AmqpService, Link
@@ -28,6 +30,7 @@ from mainstem.protocols.amqp.permissions import Permissions
 from mainstem.protocols.amqp.refusal import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
+    NOT_ALLOWED,
     NOT_FOUND,
     PRECONDITION_FAILED,
     ChannelRefusal,
@@ -35,7 +38,7 @@ from mainstem.protocols.amqp.refusal import (
     translated,
 )
 from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
-from mainstem.security.acl import Operation
+from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.wire.amqp.entity_methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -59,6 +62,7 @@ from mainstem.wire.amqp.entity_methods import (
 from mainstem.wire.amqp.method import Method
 
 RESERVED: Final = "amq."
+NAMESPACES_MAX: Final = 1_000
 ALWAYS_THERE: Final = Exchange(name="amq.direct", kind=ExchangeKind.DIRECT)
 _TYPES: Final = frozenset({*ExchangeKind, "x-delayed-message"})
 
@@ -83,9 +87,22 @@ class Place(Struct):
 Handler = Callable[[Place, Any], Awaitable[Method]]
 
 
-async def enter(queues: Queues, namespace: str) -> None:
-    """A client opens a virtual host: what queues need is there from then on."""
+async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> None:
+    """A client opens a virtual host: what queues need is there from then on.
+
+    Raises:
+        ConnectionRefusal: there is none yet, and it is not the client's to make one.
+    """
     await queues.ready()
+    if namespace != DEFAULT_NAMESPACE:
+        known = queues.admin.namespaces()
+        if namespace not in known:
+            if not rights.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise ConnectionRefusal(
+                    NOT_ALLOWED, f"access to vhost '{namespace}' refused for user '{user}'"
+                )
+            if len(known) >= NAMESPACES_MAX:
+                raise ConnectionRefusal(NOT_ALLOWED, f"there are {len(known)} vhosts, the limit")
     await queues.declare_exchange(namespace, ALWAYS_THERE, passive=True)
 
 

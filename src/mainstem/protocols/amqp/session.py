@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum, auto
 from typing import Any, Final
 
+from mainstem.broker.security_api import Rights
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import handshake
 from mainstem.protocols.amqp.connected import Connected, Terms
@@ -289,6 +290,9 @@ class AmqpSession:
 
     def _open(self, namespace: str) -> None:
         self._state = State.OPENING
+        rights = self._entrance.rights(self._identity, self._arrival)
+        anonymous = self._identity is NOBODY
+        user = self._login.user if anonymous else self._identity.principal.name
 
         def ready(_: object, error: BaseException | None) -> None:
             if self._state is not State.OPENING:
@@ -296,26 +300,24 @@ class AmqpSession:
             if error is not None:
                 self._fail_with(error)
                 return
-            self._connected = self._connect(namespace)
+            self._connected = self._connect(namespace, rights, user)
             self._state = State.RUNNING
             self._out.method(0, methods.ConnectionOpenOk())
 
-        self._runner.run(enter(self._service.queues, namespace), ready)
+        self._runner.run(enter(self._service.queues, namespace, rights, user), ready)
 
-    def _connect(self, namespace: str) -> Connected:
-        identity, arrival, security = self._identity, self._arrival, self._entrance.security
-        user = self._login.user if identity is NOBODY else identity.principal.name
+    def _connect(self, namespace: str, rights: Rights, user: str) -> Connected:
         terms = Terms(
             connection=self._service.new_name(),
             namespace=namespace,
             user=user,
-            rights=self._entrance.rights(identity, arrival),
+            rights=rights,
             frame_max=self._tuned.frame_max,
             channel_max=self._tuned.channel_max,
             capabilities=self._capabilities,
-            quotas=security.quotas,
-            principal=identity.principal.name,
-            address=arrival.address,
+            quotas=self._entrance.security.quotas,
+            principal=self._identity.principal.name,
+            address=self._arrival.address,
         )
         return Connected(
             terms, self._service, self._out, self._runner, fail=self.fail, pause=self._pause
