@@ -175,7 +175,7 @@ class Bursts:
         """The route once queues that refuse have been asked for room."""
         router = self.router
         for queue in route.queues:
-            if queue in self._admitting.refusing and router.lacks_credit(queue, size_bytes):
+            if queue in self._admitting.refusing and router.grants.lacks(queue, size_bytes):
                 lent = self._admitting.lend(queue, self.label, Credit(1, size_bytes))
                 router.on_credit(queue, *lent)
         return router.route(self.exchange, routing.keys, routing.headers, size_bytes)

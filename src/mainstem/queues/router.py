@@ -19,8 +19,9 @@ from msgspec import Struct
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import StreamId
 from mainstem.model.limits import BINDINGS_ENDED_MAX, ROUTED_UNSTORED_MAX
-from mainstem.queues.admission import Credit, Purse
+from mainstem.queues.admission import Credit
 from mainstem.queues.facts import Pointer
+from mainstem.queues.grants import Grants
 from mainstem.queues.settings import Overflow
 from mainstem.queues.topology import Topology
 from mainstem.queues.watermarks import Pressure
@@ -84,8 +85,8 @@ class Router:
         self.stream = stream
         self.cursor = cursor
         self._topology = topology
-        self._purses: dict[str, tuple[Overflow, Purse]] = {}
-        self._closed: set[str] = set()
+        # What queues that may refuse have granted.
+        self.grants = Grants()
         self._unstored: deque[_Unstored] = deque()
         self._unstored_messages = 0
         # From which offset on which version of the topology holds; never empty.
@@ -97,8 +98,7 @@ class Router:
     def is_plain(self) -> bool:
         """Whether keys and headers alone decide: nothing is short, and nobody refuses."""
         return (
-            not self._purses
-            and not self._closed
+            self.grants.is_plain
             and self.pressure < Pressure.REFUSE
             and self._unstored_messages < ROUTED_UNSTORED_MAX
         )
@@ -124,17 +124,14 @@ class Router:
         if self.pressure >= Pressure.REFUSE or self._unstored_messages >= ROUTED_UNSTORED_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, "queues take no more messages for now")
         queues = table.route(exchange, keys, headers)
-        if not self._purses and not self._closed:
+        if self.grants.is_plain:
             return Route(queues)
-        return self._weighed(queues, size_bytes)
+        return Route(queues, *self.grants.weighed(queues, size_bytes))
 
     def reserve(self, route: Route, size_bytes: int) -> None:
         """The message will be appended: it uses up credit."""
         assert route.is_free, "a refused message is not appended"
-        if self._purses:
-            for queue in route.queues:
-                if queue in self._purses:
-                    self._purses[queue][1].pay(size_bytes)
+        self.grants.pay(route.queues, size_bytes)
 
     def on_appended(self, pointers: Sequence[Pointer], routes: Sequence[Route]) -> list[Offer]:
         """Messages stand in the stream, one pointer and one route each: what goes to whom.
@@ -204,52 +201,24 @@ class Router:
         """The oldest version of the topology that messages behind the cursor still need."""
         return self._marks[0][1]
 
-    def lacks_credit(self, queue: str, size_bytes: int) -> bool:
-        """Whether a queue that refuses has to be asked before a message may go there."""
-        known = self._purses.get(queue)
-        return known is None or not known[1].can_pay(size_bytes)
-
     def on_credit(self, queue: str, overflow: Overflow, credit: Credit) -> None:
         """The owner of a queue that refuses lent credit.
 
         The first loan, be it of nothing, comes before a binding to such a queue counts: from then
         on it is known to need credit.
         """
-        known = self._purses.get(queue)
-        purse = Purse() if known is None else known[1]
-        purse.put(credit)
-        self._purses[queue] = (overflow, purse)
+        self.grants.put(queue, overflow, credit)
 
     def on_admission(self, queue: str, *, is_open: bool) -> None:
         """A queue that needs no credit is full, or no longer."""
-        if is_open:
-            self._closed.discard(queue)
-        else:
-            self._closed.add(queue)
+        self.grants.set_open(queue, is_open=is_open)
 
     def on_queue_gone(self, queue: str) -> CursorMoved | None:
         """A queue was deleted: nothing is owed to it."""
-        self._purses.pop(queue, None)
-        self._closed.discard(queue)
+        self.grants.forget(queue)
         for unstored in self._unstored:
             unstored.waiting_for.discard(queue)
         return self.advance()
-
-    def _weighed(self, queues: tuple[str, ...], size_bytes: int) -> Route:
-        refused = [queue for queue in queues if queue in self._closed]
-        dead: list[str] = []
-        blocked: list[str] = []
-        for queue in queues:
-            overflow, purse = self._purses.get(queue, (None, None))
-            if purse is None or purse.can_pay(size_bytes):
-                continue
-            if overflow is Overflow.BLOCK:
-                blocked.append(queue)
-                continue
-            refused.append(queue)
-            if overflow is Overflow.REJECT_PUBLISH_DLX:
-                dead.append(queue)
-        return Route(queues, tuple(refused), tuple(dead), tuple(blocked))
 
     def _offers(
         self, pointers: Sequence[Pointer], queues: Sequence[tuple[str, ...]]
