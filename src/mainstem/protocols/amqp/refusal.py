@@ -107,7 +107,8 @@ def refused(code: int, text: str) -> Refusal:
 
 def translated(error: MainstemError, what: str, name: str, namespace: str) -> Refusal:
     """A refusal of the house about a queue or an exchange."""
-    code = _CODES.get(error.code, INTERNAL_ERROR)
+    # What may work later or elsewhere ends the connection: clients come back by themselves.
+    code = _CODES.get(error.code, CONNECTION_FORCED if error.retriable else INTERNAL_ERROR)
     place = f"{what} '{name}' in vhost '{namespace}'"
     cause = error.cause or error.code.name
     if code == NOT_FOUND:
