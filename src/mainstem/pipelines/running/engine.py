@@ -1,7 +1,9 @@
 """The Spark session of a connect process, from the settings of its file."""
 
 import contextlib
+import importlib
 import logging
+import sys
 from collections.abc import Iterator
 
 from py4j.protocol import Py4JError
@@ -17,6 +19,7 @@ APPLICATION = "mainstem-connect"
 def engine(settings: Settings) -> Iterator[SparkSession]:
     """A session that ends with the block; when Spark is dead by then nothing is left to end."""
     wanted = settings.spark
+    _load_converters()
     # PySpark prints whole plans, options and all, whenever an analysis fails; the runner tells it.
     logging.getLogger("SQLQueryContextLogger").disabled = settings.log_level != "debug"
     spark = open_session(
@@ -35,6 +38,24 @@ def engine(settings: Settings) -> Iterator[SparkSession]:
     finally:
         with contextlib.suppress(Py4JError, OSError):
             spark.stop()
+
+
+def _load_converters() -> None:
+    """Loads PySpark's converters of arguments without pandas and Arrow, 77 MB of the driver.
+
+    To learn whether NumPy is there they load PySpark's helpers for tests, and those load all three
+    if they can. What was loaded before is kept, and both can be loaded later.
+    """
+    helpers = "pyspark.testing.utils"
+    hidden = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
+    if helpers in sys.modules:
+        return
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        importlib.import_module(helpers)
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def activate(spark: SparkSession) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import msgspec
-import pyarrow as pa
 from msgspec import Meta, Struct, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -126,6 +125,8 @@ def _candidate(name: Column, value: Column) -> Column:
 
 def _storing(place: Place) -> Any:
     """A function of Spark: table and large values in, references by name out."""
+    # No other step needs it: it would be a third of the memory of a pipeline's driver.
+    import pyarrow as pa  # noqa: PLC0415
 
     def stored(tables: pa.Array, large: pa.Array) -> pa.Array:
         references = [
