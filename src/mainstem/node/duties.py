@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from mainstem.broker.api import Streams
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.raft.messages import StateType
 from mainstem.coordination.elsewhere_runtime import ClusterMarkers, Elsewhere
@@ -21,6 +22,7 @@ from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
+from mainstem.node.any_node import AnyNodeStreams
 from mainstem.node.cluster import ClusterNode
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.electing import successor
@@ -91,6 +93,21 @@ def follow_streams(
             keepers[topic].closed(stream.partition)
 
     streams.watch(opened, closed)
+
+
+def any_node_streams(cluster: ClusterNode | None, streams: StreamService) -> Streams:
+    """The streams as protocols see them, with appends for those that other nodes write."""
+    if cluster is None:
+        return streams
+    catalogue = cluster.service.catalogue
+    made = AnyNodeStreams(
+        streams,
+        cluster.node,
+        cluster.peers,
+        lambda topic, partition: writer_of(catalogue, topic, partition),
+    )
+    cluster.peers.serve(Service.REQUESTS, made.serve)
+    return made
 
 
 class Duties:

@@ -33,7 +33,7 @@ from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
-from mainstem.node.duties import Duties, markers
+from mainstem.node.duties import Duties, any_node_streams, markers
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
@@ -321,7 +321,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     )
     broker = NodeBroker(
         node=node,
-        streams=streams,
+        streams=any_node_streams(cluster, streams),
         topics=topics,
         groups=groups,
         transactions=transactions,

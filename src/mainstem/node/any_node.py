@@ -1,0 +1,155 @@
+"""Appends that any node takes: written here, or passed on to the node that writes the partition.
+
+For protocols that bring a message to whichever node they reach; Kafka clients find the writer by
+themselves. Promises: what is passed on is stored at most once. It is tried again only where nothing
+was stored; where that is unknown the caller is told so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from mainstem.broker.api import StreamDoor, Streams
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.refusals import Unreachable
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
+
+PATIENCE_S: Final = 10.0
+PAUSE_S: Final = 0.05
+ASK_TIMEOUT_S: Final = 30.0
+
+
+class Asker(Protocol):
+    """As much of ``Peers`` as is needed here."""
+
+    def ask(
+        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> Awaitable[memoryview]:
+        """A node's answer."""
+        ...
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch is for; the batch follows, its bytes untouched."""
+
+    topic: str
+    partition: int
+
+
+_heads = msgspec.msgpack.Decoder(_Head)
+_LENGTH_BYTES: Final = 4
+
+
+class _NothingStored(Exception):
+    """Another node writes the partition, and nothing was stored."""
+
+
+class AnyNodeStreams:
+    """The streams of this node, with appends for those of all nodes.
+
+    Args:
+        local: the streams that this node writes.
+        node: this node.
+        peers: how others are asked.
+        writer_of: who writes a partition; refuses where there is none.
+    """
+
+    def __init__(
+        self,
+        local: Streams,
+        node: NodeId,
+        peers: Asker,
+        writer_of: Callable[[str, int], NodeId],
+    ) -> None:
+        self._local = local
+        self._node = node
+        self._peers = peers
+        self._writer_of = writer_of
+        # On the path of every produced batch, so they are the very same functions.
+        self.door: Callable[[str, int], StreamDoor] = local.door
+        self.door_by_id: Callable[[TopicId, int], StreamDoor] = local.door_by_id
+        self.flush: Callable[[], None] = local.flush
+
+    async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
+        """Stage, flush and wait until committed, wherever the partition is written.
+
+        Raises:
+            Unavailable: nobody wrote it in time, or it is unknown whether it was stored.
+            MainstemError: what its writer refused it with.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE_S
+        while True:
+            writer = self._writer_of(topic, partition)
+            try:
+                if writer == self._node:
+                    return await self._append_here(topic, partition, batch)
+                if writer != NO_NODE:
+                    return await self._append_at(writer, topic, partition, batch)
+            except (_NothingStored, Unreachable):
+                pass  # whoever writes it now is soon known here
+            if loop.time() > give_up:
+                raise Unavailable(
+                    ErrorCode.WRITER_UNAVAILABLE,
+                    f"nobody wrote it for {PATIENCE_S:.0f} s",
+                    subject=f"{topic}-{partition}",
+                )
+            await asyncio.sleep(PAUSE_S)
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> Offset:
+        """Move the start of a stream that this node writes."""
+        return await self._local.delete_records(topic, partition, before)
+
+    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
+        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
+        return self._local.sizes(topic)
+
+    async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        """Another node passes an append on (the handler of ``Service.REQUESTS``)."""
+        length = int.from_bytes(body[:_LENGTH_BYTES])
+        try:
+            head = _heads.decode(body[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"not an append that was passed on: {error}") from error
+        batch = bytearray(body[_LENGTH_BYTES + length :])
+        try:
+            base = await self._append_here(head.topic, head.partition, batch)
+        except _NothingStored:
+            raise Unavailable(ErrorCode.NOT_WRITER, "another node writes it") from None
+        return [base.to_bytes(8)]
+
+    async def _append_here(self, topic: str, partition: int, batch: bytearray) -> Offset:
+        try:
+            self._local.door(topic, partition)
+        except MainstemError as error:
+            if error.code is ErrorCode.NOT_WRITER:
+                raise _NothingStored from error
+            raise
+        try:
+            return await self._local.append(topic, partition, batch)
+        except MainstemError as error:
+            if error.code is not ErrorCode.NOT_WRITER:
+                raise
+            # It was written here before another node took over: it may have been kept.
+            raise Unavailable(
+                ErrorCode.TIMED_OUT, "its writer changed; it may be stored", subject=topic
+            ) from error
+
+    async def _append_at(
+        self, writer: NodeId, topic: str, partition: int, batch: bytearray
+    ) -> Offset:
+        head = msgspec.msgpack.encode(_Head(topic, partition))
+        chunks = [len(head).to_bytes(_LENGTH_BYTES), head, bytes(batch)]
+        try:
+            answer = await self._peers.ask(
+                writer, Service.REQUESTS, chunks, timeout_s=ASK_TIMEOUT_S
+            )
+        except MainstemError as error:
+            if error.code is ErrorCode.NOT_WRITER:
+                raise _NothingStored from error
+            raise
+        return Offset(int.from_bytes(answer))
