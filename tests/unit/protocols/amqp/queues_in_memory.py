@@ -161,6 +161,7 @@ class QueuesInMemory:
         self.settled: list[tuple[int, Settlement]] = []
         self.gone: list[str] = []
         self.flows: list[OnFlow | None] = []
+        self.settlers: list[OnSettled] = []
         self.refuses_publishes = False
         self.number = 0
         self.admin: Any = None
@@ -244,6 +245,7 @@ class QueuesInMemory:
         self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
     ) -> OnePublisher:
         self.flows.append(flow)
+        self.settlers.append(settled)
         return OnePublisher(self, namespace, settled)
 
     def consume(

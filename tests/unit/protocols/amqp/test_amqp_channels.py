@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.protocols.amqp.dialogue import Dialogue
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RELEASE, RETURN
+from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Fate, Published
 from mainstem.protocols.amqp.consuming import CREDIT_MAX, UNSENT_BYTES
 from mainstem.protocols.amqp.publishing import IN_FLIGHT_MAX
 from mainstem.protocols.amqp.replies import ReplyDesk
@@ -61,6 +61,33 @@ def test_a_refused_message_is_nacked(dialogue: Dialogue) -> None:
     dialogue.queues.refuses_publishes = True
     dialogue.publish("q", mandatory=True)
     assert dialogue.methods() == [basic.BasicNack(delivery_tag=1)]
+
+
+def test_a_refused_message_for_nobody_is_nacked_and_not_returned(dialogue: Dialogue) -> None:
+    dialogue.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
+    dialogue.queues.refuses_publishes = True
+    dialogue.publish("nobody", mandatory=True)
+    assert dialogue.methods() == [basic.BasicNack(delivery_tag=1)]
+
+
+def test_confirms_without_a_gap_are_one(dialogue: Dialogue) -> None:
+    dialogue.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
+    dialogue.queues.soon = lambda _: None
+    for _ in range(7):
+        dialogue.publish("q")
+    [settled] = dialogue.queues.settlers
+    stored = Published(Fate.STORED, is_routed=True)
+    for tokens in ([2], [1], [3, 4], [6, 7], [5]):
+        settled(tokens, stored)
+    dialogue.hand.turn()
+    assert dialogue.methods() == [
+        basic.BasicAck(delivery_tag=2),
+        basic.BasicAck(delivery_tag=1),
+        basic.BasicAck(delivery_tag=4, multiple=True),
+        basic.BasicAck(delivery_tag=6),
+        basic.BasicAck(delivery_tag=7),
+        basic.BasicAck(delivery_tag=5),
+    ]
 
 
 def test_a_return_comes_before_its_confirm(dialogue: Dialogue) -> None:

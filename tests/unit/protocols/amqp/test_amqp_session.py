@@ -89,6 +89,21 @@ def test_a_frame_that_does_not_end_where_it_says_ends_the_connection() -> None:
     assert refusal(dialogue)[0] == 501
 
 
+@pytest.mark.parametrize("frame", [0, 1, 2])
+def test_a_message_whose_frames_do_not_end_where_they_say_ends_the_connection(frame: int) -> None:
+    dialogue = Dialogue().open()
+    method = encode_method(basic.BasicPublish(routing_key="q"))
+    whole = bytearray(frames.content_frames(1, method, b"\x00\x00", b"body!", 0))
+    dialogue.feed(bytes(whole))
+    assert len(dialogue.queues.published) == 1
+    ends = [at for at in range(len(whole)) if whole[at] == frames.END]
+    assert len(ends) == 3
+    whole[ends[frame]] = 0
+    dialogue.feed(bytes(whole))
+    assert refusal(dialogue)[0] == 501
+    assert len(dialogue.queues.published) == 1
+
+
 @pytest.mark.parametrize(
     ("method", "channel", "code"),
     [
