@@ -117,6 +117,18 @@ GOALS: dict[str, Goal] = {
     "amqp_deliver_1kb": Goal(
         "AMQP deliver and acknowledge, 1 KB", "µs CPU/message", None, peer="classic"
     ),
+    "native_publish_100b": Goal(
+        "native publish and confirm, 100 B", "µs CPU/message", None, peer="nats"
+    ),
+    "native_deliver_100b": Goal(
+        "native deliver and acknowledge, 100 B", "µs CPU/message", None, peer="nats"
+    ),
+    "native_publish_1kb": Goal(
+        "native publish and confirm, 1 KB", "µs CPU/message", None, peer="nats"
+    ),
+    "native_deliver_1kb": Goal(
+        "native deliver and acknowledge, 1 KB", "µs CPU/message", None, peer="nats"
+    ),
     "spark_memory": Goal("one pipeline (JSON, mask, route), resident memory", "MB", 1_500),
     "spark_every_load_memory": Goal("Spark after every load above, resident memory", "MB", None),
 }
