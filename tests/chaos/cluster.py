@@ -14,6 +14,7 @@ from random import Random
 from tests.chaos.history import Anomaly, History, check
 from tests.chaos.load import GroupReader, Loader, Reader, create_topics, read_all
 from tests.chaos.network import NetworkCluster
+from tests.chaos.powered import PoweredCluster
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
@@ -50,8 +51,19 @@ def _cut_off(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
     cluster.heal(node.number)
 
 
+def _lose_power(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
+    assert isinstance(cluster, PoweredCluster), "only there the power can be cut"
+    cluster.lose_power([node])
+
+
+def _lose_all_power(cluster: LocalCluster, _: MemberNode, random: Random) -> None:
+    assert isinstance(cluster, PoweredCluster), "only there the power can be cut"
+    cluster.lose_power(cluster.nodes.values())
+
+
 FAULTS: dict[str, Fault] = {"kill -9": _kill, "pause": _pause, "restart": _restart}
 NETWORK_FAULTS: dict[str, Fault] = {"partition": _cut_off}
+POWER_FAULTS: dict[str, Fault] = {"power loss": _lose_power, "all lose power": _lose_all_power}
 
 
 def fault_rounds(

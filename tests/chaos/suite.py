@@ -15,11 +15,12 @@ from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT
-from tests.chaos.cluster import FAULTS, NETWORK_FAULTS, fault_rounds
+from tests.chaos.cluster import FAULTS, NETWORK_FAULTS, POWER_FAULTS, fault_rounds
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.network import NetworkCluster
 from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
+from tests.chaos.powered import PoweredCluster
 from tests.chaos.transactions import run_transactions
 
 from mainstem.testing.local_cluster import LocalCluster
@@ -60,6 +61,9 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         made[f"loss of power {number + 1}"] = _lose_power
     if rounds:
         made["a disk that skips syncs"] = _lie
+        made[f"{2 * rounds} losses of power in a cluster of three"] = partial(
+            _lose_power_in_cluster, 2 * rounds, options.seed
+        )
     return made
 
 
@@ -95,6 +99,12 @@ def _lose_power() -> Verdict:
     is_sound = bool(loss.status) and not (loss.anomalies or loss.refused)
     figures = summary(loss.history, loss.anomalies)
     return is_sound, f"node ended with {loss.status}, {loss.refused} {figures}"
+
+
+def _lose_power_in_cluster(count: int, seed: int) -> Verdict:
+    with PoweredCluster() as cluster:
+        history, anomalies, done = fault_rounds(cluster, count, seed=seed, faults=POWER_FAULTS)
+    return not anomalies, f"{dict(done)}: {summary(history, anomalies)}"
 
 
 def _lie() -> Verdict:

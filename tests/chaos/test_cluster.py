@@ -1,9 +1,10 @@
 """Faults of single nodes in a cluster under load, twenty in all."""
 
 import pytest
-from tests.chaos.cluster import NETWORK_FAULTS, fault_rounds
+from tests.chaos.cluster import NETWORK_FAULTS, POWER_FAULTS, fault_rounds
 from tests.chaos.kill9 import summary
 from tests.chaos.network import NetworkCluster
+from tests.chaos.powered import PoweredCluster
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -16,7 +17,7 @@ QUICK_GROUPS = (
 @pytest.mark.timeout(600)
 def test_kills_pauses_and_restarts_of_single_nodes_lose_and_double_nothing() -> None:
     with LocalCluster(arguments=QUICK_GROUPS) as cluster:
-        history, anomalies, done = fault_rounds(cluster, 14)
+        history, anomalies, done = fault_rounds(cluster, 11)
         assert not anomalies, f"{done}\n{summary(history, anomalies)}\n{cluster.logs()}"
     assert len(done) == 3
     assert history.resumed, "the group must have resumed"
@@ -29,3 +30,13 @@ def test_nodes_cut_off_from_the_others_lose_and_double_nothing() -> None:
     with NetworkCluster(arguments=QUICK_GROUPS) as cluster:
         history, anomalies, _ = fault_rounds(cluster, 6, faults=NETWORK_FAULTS)
         assert not anomalies, f"{summary(history, anomalies)}\n{cluster.logs()}"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("root")
+@pytest.mark.timeout(600)
+def test_power_lost_by_one_node_or_by_all_takes_nothing_that_was_acknowledged() -> None:
+    with PoweredCluster(arguments=QUICK_GROUPS) as cluster:
+        history, anomalies, done = fault_rounds(cluster, 3, seed=1, faults=POWER_FAULTS)
+        assert not anomalies, f"{summary(history, anomalies)}\n{cluster.logs()}"
+    assert len(done) == 2

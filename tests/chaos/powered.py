@@ -1,0 +1,58 @@
+"""A cluster whose nodes have file systems of their own, which lose their power. Root only."""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from tests.chaos.power_loss import FileSystem
+
+from mainstem.testing.local_cluster import LocalCluster, MemberNode
+from mainstem.testing.server_process import ServerFailed
+
+END_TIMEOUT_S = 5.0
+
+
+class PoweredCluster(LocalCluster):
+    """Each node on an ext4 of its own; all of them are unmounted when the block is left."""
+
+    def __init__(self, count: int = 3, *, arguments: Sequence[str] = ()) -> None:
+        super().__init__(count, arguments=arguments)
+        self._disks: dict[int, FileSystem] = {}
+
+    def member(self, number: int, join: Sequence[str]) -> MemberNode:
+        """A node whose data is on a file system of its own."""
+        place = self.folder / f"disk-{number}"
+        place.mkdir()
+        disk = self._disks[number] = FileSystem(place)
+        disk.mount()
+        node = super().member(number, join)
+        node.data_dir = disk.mounted / "data"
+        return node
+
+    def lose_power(self, nodes: Iterable[MemberNode]) -> None:
+        """Cut the power of nodes at one moment, then bring disks and nodes back."""
+        hit = list(nodes)
+        for node in hit:
+            self._disks[node.number].lose_power()
+        for node in hit:
+            _end(node)
+            disk = self._disks[node.number]
+            disk.unmount()
+            disk.mount()
+        self.start_together(hit)
+
+    def close(self) -> None:
+        """Kill what still runs and unmount."""
+        for node in self.nodes.values():
+            node.kill9()
+        for disk in self._disks.values():
+            if disk.mounted.is_mount():
+                subprocess.run(["umount", "-l", str(disk.mounted)], check=False)
+        super().close()
+
+
+def _end(node: MemberNode) -> None:
+    """A node notices that its disk fails and ends; an idle one may not, and is killed."""
+    try:
+        node.wait(timeout_s=END_TIMEOUT_S)
+    except ServerFailed:
+        node.kill9()
