@@ -95,6 +95,7 @@ class Ground:
             ("127.0.0.1:8080", node.http),
             ("127.0.0.1:5672", node.amqp),
             ('"127.0.0.1", 1883', '"127.0.0.1", ' + node.mqtt.rpartition(":")[2]),
+            ("127.0.0.1:1883", node.mqtt),
             ("-h 127.0.0.1 -p 1883", "-h 127.0.0.1 -p " + node.mqtt.rpartition(":")[2]),
             ("127.0.0.1:2925", node.native),
             (".venv/bin/", ""),

@@ -20,6 +20,7 @@ from mainstem.cli import (
     exchanges,
     groups,
     log_files,
+    mqtt,
     node,
     pipeline,
     queues,
@@ -53,6 +54,7 @@ app.add_typer(groups.app, name="group")
 app.add_typer(queues.app, name="queue")
 app.add_typer(exchanges.exchange_app, name="exchange")
 app.add_typer(exchanges.binding_app, name="binding")
+app.add_typer(mqtt.app, name="mqtt")
 app.add_typer(transactions.app, name="transaction")
 app.add_typer(users.app, name="user")
 app.add_typer(acls.app, name="acl")
