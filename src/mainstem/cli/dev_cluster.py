@@ -4,23 +4,17 @@ Each is a process of its own with its own folder; the first is started alone, th
 They stop together. Every node counts as a machine of its own, so that copies go to different ones.
 """
 
-import json
 import secrets
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.node.node_process import NodeProcess
 
 NODES_MAX = 9
-READY_MARK = "READY "
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 40.0
 SECRET_NAME = "cluster.secret"  # noqa: S105 - a file's name
 # Only the first node has the well-known ports of these; all of them serve every topic and queue.
 OTHER_PORTS = ("amqp.port", "mqtt.port", "native.port")
@@ -46,61 +40,6 @@ def peer_port_beside(kafka_port: int, http_port: int) -> int:
         for port in (kafka_port + 1_000, kafka_port + 2_000, kafka_port - 1_000)
         if 1_024 <= port <= 65_000 and abs(port - http_port) >= NODES_MAX
     )
-
-
-class LocalProcess:
-    """One node as a process whose output is passed on."""
-
-    def __init__(self, number: int, command: Sequence[str]) -> None:
-        self.number = number
-        self.addresses: dict[str, object] = {}
-        self._ready = threading.Event()
-        # The command is our own interpreter with arguments of this module.
-        self._process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def wait_ready(self) -> None:
-        """Return once it serves.
-
-        Raises:
-            Unavailable: it ended, or takes too long.
-        """
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not self._ready.wait(0.05):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise Unavailable(
-                    ErrorCode.WRITER_UNAVAILABLE,
-                    f"node {self.number} did not start",
-                    remedy="its own lines above say why",
-                )
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process is there."""
-        return self._process.poll() is None
-
-    def stop(self) -> None:
-        """Ask it to stop."""
-        if self.is_running:
-            self._process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> int:
-        """Its exit status, killed if it does not end."""
-        try:
-            return self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None, "asked for when it was started"
-        for line in self._process.stdout:
-            if line.startswith(READY_MARK):
-                self.addresses = json.loads(line.removeprefix(READY_MARK))
-                self._ready.set()
 
 
 def command_of(number: int, wishes: Wishes, join: str) -> list[str]:
@@ -139,12 +78,12 @@ def run_cluster(count: int, wishes: Wishes) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    nodes: list[LocalProcess] = []
+    nodes: list[NodeProcess] = []
     try:
-        nodes.append(LocalProcess(1, command_of(1, wishes, "")))
+        nodes.append(NodeProcess(1, command_of(1, wishes, "")))
         nodes[0].wait_ready()
         join = str(nodes[0].addresses["peers"])
-        nodes += [LocalProcess(n, command_of(n, wishes, join)) for n in range(2, count + 1)]
+        nodes += [NodeProcess(n, command_of(n, wishes, join)) for n in range(2, count + 1)]
         for node in nodes[1:]:
             node.wait_ready()
         sys.stdout.write(
@@ -159,7 +98,7 @@ def run_cluster(count: int, wishes: Wishes) -> int:
     return max(statuses, default=0)
 
 
-def _watch(nodes: Sequence[LocalProcess], stopping: threading.Event) -> None:
+def _watch(nodes: Sequence[NodeProcess], stopping: threading.Event) -> None:
     """Until somebody asks to stop; who ends meanwhile is named."""
     running = set(nodes)
     while running and not stopping.wait(0.2):

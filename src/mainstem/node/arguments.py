@@ -52,6 +52,13 @@ def parser(program: str = "mainstemd") -> argparse.ArgumentParser:
         help="set the catalogue aside and rebuild it from the folders of the topics",
     )
     made.add_argument(
+        "--shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run so many nodes on this machine, one per core, as brokers of one cluster",
+    )
+    made.add_argument(
         "--set",
         dest="assignments",
         action="append",
@@ -103,3 +110,11 @@ def assigned(assignments: Sequence[str]) -> dict[str, object]:
 def wants_rebuild(arguments: Sequence[str]) -> bool:
     """Whether the catalogue is to be rebuilt at this start."""
     return bool(parser().parse_args(arguments).rebuild_catalogue)
+
+
+def shards_of(arguments: Sequence[str]) -> tuple[int, list[str]]:
+    """How many nodes are to run, and the command line without saying so."""
+    only = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    only.add_argument("--shards", type=int, default=1)
+    found, rest = only.parse_known_args(arguments)
+    return found.shards, rest

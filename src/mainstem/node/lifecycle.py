@@ -22,8 +22,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainstem.model.errors import MainstemError
-from mainstem.node.arguments import configuration, wants_rebuild
+from mainstem.node.arguments import configuration, shards_of, wants_rebuild
 from mainstem.node.config import Config
+from mainstem.node.shards import check_shards, run_shards
 from mainstem.node.wiring import Fatal, Rooms, build
 from mainstem.telemetry import logs
 
@@ -46,10 +47,14 @@ def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         config = configuration(given, os.environ, preset=preset).config
+        shards, rest = shards_of(given)
+        check_shards(shards)
     except MainstemError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
+    if shards > 1:
+        return run_shards(config, shards, rest)
     return run(config, rebuild=wants_rebuild(given))
 
 
