@@ -77,7 +77,10 @@ class Conversation:
     def serve(self, number: int, word: Word) -> None:
         """See to one word."""
         try:
-            self._serve(number, word)
+            if type(word) is requests.Publish:
+                self._publishing.publish(number, word)
+            else:
+                self._serve(number, word)
         except MainstemError as error:
             self._link.say(number, error_of(error))
 
@@ -89,9 +92,6 @@ class Conversation:
         self._service.broker.queues.connection_gone(self._link.connection)
 
     def _serve(self, number: int, word: Word) -> None:
-        if isinstance(word, requests.Publish):
-            self._publishing.publish(number, word)
-            return
         at_once = self._at_once.get(type(word))
         if at_once is not None:
             at_once(word)

@@ -4,6 +4,7 @@ What has a field of its own on the wire is a header with an agreed name in the h
 headers travel as they are, in their order.
 """
 
+from operator import attrgetter
 from typing import Final
 
 from mainstem.broker.queues_api import NO_HEADERS, Browsed, Delivery, Routing
@@ -26,6 +27,17 @@ _FIELDS: Final = frozenset(
     {CONTENT_TYPE, CORRELATION_ID, EXPIRES_AT, MESSAGE_ID, PRIORITY, REPLY_TO, _HIDDEN}
 )
 _OVERHEAD_BYTES: Final = 64
+_properties_of: Final = attrgetter(
+    "content_type",
+    "correlation_id",
+    "reply_to",
+    "message_id",
+    "priority",
+    "expires_ms",
+    "ttl_ms",
+    "delay_ms",
+)
+_NO_PROPERTIES: Final = (None,) * 8
 
 
 def size_of(message: WireMessage) -> int:
@@ -39,17 +51,7 @@ def size_of(message: WireMessage) -> int:
 def message_of(wire: WireMessage, key: bytes | None, now_ms: int) -> Message:
     """The message that a client published."""
     headers = wire.headers
-    has_properties = (
-        wire.content_type is not None
-        or wire.correlation_id is not None
-        or wire.reply_to is not None
-        or wire.message_id is not None
-        or wire.priority is not None
-        or wire.expires_ms is not None
-        or wire.ttl_ms is not None
-        or wire.delay_ms is not None
-    )
-    if has_properties:
+    if _properties_of(wire) != _NO_PROPERTIES:
         headers = [*headers, *_properties(wire, now_ms)]
     timestamp_ms = wire.timestamp_ms if wire.timestamp_ms >= 0 else now_ms
     return Message(key, wire.value, tuple(headers), timestamp_ms)

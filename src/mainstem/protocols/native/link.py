@@ -51,6 +51,8 @@ class Link(Struct, frozen=True, kw_only=True):
     permissions: Permissions
     runner: Runner
     say: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
+    say_body: Callable[[int, bytes], int]  # the same of a word that is written already
     unsent_bytes: Callable[[], int]  # what the client has not taken yet
+    is_limited: Callable[[], bool]  # whether there is any quota at all
     charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait
     brake: Brake  # keeps what is read of the client within bounds

@@ -22,7 +22,11 @@ class Outgoing:
 
     def say(self, number: int, word: Word) -> int:
         """Send one word; how many bytes it takes."""
-        data = frame(number, encode(word), self.compression)
+        return self.say_body(number, encode(word))
+
+    def say_body(self, number: int, body: bytes) -> int:
+        """The same of a word that is written already."""
+        data = frame(number, body, self.compression)
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         if not self._is_due:

@@ -10,7 +10,7 @@ settle meanwhile, and what it publishes nevertheless waits within the queue's ow
 from collections.abc import Sequence
 from typing import Final
 
-from mainstem.broker.queues_api import DEFAULT_EXCHANGE, Fate
+from mainstem.broker.queues_api import DEFAULT_EXCHANGE, Fate, Routing
 from mainstem.broker.queues_api import Published as Settled
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.protocols.native.convert import message_of, routing_of, size_of
@@ -19,12 +19,14 @@ from mainstem.protocols.native.link import Link, NativeService
 from mainstem.security.quotas import PRODUCE_BYTES
 from mainstem.wire.native.answers import Flow, Published, Refused
 from mainstem.wire.native.requests import Publish
-from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage
+from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage, encode
 
 NOT_TOLD: Final = -1
 REASON: Final = "publishes"
 _KEY_BYTES_MAX: Final = 255
-_ALL_STORED: Final = [Published(stored=count) for count in range(MESSAGES_PER_FRAME_MAX + 1)]
+_ALL_STORED: Final = [
+    encode(Published(stored=count)) for count in range(MESSAGES_PER_FRAME_MAX + 1)
+]
 
 
 class _Batch:
@@ -41,13 +43,14 @@ class _Batch:
         self.unrouted: list[int] | None = None
         self.refused: list[Refused] | None = None
 
-    def answer(self) -> Published:
+    def answer(self) -> bytes:
         """What the client is told."""
         if self.unrouted is None and self.refused is None:
             return _ALL_STORED[self.stored]
-        return Published(
+        answer = Published(
             stored=self.stored, unrouted=self.unrouted or [], refused=self.refused or []
         )
+        return encode(answer)
 
     def refuse(self, place: int, error: MainstemError | None) -> None:
         """One was not stored."""
@@ -93,7 +96,6 @@ class Publishing:
         is_told = number and word.durability != "none"
         batch = _Batch(number, self._token + 1, len(word.messages))
         self._token += len(word.messages)
-        size_bytes = 0
         for at, wire in enumerate(word.messages):
             token = NOT_TOLD
             if is_told:
@@ -101,23 +103,20 @@ class Publishing:
                 owed[token] = batch
             key = keys[at]
             message = message_of(wire, key.encode(), now_ms)
-            visible_ms = now_ms + wire.delay_ms if wire.delay_ms else 0
-            routing = routing_of(message, key, visible_ms)
+            routing = routing_of(message, key, now_ms + wire.delay_ms if wire.delay_ms else 0)
             try:
-                for further in routing.keys[1:]:
-                    self._link.permissions.publish(exchange, further)
+                if len(routing.keys) > 1:
+                    self._check_copies(exchange, routing)
                 publisher.publish(exchange, message, routing, token)
             except MainstemError as error:
                 owed.pop(token, None)
                 if not at:
                     raise
                 self._refuse(batch, at, error, is_told=bool(is_told))
-            size_bytes += size_of(wire)
         self._metrics.messages_in += len(word.messages)
-        wait_ms = self._link.charge(PRODUCE_BYTES, size_bytes)
-        if wait_ms:
-            self._link.brake.hold(wait_ms)
-        if len(owed) >= self._owed_max:
+        if self._link.is_limited():
+            self._charge(word)
+        if len(owed) >= self._owed_max and not self._is_full:
             self._fill(is_full=True)
 
     def close(self) -> None:
@@ -128,15 +127,26 @@ class Publishing:
     def _keys(self, word: Publish) -> list[str]:
         """The routing key of each message, once all are seen to be allowed."""
         permissions, exchange = self._link.permissions, word.exchange
-        if word.key is not None and all(wire.key is None for wire in word.messages):
-            permissions.publish(exchange, word.key)
-            _check_key(word.key)
-            return [word.key] * len(word.messages)
+        key, messages = word.key, word.messages
+        if key is not None and not _has_keys(messages):
+            permissions.publish(exchange, key)
+            if len(key) > _KEY_BYTES_MAX or not key.isascii():
+                _check_key(key)
+            return [key] * len(messages)
         keys = [_key(wire, word) for wire in word.messages]
         for key in set(keys):
             permissions.publish(exchange, key)
             _check_key(key)
         return keys
+
+    def _charge(self, word: Publish) -> None:
+        wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
+        if wait_ms:
+            self._link.brake.hold(wait_ms)
+
+    def _check_copies(self, exchange: str, routing: Routing) -> None:
+        for key in routing.keys[1:]:
+            self._link.permissions.publish(exchange, key)
 
     def _settled(self, tokens: Sequence[int], settled: Settled) -> None:
         owed = self._owed
@@ -163,7 +173,7 @@ class Publishing:
     def _check_answered(self, batch: _Batch) -> None:
         batch.left -= 1
         if not batch.left:
-            self._link.say(batch.number, batch.answer())
+            self._link.say_body(batch.number, batch.answer())
 
     def _fill(self, *, is_full: bool) -> None:
         """Read no more while so much is not settled."""
@@ -172,6 +182,12 @@ class Publishing:
 
     def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
         self._link.say(0, Flow(publish=may_publish))
+
+
+def _has_keys(messages: Sequence[WireMessage]) -> bool:
+    if len(messages) == 1:
+        return messages[0].key is not None
+    return any(wire.key is not None for wire in messages)
 
 
 def _key(wire: WireMessage, word: Publish) -> str:

@@ -27,6 +27,7 @@ from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.native.answers import Challenge, Connected, Goodbye
 from mainstem.wire.native.frames import (
     COMPRESSIONS,
+    COUNTED_BYTES,
     HEAD,
     HEAD_BYTES,
     LENGTH_BYTES,
@@ -116,13 +117,14 @@ class NativeSession:
     def _frames(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         while until - start >= HEAD_BYTES and self._state is not State.DONE:
             length, flags, number = _head_at(buf, start)
-            check_length(length, self._limit_bytes)
+            if not COUNTED_BYTES <= length <= self._limit_bytes:
+                check_length(length, self._limit_bytes)
             end = start + LENGTH_BYTES + length
             if end > until:
                 return start, LENGTH_BYTES + length
-            body = plain_body(
-                flags, view[start + HEAD_BYTES : end], self._compression, self._limit_bytes
-            )
+            body = view[start + HEAD_BYTES : end]
+            if flags:
+                body = plain_body(flags, body, self._compression, self._limit_bytes)
             try:
                 word = read_request(body)
             except NotAWord as error:
@@ -234,7 +236,9 @@ class NativeSession:
             permissions=Permissions(rights, word.namespace),
             runner=self._runner,
             say=self._out.say,
+            say_body=self._out.say_body,
             unsent_bytes=self._out.unsent_bytes,
+            is_limited=lambda: security.quotas.limited,
             charge=meter.charge,
             brake=self._brake,
         )

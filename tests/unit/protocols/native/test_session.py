@@ -27,7 +27,7 @@ class _Meter:
 
 
 class _Quotas:
-    limited = False
+    limited = True
 
     def __init__(self) -> None:
         self.one = _Meter()
