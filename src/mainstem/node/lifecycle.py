@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration, shards_of, wants_rebuild
 from mainstem.node.config import Config
-from mainstem.node.shards import check_shards, run_shards
 from mainstem.node.wiring import Fatal, Rooms, build
 from mainstem.telemetry import logs
 
@@ -48,12 +47,13 @@ def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -
     try:
         config = configuration(given, os.environ, preset=preset).config
         shards, rest = shards_of(given)
-        check_shards(shards)
     except MainstemError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     logs.configure(level=config.logs.level, style=config.logs.format, out=sys.stderr)
-    if shards > 1:
+    if shards != 1:
+        from mainstem.node.shards import run_shards  # noqa: PLC0415 - a lone node does without
+
         return run_shards(config, shards, rest)
     return run(config, rebuild=wants_rebuild(given))
 

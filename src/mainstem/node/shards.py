@@ -27,6 +27,7 @@ from mainstem.node.config import Config
 from mainstem.node.node_process import NodeProcess
 
 SHARDS_MAX: Final = 64
+EXIT_USAGE: Final = 2
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
 # A shard that ran for so long is started again at once when it ends.
@@ -170,7 +171,12 @@ def run_shards(config: Config, count: int, arguments: Sequence[str]) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    shards = Shards(config, check_shards(count), arguments)
+    try:
+        check_shards(count)
+    except InvalidRequest as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USAGE
+    shards = Shards(config, count, arguments)
     try:
         ready = shards.start()
         line = {**ready[0], "pid": os.getpid(), "shards": ready}
