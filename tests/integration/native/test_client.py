@@ -1,6 +1,8 @@
 """The Python client for queues against a real node."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -328,6 +330,27 @@ def test_a_stopping_node_says_goodbye_and_the_client_comes_back() -> None:
                 await asyncio.to_thread(node.start)
                 await queue.publish(b"again")
                 assert (await messages.next(20_000)).value == b"again"
+
+    with LocalNode(arguments=ARGUMENTS) as node:
+        asyncio.run(story(node))
+
+
+def test_a_node_that_says_nothing_is_taken_for_gone_and_found_again() -> None:
+    async def story(node: LocalNode) -> None:
+        settings = NativeSettings(
+            heartbeat_ms=1_000, reconnect_ms_min=50, reconnect_ms_max=100, connect_timeout_ms=500
+        )
+        async with connect(node.native, settings) as queues:
+            queue = await queues.declare("frozen")
+            async with queue.consume() as messages:
+                os.kill(node.pid, signal.SIGSTOP)
+                try:
+                    await asyncio.sleep(3.5)
+                    assert not queues.is_connected
+                finally:
+                    os.kill(node.pid, signal.SIGCONT)
+                await queue.publish(b"thawed")
+                assert (await messages.next(20_000)).value == b"thawed"
 
     with LocalNode(arguments=ARGUMENTS) as node:
         asyncio.run(story(node))
