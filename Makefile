@@ -57,7 +57,7 @@ chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, beside fa
 	@scripts/system-packages
 	scripts/chaos-pipelines $(ARGS)
 
-sim: .venv/.ready-test  ## Raft in a hostile world, seed after seed.
+sim: .venv/.ready-test  ## Ranges, whole nodes and Raft in a hostile world, seed after seed.
 	scripts/sim $(ARGS)
 
 fuzz: .venv/.ready-test  ## A million malformed inputs.

@@ -1,5 +1,10 @@
 """Replicated streams under kills, cuts, rolls and moves, in virtual time."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from mainstem.streams.ack_policy import AckPolicy
@@ -31,3 +36,15 @@ def test_a_writer_that_waits_for_nobody_is_found_out(monkeypatch: pytest.MonkeyP
 def _tell_all(seeds: range) -> None:
     for seed in seeds:
         tell(seed, 40, policy="fsync" if seed % 2 else "written")
+
+
+def test_the_command_tells_stories_and_where_to_go_on() -> None:
+    told = subprocess.run(
+        [str(Path(sys.executable).with_name("mainstem")), "sim", "--seed", "3", "--hours", "0.01"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert re.search(r"seed 3 trace [0-9a-f]{16} \d+ acknowledged", told)
+    assert "go on with --seed 4" in told

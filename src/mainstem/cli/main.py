@@ -36,6 +36,7 @@ from mainstem.cli.failure import ExitCode, exit_code, report, until_the_reader_l
 from mainstem.cli.kafka_apis import kafka_apis
 from mainstem.cli.login_options import with_login
 from mainstem.cli.produce import produce
+from mainstem.cli.sim import sim
 from mainstem.model.errors import MainstemError
 
 app = typer.Typer(
@@ -71,6 +72,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.command("kafka-apis")(kafka_apis)
+app.command("sim")(sim)
 
 
 def _print_version(*, wanted: bool) -> None:

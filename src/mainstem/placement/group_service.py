@@ -186,9 +186,13 @@ class GroupPlacementService(PlacementService):
 
     async def _replayed(self, index: int, timeout_s: float) -> None:
         """Wait until this node has replayed what the leader has."""
-        async with asyncio.timeout(timeout_s):
-            while self._driver.status.applied < index:
-                await self._driver.read_barrier(timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._driver.status.applied < index:
+                    await self._driver.read_barrier(timeout_s)
+        except TimeoutError:
+            cause = f"decided, but not replayed here in {timeout_s:.3g} s"
+            raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
     async def _run(self, commands: list[Waiting]) -> None:
         try:

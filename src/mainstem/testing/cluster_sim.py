@@ -11,14 +11,18 @@ is well again every stream can be written and every sealed range is whole on all
 
 import argparse
 import asyncio
+import logging
 import shutil
 import sys
 import tempfile
+import time
+from collections import Counter
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.errors import InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Stream
 from mainstem.model.record import ProducerStamp
@@ -26,8 +30,8 @@ from mainstem.placement.fact import Command
 from mainstem.placement.placing import Placing
 from mainstem.placement.records import CreateTopic
 from mainstem.placement.replication_records import FenceNode, UnfenceNode
-from mainstem.testing.cluster_sim_catalogue import SimCatalogue
-from mainstem.testing.cluster_sim_clients import Offended, SimClients
+from mainstem.testing.cluster_sim_clients import Offended, SimClients, Trace
+from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_node import SimNode
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock, SimulatedLoop
@@ -40,6 +44,7 @@ CLIENTS = 3
 LEASE_S = 1.5
 TOPIC = TopicId(b"simulated topic.")
 STREAM = StreamId(TOPIC, PartitionIndex(0))
+STORY_S = 60.0
 _HEALED_S = 60.0
 
 
@@ -48,27 +53,28 @@ class ClusterSim:
 
     def __init__(self, folder: Path, seed: int, *, policy: str = "fsync") -> None:
         self.rng = Random(seed)  # noqa: S311 - a story
-        self.clients = SimClients(self.rng, self._writer)
+        self.trace = Trace()
+        self.clients = SimClients(self.rng, self._writer, self.trace.note)
         self.counts = {"kills": 0, "power losses": 0, "cuts": 0, "rolls": 0, "moves": 0}
         self._policy = policy
         self._folder = folder
         self._is_over = False
+        self._known: Stream
         self._fatal: list[BaseException] = []
 
     async def run(self, seconds: float) -> None:
         """Live through the story; raises ``Offended``."""
         self.network = PeerNetwork(delay_s=0.005, rng=self.rng)
-        self.centre = SimCatalogue(LoopClock(), self.rng, self._fatal.append)
+        members = tuple(NodeId(number) for number in range(1, NODES + 1))
+        self.council = SimCouncil(self._folder, self.rng, members)
         self.nodes = {
-            NodeId(number): SimNode(
-                number, self._folder / f"node-{number}", self.centre, self.network
-            )
-            for number in range(1, NODES + 1)
+            member: SimNode(member, self._folder / f"streams-{member}", self.council, self.network)
+            for member in members
         }
-        for node in self.nodes.values():
-            await node.start()
+        await asyncio.gather(*(node.begin() for node in self.nodes.values()))
         configs = {"flush.policy": self._policy, "segment.bytes": "1048576"}
-        await self.centre.service.submit(CreateTopic(TOPIC, "t", 1, NODES, configs))
+        topic = await self.council.service.submit(CreateTopic(TOPIC, "t", 1, NODES, configs))
+        self._known = topic.streams[0]
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self.clients.write_for_ever(number)) for number in range(CLIENTS)]
         tasks += [loop.create_task(self.clients.read_for_ever())]
@@ -87,7 +93,10 @@ class ClusterSim:
     @property
     def stream(self) -> Stream:
         """The stream as it is decided."""
-        return self.centre.service.catalogue.need_stream(STREAM)
+        found = self.council.service.catalogue.stream(STREAM)
+        if found is not None:  # a node that has just begun may know nothing yet
+            self._known = found
+        return self._known
 
     # The hostile world.
 
@@ -100,7 +109,9 @@ class ClusterSim:
         ]  # fmt: skip
         while loop.time() < until:
             await asyncio.sleep(self.rng.random() * 2)
-            self.rng.choice(acts)()
+            act = self.rng.choice(acts)
+            self.trace.note(act.__name__)
+            act()
             self._check_fatal()
 
     def _kill(self) -> None:
@@ -117,47 +128,47 @@ class ClusterSim:
             self._start(self.rng.choice(down))
 
     def _start(self, node: SimNode) -> None:
-        node.is_up = True  # nobody begins it twice
-        task = asyncio.get_running_loop().create_task(node.start())
-
         def begun(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._fatal.append(error)
 
-        task.add_done_callback(begun)
+        node.begin().add_done_callback(begun)
 
     def _cut_off(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))
         node.is_reachable = False
         self.network.isolate(node.id)
+        self.council.isolate(self.council.nodes[node.id])
         self.counts["cuts"] += 1
 
     def _cut_one_way(self) -> None:
         source, target = self.rng.sample(list(self.nodes), 2)
         self.network.cut(source, target)
+        self.council.cut.add((source, target))
         self.counts["cuts"] += 1
 
     def _mend(self) -> None:
         self.network.heal()
+        self.council.heal()
         for node in self.nodes.values():
             node.is_reachable = True
 
     def _roll(self) -> None:
         writer = self._writer()
-        if writer is not None:
+        if writer is not None and writer.streams is not None:
             writer.streams.roll(STREAM)
             self.counts["rolls"] += 1
 
     def _move(self) -> None:
         writer = self._writer()
         others = [node for node in self.stream.last.replicas if node != self.stream.writer]
-        if writer is not None and others:
+        if writer is not None and writer.streams is not None and others:
             writer.streams.roll(STREAM, new_writer=self.rng.choice(others))
             self.counts["moves"] += 1
 
     def _writer(self) -> SimNode | None:
         node = self.nodes.get(self.stream.writer)
-        return node if node is not None and node.is_up and hasattr(node, "streams") else None
+        return node if node is not None and node.streams is not None else None
 
     async def _leases(self) -> None:
         """Whoever is not heard of is fenced; whoever is heard of again is not."""
@@ -166,8 +177,9 @@ class ClusterSim:
         while not self._is_over:
             await asyncio.sleep(0.3)
             for node in self.nodes.values():
-                known = self.centre.service.catalogue.node(node.id)
-                assert known is not None, "all nodes registered"
+                known = self.council.service.catalogue.node(node.id)
+                if known is None:
+                    break  # whoever knows most has just begun
                 current = known.incarnation
                 if node.is_up and node.is_reachable:
                     heard[node.id] = loop.time()
@@ -182,20 +194,21 @@ class ClusterSim:
         clock = LoopClock()
         while not self._is_over:
             await asyncio.sleep(0.5)
-            steps = placing.step(self.centre.service.catalogue, int(clock.monotonic() * 1000))
+            steps = placing.step(self.council.service.catalogue, int(clock.monotonic() * 1000))
             for command in steps.commands:
                 await self._submit(command)
             for name, orders in steps.orders.items():
                 node = self.nodes[name]
-                if node.is_up and node.is_reachable and hasattr(node, "streams"):
+                if node.is_reachable and node.streams is not None:
                     for order in orders:
                         node.streams.roll(order.stream, new_writer=order.new_writer)
 
     async def _submit(self, command: Command[Any]) -> None:
         try:
-            await self.centre.service.submit(command)
-        except MainstemError as error:
-            if error.code is not ErrorCode.FENCED_EPOCH:
+            await self.council.service.submit(command)
+        except (MainstemError, TimeoutError) as error:
+            # Decided on something older, or nobody leads: the next turn looks again.
+            if isinstance(error, InvalidRequest):
                 raise
 
     # The end.
@@ -221,6 +234,8 @@ class ClusterSim:
         for offset, value in self.clients.acked.items():
             if self.clients.seen.get(offset) != value:
                 raise Offended(f"{value!r} at {offset} is lost: {self.clients.seen.get(offset)!r}")
+        self.counts["elections"] = self.stream.epoch
+        self.counts["seals"] = self.stream.last.index
         values = list(self.clients.seen.values())
         if len(values) != len(set(values)):
             raise Offended("a batch was stored twice")
@@ -256,15 +271,29 @@ def tell(seed: int, seconds: float, *, policy: str = "fsync") -> ClusterSim:
 
 
 def main() -> None:
-    """Tell story after story."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    """Tell story after story, for so many hours of their time; each can be told alone again."""
+    parser = argparse.ArgumentParser(prog="mainstem sim", description=main.__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first story")
+    parser.add_argument("--hours", type=float, default=1.0, help="how long, all stories together")
+    parser.add_argument("--seconds", type=float, default=STORY_S, help="how long a story is")
     args = parser.parse_args()
-    for seed in range(args.seed, args.seed + args.count):
+    logging.disable(logging.CRITICAL)
+    total: Counter[str] = Counter()
+    whole = blake2b(digest_size=8)
+    count = max(1, round(args.hours * 3600 / args.seconds))
+    began_s = time.process_time()
+    for seed in range(args.seed, args.seed + count):
         sim = tell(seed, args.seconds, policy="fsync" if seed % 2 else "written")
-        sys.stdout.write(f"seed {seed}: {len(sim.clients.acked)} acknowledged, {sim.counts}\n")
+        total.update(sim.counts, acknowledged=len(sim.clients.acked))
+        whole.update(sim.trace.digest.encode())
+        sys.stdout.write(
+            f"seed {seed} trace {sim.trace.digest} {len(sim.clients.acked)} acknowledged\n"
+        )
+        sys.stdout.flush()
+    took_s = time.process_time() - began_s
+    told = ", ".join(f"{number} {what}" for what, number in sorted(total.items()))
+    sys.stdout.write(f"{count} stories of {args.seconds:g} s in {took_s:.0f} CPU s: {told}\n")
+    sys.stdout.write(f"trace {whole.hexdigest()}; go on with --seed {args.seed + count}\n")
 
 
 if __name__ == "__main__":

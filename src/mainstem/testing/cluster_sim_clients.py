@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from hashlib import blake2b
 from random import Random
 
 from mainstem.model.errors import MainstemError
@@ -13,16 +14,40 @@ class Offended(AssertionError):
     """A promise was broken."""
 
 
+class Trace:
+    """What happened, and when, in a few digits: a seed gives the same ones each time."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=8)
+
+    @property
+    def digest(self) -> str:
+        """The digits."""
+        return self._hash.hexdigest()
+
+    def note(self, what: str) -> None:
+        """Something happened."""
+        now = asyncio.get_running_loop().time()
+        self._hash.update(f"{now:.6f} {what}\n".encode())
+
+
 class SimClients:
     """Producers that write every batch until it is acknowledged, and a reader.
 
     Args:
         rng: decides when.
         writer: the node that writes the stream, if it can be asked.
+        trace: notes what happened.
     """
 
-    def __init__(self, rng: Random, writer: Callable[[], SimNode | None]) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        writer: Callable[[], SimNode | None],
+        trace: Callable[[str], None],
+    ) -> None:
         self.rng = rng
+        self._trace = trace
         self.acked: dict[int, bytes] = {}
         self.seen: dict[int, bytes] = {}
         self.is_done = False
@@ -42,6 +67,7 @@ class SimClients:
             if base is None:
                 return
             sequence += count
+            self._trace(f"{number} acknowledged {base} {values}")
             for at, value in enumerate(values):
                 if self.acked.setdefault(base + at, value) != value:
                     raise Offended(f"offset {base + at} was acknowledged twice")
@@ -52,11 +78,11 @@ class SimClients:
         while True:
             writer = self._writer()
             try:
-                if writer is not None:
+                if writer is not None and writer.streams is not None:
                     batch = build_batch(records, producer=stamp)
                     async with asyncio.timeout(5):
                         return await writer.streams.append("t", 0, batch)
-            except (MainstemError, TimeoutError, AttributeError) as error:
+            except (MainstemError, TimeoutError) as error:
                 self._check_refusal(error, stamp)
             if self.is_done:
                 return None
@@ -75,12 +101,13 @@ class SimClients:
                 continue
             try:
                 self.read(writer)
-            except (MainstemError, AttributeError) as error:
-                if isinstance(error, MainstemError) and not error.retriable:
+            except MainstemError as error:
+                if not error.retriable:
                     raise Offended(f"cannot be read: {error}") from error
 
     def read(self, node: SimNode) -> None:
         """Read everything that is committed, as a node has it."""
+        assert node.streams is not None, "a node that serves"
         stream = node.streams.door("t", 0)
         offset = stream.start_offset
         while True:

@@ -8,15 +8,17 @@ from pathlib import Path
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore, StoreSettings
+from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
+from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.records import RegisterNode
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.service import StreamService
 from mainstem.telemetry.metrics import Metrics
-from mainstem.testing.cluster_sim_catalogue import NodeCatalogue, SimCatalogue
+from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock
 
@@ -25,47 +27,46 @@ class SimNode:
     """See the module's text."""
 
     def __init__(
-        self, number: int, folder: Path, centre: SimCatalogue, network: PeerNetwork
+        self, number: int, folder: Path, council: SimCouncil, network: PeerNetwork
     ) -> None:
         self.id = NodeId(number)
         self.incarnation = 0
-        self._boots = 0
         self.is_up = False
         self.is_reachable = True
         self.fatal: list[BaseException] = []
-        self.streams: StreamService
+        self.streams: StreamService | None = None
+        self._boots = 0
         self._folder = folder
-        self._centre = centre
+        self._council = council
         self._network = network
         self._store: LogStore
         self._commits: GroupCommit
-        self._catalogue: NodeCatalogue
+        self._starting: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Begin with what is on disk."""
-        self.incarnation += 1
+    def begin(self) -> "asyncio.Task[None]":
+        """Begin with what is on disk; done when it serves."""
         self.is_up = True
-        clock = LoopClock()
+        self.incarnation += 1
+        settings = StoreSettings(boot_id=f"boot {self._boots}")
+        self._store = LogStore(self._folder, settings, LoopClock())
+        service = self._council.begin(self.id)
+        self._starting = asyncio.get_running_loop().create_task(self._start(service))
+        return self._starting
+
+    async def _start(self, service: GroupPlacementService) -> None:
         life = self.incarnation
 
         def failed(error: BaseException) -> None:
             if self.is_up and self.incarnation == life:
                 self.fatal.append(error)
 
-        self._store = LogStore(self._folder, StoreSettings(boot_id=f"boot {self._boots}"), clock)
-        await self._centre.service.submit(
-            RegisterNode(
-                Node(self.id, "127.0.0.1", 9092),
-                self.incarnation,
-                self._store.directory_id.hex(),
-            )
-        )
-        self._catalogue = NodeCatalogue(self._centre, clock, failed, lambda: self.is_reachable)
-        self._commits = GroupCommit(asyncio.get_running_loop(), failed)
-        rolls = RollDriver(self._catalogue, self._store, self._commits, failed)
-        flusher = Flusher(Metrics(), sync=self._commits.request, roll=rolls.roll, fatal=failed)
-        self.streams = StreamService(
-            self._catalogue,
+        await self._register(service)
+        clock = LoopClock()
+        commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed)
+        rolls = RollDriver(service, self._store, commits, failed)
+        flusher = Flusher(Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed)
+        streams = StreamService(
+            service,
             self._store,
             flusher,
             clock,
@@ -73,7 +74,18 @@ class SimNode:
             self.id,
             peers=self._network.join(self.id),
         )
-        await self.streams.start(self.incarnation)
+        self._council.on_restored[self.id] = streams.resync
+        self.streams = streams
+        await streams.start(life)
+
+    async def _register(self, service: GroupPlacementService) -> None:
+        node = Node(self.id, "127.0.0.1", 9092)
+        command = RegisterNode(node, self.incarnation, self._store.directory_id.hex())
+        while service.catalogue.incarnation(self.id) < self.incarnation:
+            try:
+                await service.submit(command)
+            except (MainstemError, TimeoutError):
+                await asyncio.sleep(0.1)  # nobody leads, or it is not known what became of it
 
     def kill(self, *, power: bool = False) -> None:
         """Leave everything as it is; only the locks are gone.
@@ -82,14 +94,19 @@ class SimNode:
             power: the machine loses its power, and what was not synced.
         """
         self.is_up = False
+        if self._starting is not None:
+            self._starting.cancel()
+        self._network.leave(self.id)
         if power:
             self._boots += 1
             for log in self._store.logs.values():
                 _lose_unsynced(log)
-        self._network.leave(self.id)
-        self._catalogue.stop()
-        self.streams.close()
-        self._commits.close()
+        if self.streams is not None:
+            self.streams.close()
+            self.streams = None
+            self._commits.close()
+        self._council.on_restored.pop(self.id, None)
+        self._council.end(self.id, power=power)
         os.close(self._store._lock)
 
 
