@@ -69,22 +69,22 @@ class MqttListeners:
 
     async def start(self, tls: TlsContexts | None) -> None:
         """Open them."""
-        config = self._config.mqtt
-        buffers = Buffers(self._config.memory.large_frames_bytes_max)
+        config = self._config
+        buffers = Buffers(config.memory.large_frames_bytes_max)
         wanted: list[tuple[str, int, TlsDoor | None]] = []
-        if config.cleartext:
-            wanted.append(("mqtt", config.port, None))
-        if config.tls_port is not None:
+        if config.mqtt.cleartext:
+            wanted.append(("mqtt", config.mqtt.port, None))
+        if config.mqtt.tls_port is not None:
             assert tls is not None, "checked when the configuration was read"
             door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
-            wanted.append(("mqtt_tls", config.tls_port, door))
+            wanted.append(("mqtt_tls", config.mqtt.tls_port, door))
         for name, port, tls_door in wanted:
             listener = mqtt_listener(
                 self.service(tls=tls_door is not None),
-                connections_max=config.max_connections,
+                connections_max=config.mqtt.max_connections,
                 buffers=buffers,
             )
-            taken = await listener.start(config.host, port, tls_door)
+            taken = await listener.start(config.mqtt.host, port, tls_door)
             self._open.append((name, listener, taken))
 
     async def stop(self) -> None:
@@ -105,26 +105,25 @@ def mqtt_settings(config: Config) -> MqttSettings:
     Raises:
         InvalidRequest: a topic or a rule is not what it should be.
     """
-    section = config.mqtt
-    for topic in (section.topic, *(rule.rpartition("=")[2] for rule in section.routes)):
+    for topic in (config.mqtt.topic, *(rule.rpartition("=")[2] for rule in config.mqtt.routes)):
         check_topic_name(topic)
         if topic in INTERNAL_TOPICS:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG, f"{topic} is the house's own", subject="mqtt.topic"
             )
     return MqttSettings(
-        topic=section.topic,
-        routes=tuple(_route(rule) for rule in section.routes),
-        packet_bytes_max=section.packet_bytes_max,
-        receive_max=section.receive_max,
-        window_max=section.window_max,
-        topic_aliases_max=section.topic_aliases_max,
-        session_expiry_max_s=section.session_expiry_max_s,
-        sessions_max=section.sessions_max,
-        subscriptions_max=section.subscriptions_max,
-        retained_max=section.retained_max,
-        retained_bytes_max=section.retained_bytes_max,
-        keep_alive_max_s=section.keep_alive_max_s,
+        topic=config.mqtt.topic,
+        routes=tuple(_route(rule) for rule in config.mqtt.routes),
+        packet_bytes_max=config.mqtt.packet_bytes_max,
+        receive_max=config.mqtt.receive_max,
+        window_max=config.mqtt.window_max,
+        topic_aliases_max=config.mqtt.topic_aliases_max,
+        session_expiry_max_s=config.mqtt.session_expiry_max_s,
+        sessions_max=config.mqtt.sessions_max,
+        subscriptions_max=config.mqtt.subscriptions_max,
+        retained_max=config.mqtt.retained_max,
+        retained_bytes_max=config.mqtt.retained_bytes_max,
+        keep_alive_max_s=config.mqtt.keep_alive_max_s,
         connect_timeout_ms=config.security.login_timeout_ms,
     )
 
