@@ -18,6 +18,7 @@ from bench.peers.maven import ROOT
 from tests.chaos.cluster import FAULTS, NETWORK_FAULTS, POWER_FAULTS, fault_rounds
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.network import NetworkCluster
+from tests.chaos.one_of_several import OneOfSeveral
 from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
 from tests.chaos.powered import PoweredCluster
@@ -56,6 +57,10 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         seed = options.seed + number
         count = min(FAULTS_PER_PART, faults - number * FAULTS_PER_PART)
         made[f"{count} faults in a cluster of three, seed {seed}"] = partial(_trouble, count, seed)
+    if options.transactions and options.target == "mainstem":
+        made[f"{TRANSACTIONS_PER_PART} transactions in a cluster of three"] = partial(
+            _transactions_of_several, TRANSACTIONS_PER_PART, options.seed
+        )
     rounds = options.power_rounds if options.target == "mainstem" else 0
     for number in range(rounds):
         made[f"loss of power {number + 1}"] = _lose_power
@@ -91,6 +96,12 @@ def _trouble(count: int, seed: int) -> Verdict:
     with NetworkCluster() if has_network else LocalCluster() as cluster:
         history, anomalies, done = fault_rounds(cluster, count, seed=seed, faults=faults)
     return not anomalies, f"{dict(done)}: {summary(history, anomalies)}"
+
+
+def _transactions_of_several(count: int, seed: int) -> Verdict:
+    with LocalCluster() as cluster:
+        run = run_transactions(OneOfSeveral(cluster, seed=seed), count, seed=seed)
+    return not run.anomalies, run.summary
 
 
 def _lose_power() -> Verdict:

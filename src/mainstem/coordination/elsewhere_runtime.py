@@ -20,6 +20,7 @@ import msgspec
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.coordination.markers_runtime import MarkedStream, Markers, PendingPositions
+from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.transaction import Partition, ProducerIdentity
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
@@ -209,7 +210,8 @@ class Elsewhere:
                     answers = await self._answer(asked)
                 except MainstemError as error:
                     if error.code not in _AGAIN or loop.time() > give_up:
-                        raise
+                        # Which coordinator it is that cannot be had is of no use to the client.
+                        raise as_coordinator_error(error) from error
                 else:
                     ended = [ErrorCode.INVALID_TXN_STATE] * len(answers)
                     return answers if guard.is_whole else ended

@@ -134,9 +134,13 @@ def test_a_coordinator_that_is_being_replaced_is_asked_again() -> None:
 
 def test_a_coordinator_that_stays_away_is_not_asked_for_ever() -> None:
     async def story(village: Village) -> None:
-        village.leads = NO_NODE
-        with pytest.raises(Unavailable):
+        village.coordinator.refusals = [
+            Unavailable(ErrorCode.NOT_COORDINATOR, "another node") for _ in range(1_000)
+        ]
+        with pytest.raises(Unavailable) as refused:
             await village.nodes[TWO][1].add(ADD)
+        # Not "not the coordinator": the client would look for that of its group.
+        assert refused.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
 
     play(story)
 
