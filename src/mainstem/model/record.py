@@ -57,6 +57,10 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+# What a record is made of, for those who build many and need no names.
+RecordFields = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
+
+
 class ProducerStamp(NamedTuple):
     """Who wrote a batch, for duplicate detection; the defaults mean nobody in particular."""
 
@@ -69,7 +73,7 @@ NO_PRODUCER = ProducerStamp()
 
 
 def build_batch(
-    records: Sequence[Record],
+    records: Sequence[RecordFields],
     *,
     codec: int = compression.NONE,
     level: int | None = None,
@@ -83,13 +87,9 @@ def build_batch(
     are attribute bits beside the codec (transactional, control, append time).
     """
     assert records, "a batch holds at least one record"
-    first = records[0].timestamp if base_timestamp is None else base_timestamp
-    body = bytearray()
-    latest = first
-    for delta, record in enumerate(records):
-        timestamp = record.timestamp
-        latest = max(latest, timestamp)
-        encode_record(body, delta, timestamp - first, record)
+    first = records[0][1] if base_timestamp is None else base_timestamp
+    body = _encode_all(records, first)
+    latest = max(first, *[timestamp for _, timestamp, _, _, _ in records])
     plain = body if codec == compression.NONE else compression.compress(codec, body, level=level)
     batch = bytearray(HEADER_BYTES)
     batch += plain
@@ -238,7 +238,50 @@ def encode_record(out: bytearray, offset_delta: int, timestamp_delta: int, recor
     else:
         size = len(value)
         pieces += (_SIZES[size] if size < _SIZES_KNOWN else _varint(size), value)
-    pieces.append(_varint(len(headers)))
+    pieces.append(_encoded_headers(headers))
+    body = b"".join(pieces)
+    out += _varint(len(body))
+    out += body
+
+
+def _encode_all(records: Sequence[RecordFields], first_timestamp: int) -> bytes:
+    """All records of a batch, as ``encode_record`` writes them.
+
+    Neighbours have much in common: what is as it was in the record before is not encoded anew.
+    """
+    pieces: list[Buffer] = []
+    known_time, known_key, known_size = first_timestamp, None, -1
+    known_headers: tuple[Header, ...] = ()
+    front, middle, tail = b"\0\0", _NO_FIELD + _NO_FIELD, b"\0"
+    fixed = len(front) + len(middle) + len(tail)
+    for delta, (_, timestamp, key, value, headers) in enumerate(records):
+        size = -1 if value is None else len(value)
+        if (
+            headers is not known_headers
+            or size != known_size
+            or timestamp != known_time
+            or key != known_key
+        ):
+            front = b"\0" + _varint(timestamp - first_timestamp)
+            middle = _varint(size)
+            middle = _NO_FIELD + middle if key is None else _varint(len(key)) + key + middle
+            tail = tail if headers is known_headers else _encoded_headers(headers)
+            fixed = len(front) + len(middle) + len(tail)
+            known_time, known_key, known_size, known_headers = timestamp, key, size, headers
+        place = _SIZES[delta] if delta < _SIZES_KNOWN else _varint(delta)
+        if value is None:
+            pieces += (_varint(fixed + len(place)), front, place, middle, tail)
+            continue
+        size += fixed + len(place)
+        length = _SIZES[size] if size < _SIZES_KNOWN else _varint(size)
+        pieces += (length, front, place, middle, value, tail)
+    return b"".join(pieces)
+
+
+def _encoded_headers(headers: tuple[Header, ...]) -> bytes:
+    if not headers:
+        return b"\0"
+    pieces = [_varint(len(headers))]
     for name, content in headers:
         text = name.encode()
         pieces += (_varint(len(text)), text)
@@ -247,9 +290,7 @@ def encode_record(out: bytearray, offset_delta: int, timestamp_delta: int, recor
         else:
             size = len(content)
             pieces += (_SIZES[size] if size < _SIZES_KNOWN else _varint(size), content)
-    body = b"".join(pieces)
-    out += _varint(len(body))
-    out += body
+    return b"".join(pieces)
 
 
 def _varint(value: int) -> bytes:

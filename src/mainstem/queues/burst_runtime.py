@@ -14,7 +14,7 @@ from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Offset
 from mainstem.model.limits import KIB, ROUTES_REMEMBERED_MAX
 from mainstem.model.message import Message
-from mainstem.model.record import Record, build_batch
+from mainstem.model.record import RecordFields, build_batch
 from mainstem.queues.admission import Credit
 from mainstem.queues.bodies_runtime import Bodies
 from mainstem.queues.exchange import DEFAULT_EXCHANGE, Exchange, ExchangeKind
@@ -44,15 +44,20 @@ class Wish(NamedTuple):
 class Burst:
     """Messages of one batch."""
 
-    __slots__ = ("base", "messages", "pointers", "records", "routes", "size_bytes", "told", "until")
+    __slots__ = (
+        "base", "messages", "pointers", "publishers", "records", "routes", "size_bytes", "tokens",
+        "until",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[RecordFields] = []
         self.messages: list[Message] = []
         # Size, priority, expiry and when it is visible, of each.
         self.pointers: list[tuple[int, int, int, int]] = []
         self.routes: list[Route] = []
-        self.told: list[tuple[LivePublisher, int]] = []
+        # Who is to be told about each, and by which token.
+        self.publishers: list[LivePublisher] = []
+        self.tokens: list[int] = []
         self.size_bytes = 0
         self.base = 0
         self.until = 0
@@ -60,7 +65,7 @@ class Burst:
     def refuse(self, error: MainstemError) -> None:
         """Nothing of it is stored."""
         by_publisher: dict[LivePublisher, list[int]] = {}
-        for publisher, token in self.told:
+        for publisher, token in zip(self.publishers, self.tokens, strict=True):
             by_publisher.setdefault(publisher, []).append(token)
         for publisher, tokens in by_publisher.items():
             publisher.refuse(tokens, error)
@@ -121,11 +126,25 @@ class Bursts:
         """The exchange was declared like this."""
         self.is_delayed = exchange.delayed
         self._is_by_key = exchange.kind is not ExchangeKind.HEADERS
+        self._routes.clear()
 
     def publish(
         self, publisher: LivePublisher, message: Message, routing: Routing, token: int
     ) -> None:
         """Take one message of a publisher, refuse it, or let it wait."""
+        keys = routing.keys
+        if (
+            len(keys) == 1
+            and self._revision == self._admitting.revision
+            and self.router.is_plain
+            and not publisher.is_forced
+            and not publisher.parked
+        ):
+            # The way of nearly every message: where its key leads is known, and nobody refuses.
+            route = self._routes.get(keys[0])
+            if route is not None and route.queues:
+                self._add(publisher, message, routing, token, route)
+                return
         wish = Wish(publisher, message, routing, token)
         must_wait = publisher.parked and not publisher.is_forced
         if must_wait or not self._take(wish):
@@ -147,7 +166,7 @@ class Bursts:
             return True
         if route.is_free:
             self.router.reserve(route, size_bytes)
-        self._add(wish, route, size_bytes)
+        self._add(publisher, message, routing, token, route)
         return True
 
     def _route(self, routing: Routing, size_bytes: int, *, is_forced: bool) -> Route:
@@ -209,8 +228,16 @@ class Bursts:
             else:
                 wish.publisher.unpark()
 
-    def _add(self, wish: Wish, route: Route, size_bytes: int) -> None:
-        publisher, message, routing, token = wish
+    def _add(
+        self,
+        publisher: LivePublisher,
+        message: Message,
+        routing: Routing,
+        token: int,
+        route: Route,
+    ) -> None:
+        key, value, headers, timestamp_ms = message
+        size_bytes = 0 if value is None else len(value)
         bursts = self._gathered
         if not bursts:
             self._admitting.dirty(self)
@@ -218,20 +245,18 @@ class Bursts:
         elif bursts[-1].size_bytes + size_bytes > BATCH_BYTES:
             bursts.append(Burst())
         burst = bursts[-1]
-        now_ms = self._clock.now_ms()
-        timestamp_ms = message.timestamp_ms
         if timestamp_ms == NO_TIMESTAMP:
-            timestamp_ms = now_ms
-        visible_ms = routing.visible_ms
+            timestamp_ms = self._clock.now_ms()
+        _, routed_by, priority, expires_ms, visible_ms = routing
         if self.is_delayed and not visible_ms:
-            delay_ms = delay_of(routing.headers)
-            visible_ms = now_ms + delay_ms if delay_ms else 0
-        key, value, headers, _ = message
-        burst.records.append(Record(0, timestamp_ms, key, value, headers))
+            delay_ms = delay_of(routed_by)
+            visible_ms = self._clock.now_ms() + delay_ms if delay_ms else 0
+        burst.records.append((0, timestamp_ms, key, value, headers))
         burst.messages.append(message)
-        burst.pointers.append((size_bytes, routing.priority, routing.expires_ms, visible_ms))
+        burst.pointers.append((size_bytes, priority, expires_ms, visible_ms))
         burst.routes.append(route)
-        burst.told.append((publisher, token))
+        burst.publishers.append(publisher)
+        burst.tokens.append(token)
         burst.size_bytes += size_bytes + _RECORD_BYTES
 
     def stage(self) -> list[Burst]:

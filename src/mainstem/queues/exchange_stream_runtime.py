@@ -87,9 +87,15 @@ class ExchangeStream(Bursts):
         told: dict[LivePublisher, None] = {}
         while unconfirmed and unconfirmed[0].until <= committed:
             burst = unconfirmed.popleft()
-            for (publisher, token), route in zip(burst.told, burst.routes, strict=True):
+            publishers, routes, tokens = burst.publishers, burst.routes, burst.tokens
+            publisher, route, count = publishers[0], routes[0], len(tokens)
+            if publishers.count(publisher) == routes.count(route) == count and min(tokens) >= 0:
+                publisher.note(tokens, is_routed=bool(route.queues))
+                told[publisher] = None
+                continue
+            for publisher, token, route in zip(publishers, tokens, routes, strict=True):
                 if token >= 0:
-                    publisher.note(token, is_routed=bool(route.queues))
+                    publisher.note((token,), is_routed=bool(route.queues))
                     told[publisher] = None
         for publisher in told:
             publisher.tell()

@@ -12,11 +12,8 @@ class Grants:
     def __init__(self) -> None:
         self._purses: dict[str, tuple[Overflow, Purse]] = {}
         self._closed: set[str] = set()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether no queue has a say."""
-        return not self._purses and not self._closed
+        # Whether no queue has a say: asked for every message.
+        self.is_plain = True
 
     def lacks(self, queue: str, size_bytes: int) -> bool:
         """Whether a queue that refuses has to be asked before a message may go there."""
@@ -29,6 +26,7 @@ class Grants:
         purse = Purse() if known is None else known[1]
         purse.put(credit)
         self._purses[queue] = (overflow, purse)
+        self.is_plain = False
 
     def set_open(self, queue: str, *, is_open: bool) -> None:
         """A queue that needs no credit is full, or no longer."""
@@ -36,11 +34,13 @@ class Grants:
             self._closed.discard(queue)
         else:
             self._closed.add(queue)
+        self.is_plain = not self._purses and not self._closed
 
     def forget(self, queue: str) -> None:
         """A queue was deleted."""
         self._purses.pop(queue, None)
         self._closed.discard(queue)
+        self.is_plain = not self._purses and not self._closed
 
     def pay(self, queues: Sequence[str], size_bytes: int) -> None:
         """A message goes to these queues: it uses up credit."""

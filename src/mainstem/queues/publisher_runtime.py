@@ -113,10 +113,9 @@ class LivePublisher:
         """Nobody listens any more."""
         self._settled = self._flow = None
 
-    def note(self, token: int, *, is_routed: bool) -> None:
-        """A message is committed; it is told with the others."""
-        if token >= 0:
-            (self._routed if is_routed else self._unrouted).append(token)
+    def note(self, tokens: Sequence[int], *, is_routed: bool) -> None:
+        """Messages are committed; they are told with the others."""
+        (self._routed if is_routed else self._unrouted).extend(tokens)
 
     def tell(self) -> None:
         """Tell what was noted."""

@@ -223,10 +223,16 @@ class Router:
     def _offers(
         self, pointers: Sequence[Pointer], queues: Sequence[tuple[str, ...]]
     ) -> list[Offer]:
-        by_queue: dict[str, list[Pointer]] = {}
-        for pointer, names in zip(pointers, queues, strict=True):
-            for name in names:
-                by_queue.setdefault(name, []).append(pointer)
+        by_queue: dict[str, Sequence[Pointer]] = {}
+        if queues.count(queues[0]) == len(pointers):
+            # A burst to one queue, as most are.
+            by_queue = dict.fromkeys(queues[0], pointers)
+        else:
+            found_by: dict[str, list[Pointer]] = {}
+            for pointer, names in zip(pointers, queues, strict=True):
+                for name in names:
+                    found_by.setdefault(name, []).append(pointer)
+            by_queue.update(found_by)
         span = _Unstored(pointers[-1].offset + 1, len(pointers), set(by_queue))
         self._unstored.append(span)
         self._unstored_messages += len(pointers)
