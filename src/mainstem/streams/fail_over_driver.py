@@ -16,7 +16,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from mainstem.cluster.peers.frames import Service
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.fail_over import (
@@ -279,7 +279,7 @@ async def opening_of(
     last = stream.last
     try:
         return replicas.state_before(topic, stream, last)
-    except Unavailable:
+    except (Unavailable, Corrupt):
         _log.info("the state of %s-%d is asked for", topic.name, stream.id.partition)
     for node in _who_may_know(stream):
         if node == around.node:

@@ -86,6 +86,7 @@ def opening_state(
 
     Raises:
         Unavailable: a range before it would be needed and is not whole here.
+        Corrupt: it is damaged here.
     """
     own = log_of(facts)
     opening = None if own is None else own.opening_snapshot()
@@ -102,14 +103,19 @@ def opening_state(
             f"range {before.index} is not whole here",
             subject=str(stream.id),
         )
-    return replayed(opening_state(stream, before, log_of), log)
+    return replayed(opening_state(stream, before, log_of), log, skip_damage=False)
 
 
 def replayed(
-    state: StreamState, log: RangeLog, start: int | None = None, until: int | None = None
+    state: StreamState,
+    log: RangeLog,
+    start: int | None = None,
+    until: int | None = None,
+    *,
+    skip_damage: bool = True,
 ) -> StreamState:
     """The state after the batches of a log, or those from ``start`` on and below ``until``."""
-    for header, _ in log.batches(start, skip_damage=True):
+    for header, _ in log.batches(start, skip_damage=skip_damage):
         if until is not None and header.base_offset >= until:
             break
         marker = None

@@ -17,7 +17,7 @@ from typing import Final
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
-from mainstem.model.ids import Epoch, NodeId, Offset, StreamId
+from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.limits import MIB
 from mainstem.streams import replica_messages as messages
 from mainstem.streams.folder_copy_driver import FolderDriver
@@ -50,6 +50,8 @@ class ReplicaService(ReplicaShelf):
         self._early_bytes = 0
         self._is_closed = False
         self.folders = FolderDriver(around)
+        # Told which sealed range is damaged here.
+        self.on_damage: Callable[[StreamId, RangeIndex], None] = lambda _stream, _index: None
 
     def close(self) -> None:
         """Take and answer nothing more."""
@@ -210,12 +212,13 @@ class ReplicaService(ReplicaShelf):
         if facts.generation != asked.generation:
             raise Unavailable(ErrorCode.TIMED_OUT, f"range {facts.index} was rewritten")
         log = self.log_of(topic, stream, facts)
-        part = log.read(
-            asked.start,
-            max_bytes=min(asked.bytes_max, COPY_BYTES_MAX),
-            until=asked.until,
-            min_one=True,
-        )
+        size = min(asked.bytes_max, COPY_BYTES_MAX)
+        try:
+            part = log.read(asked.start, max_bytes=size, until=asked.until, min_one=True)
+        except Corrupt:
+            if facts.end is not None:
+                self.on_damage(stream.id, facts.index)
+            raise
         if part is None:
             return messages.Batches(asked.key, asked.start, asked.start), b""
         span = (Offset(part.start_offset), Offset(part.until_offset))

@@ -193,6 +193,8 @@ class ReplicationDriver:
         stream = self.stream
         exclude, self._exclude = tuple(sorted(self._exclude)), set()
         new_writer, self._new_writer = self._new_writer, None
+        if new_writer in exclude:
+            new_writer = None
         self._wants_roll = False
         point = self._machine.freeze()
         epoch = self._machine.opened.epoch

@@ -64,6 +64,7 @@ class StreamRoles:
         self._desk = desk
         self.replicas = ReplicaService(around)
         self.keeper = RangeKeeper(around, self.replicas, desk.writer)
+        self.replicas.on_damage = self.keeper.lost
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
         self._unsettled: set[ReplicationDriver] = set()

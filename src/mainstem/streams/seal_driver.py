@@ -3,9 +3,11 @@
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from mainstem.log.range_log import RangeLog
 from mainstem.log.segment_read import batch_start
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, Offset
 from mainstem.model.metadata import Range, Stream
 from mainstem.placement.records import RangeEnd, SealAndCreate
@@ -17,6 +19,10 @@ _log = logging.getLogger(__name__)
 
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID})
 _PAUSE_S = 0.05
+
+
+class _HeirRefusedError(Exception):
+    """The node that was to take the stream over may not."""
 
 
 def range_end(
@@ -51,7 +57,15 @@ async def pursue(around: Surroundings, request: SealRequest) -> SealEffects:
     effects = sealing.begin(around.now_ms())
     while not sealing.is_settled:
         if effects.submit is not None:
-            effects = await _submit(around, sealing, effects.submit)
+            try:
+                effects = await _submit(around, sealing, effects.submit)
+            except _HeirRefusedError:
+                # Nobody else may have the stream now. It is sealed at the same end without an heir:
+                # should the first request be carried out after all, one of the two comes too late.
+                sealing = Sealing(
+                    replace(request, request_id=f"{request.request_id}-kept", new_writer=None)
+                )
+                effects = sealing.begin(around.now_ms())
         else:
             await asyncio.sleep(_PAUSE_S)
             effects = sealing.on_time(around.now_ms())
@@ -72,6 +86,8 @@ async def _submit(around: Surroundings, sealing: Sealing, request: SealRequest) 
     except MainstemError as error:
         if error.code in _GONE or error.code is ErrorCode.SHUTTING_DOWN:
             raise
+        if isinstance(error, InvalidRequest) and request.new_writer is not None:
+            raise _HeirRefusedError from error
         # Not an outcome, whatever it says: the catalogue is looked at, then asked again.
         _log.info("the seal of range %d is not decided: %s", request.end.index, error)
     stream = _stream_of(around, request.end)

@@ -32,12 +32,12 @@ from mainstem.placement.records import CreateTopic
 from mainstem.placement.replication_records import FenceNode, UnfenceNode
 from mainstem.testing.cluster_sim_clients import Offended, SimClients, Trace
 from mainstem.testing.cluster_sim_council import SimCouncil
-from mainstem.testing.cluster_sim_node import SimNode
+from mainstem.testing.cluster_sim_node import SimNode, rot
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock, SimulatedLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 NODES = 3
 CLIENTS = 3
@@ -55,7 +55,14 @@ class ClusterSim:
         self.rng = Random(seed)  # noqa: S311 - a story
         self.trace = Trace()
         self.clients = SimClients(self.rng, self._writer, self.trace.note)
-        self.counts = {"kills": 0, "power losses": 0, "cuts": 0, "rolls": 0, "moves": 0}
+        self.counts = {
+            "kills": 0,
+            "power losses": 0,
+            "cuts": 0,
+            "rotten bits": 0,
+            "rolls": 0,
+            "moves": 0,
+        }
         self._policy = policy
         self._folder = folder
         self._is_over = False
@@ -105,7 +112,7 @@ class ClusterSim:
         until = loop.time() + seconds
         acts: list[Callable[[], None]] = [
             self._kill, self._kill, self._begin, self._begin, self._cut_off, self._mend,
-            self._mend, self._cut_one_way, self._roll, self._move,
+            self._mend, self._cut_one_way, self._roll, self._move, self._rot,
         ]  # fmt: skip
         while loop.time() < until:
             await asyncio.sleep(self.rng.random() * 2)
@@ -118,7 +125,11 @@ class ClusterSim:
         up = [node for node in self.nodes.values() if node.is_up]
         if len(up) > 1:
             # Two power losses before anybody is whole again are more than two copies can bear.
-            power = len(up) == NODES and self._is_whole() and self.rng.random() < 0.5
+            power = (
+                len(up) == NODES
+                and is_whole(self.stream, set(self.nodes))
+                and self.rng.random() < 0.5
+            )
             self.rng.choice(up).kill(power=power)
             self.counts["power losses" if power else "kills"] += 1
 
@@ -133,6 +144,16 @@ class ClusterSim:
                 self._fatal.append(error)
 
         node.begin().add_done_callback(begun)
+
+    def _rot(self) -> None:
+        """A bit of a dead node's copy turns over, where all others are sound."""
+        down = [node for node in self.nodes.values() if not node.is_up]
+        if len(down) == 1 and not self.counts["rotten bits"]:
+            everybody = set(self.nodes)
+            whole: set[int] = {
+                one.index for one in self.stream.ranges if set(one.holders) == everybody
+            }
+            self.counts["rotten bits"] += rot(down[0].folder, whole, self.rng)
 
     def _cut_off(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))
@@ -225,8 +246,9 @@ class ClusterSim:
         self.clients.is_done = False
         async with asyncio.timeout(_HEALED_S):
             await self.clients.write([b"the end"], stamp)
-            while not self._is_whole():  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.2)
+            # Damage is told and mended in the first rounds; in the last there is none.
+            while not is_whole(self.stream, set(self.nodes)) or scrubbed(self.nodes.values()):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(1)
         self._check_fatal()
         writer = self._writer()
         assert writer is not None, "it has just been written to"
@@ -240,17 +262,22 @@ class ClusterSim:
         if len(values) != len(set(values)):
             raise Offended("a batch was stored twice")
 
-    def _is_whole(self) -> bool:
-        """Whether every sealed range is on every disk."""
-        stream = self.stream
-        everybody = set(self.nodes)
-        return set(stream.last.replicas) == everybody and all(
-            set(one.holders) == everybody for one in stream.ranges[:-1]
-        )
-
     def _check_fatal(self) -> None:
         for error in (*self._fatal, *(e for node in self.nodes.values() for e in node.fatal)):
             raise Offended(f"a node failed: {error!r}") from error
+
+
+def is_whole(stream: Stream, everybody: set[NodeId]) -> bool:
+    """Whether every sealed range is on every disk, and the open one is kept by all."""
+    sealed = stream.ranges[:-1]
+    return set(stream.last.replicas) == everybody and all(
+        set(one.holders) == everybody for one in sealed
+    )
+
+
+def scrubbed(nodes: "Iterable[SimNode]") -> int:
+    """Let everybody read everything again; how much damage was found."""
+    return sum([node.scrub() for node in nodes])
 
 
 def tell(seed: int, seconds: float, *, policy: str = "fsync") -> ClusterSim:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
 from mainstem.testing.cluster_sim_node import SimNode
 
@@ -102,7 +102,7 @@ class SimClients:
             try:
                 self.read(writer)
             except MainstemError as error:
-                if not error.retriable:
+                if not error.retriable and error.code is not ErrorCode.CORRUPT:
                     raise Offended(f"cannot be read: {error}") from error
 
     def read(self, node: SimNode) -> None:

@@ -4,12 +4,16 @@ import asyncio
 import os
 import shutil
 from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
 
 from mainstem.log.group_commit import GroupCommit
+from mainstem.log.naming import RANGE_SEAL, parse_range_directory
 from mainstem.log.range_log import RangeLog
+from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import MainstemError
-from mainstem.model.ids import NodeId
+from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.placement.group_service import GroupPlacementService
@@ -21,6 +25,9 @@ from mainstem.telemetry.metrics import Metrics
 from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock
+
+if TYPE_CHECKING:
+    from mainstem.log.damage import Damage
 
 
 class SimNode:
@@ -36,7 +43,7 @@ class SimNode:
         self.fatal: list[BaseException] = []
         self.streams: StreamService | None = None
         self._boots = 0
-        self._folder = folder
+        self.folder = folder
         self._council = council
         self._network = network
         self._store: LogStore
@@ -48,7 +55,7 @@ class SimNode:
         self.is_up = True
         self.incarnation += 1
         settings = StoreSettings(boot_id=f"boot {self._boots}")
-        self._store = LogStore(self._folder, settings, LoopClock())
+        self._store = LogStore(self.folder, settings, LoopClock())
         service = self._council.begin(self.id)
         self._starting = asyncio.get_running_loop().create_task(self._start(service))
         return self._starting
@@ -77,6 +84,20 @@ class SimNode:
         self._council.on_restored[self.id] = streams.resync
         self.streams = streams
         await streams.start(life)
+
+    def scrub(self) -> int:
+        """Read all sealed bytes; how much damage was found."""
+        found: list[Damage] = []
+        assert self.streams is not None, "a node that serves"
+        scrubber = Scrubber(lambda: list(self._store.logs.values()), found.append)
+        while scrubber.rounds < 2:
+            scrubber.step()
+        for damage in found:
+            log = self._store.logs.get(damage.path.parent)
+            if log is not None:
+                name = log.identity.name
+                self.streams.lost(name.stream, RangeIndex(name.index))
+        return len(found)
 
     async def _register(self, service: GroupPlacementService) -> None:
         node = Node(self.id, "127.0.0.1", 9092)
@@ -108,6 +129,24 @@ class SimNode:
         self._council.on_restored.pop(self.id, None)
         self._council.end(self.id, power=power)
         os.close(self._store._lock)
+
+
+def rot(folder: Path, indexes: set[int], rng: Random) -> bool:
+    """Turn a bit of a sealed range over, one of those; False: there is none."""
+    found = sorted(
+        path
+        for path in folder.glob("topics/*/partition-0/range-*/*.log")
+        if (path.parent / RANGE_SEAL).exists()
+        and (parse_range_directory(path.parent.name) or (-1,))[0] in indexes
+        and path.stat().st_size
+    )
+    if not found:
+        return False
+    path = rng.choice(found)
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    return True
 
 
 def _lose_unsynced(log: RangeLog) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.errors import MainstemError
-from mainstem.model.ids import RangeIndex
+from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.record import Record, build_batch
 
 
@@ -195,3 +195,18 @@ def is_in_limbo(node: TownNode, index: RangeIndex) -> bool:
     assert roles is not None
     held = roles.replicas.held(STREAM, index)
     return held is not None and held.machine.limbo
+
+
+def test_a_stream_goes_on_when_its_heir_may_not_have_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            writer = town.writer
+            writer.streams.roll(town.stream.id, new_writer=NodeId(99))
+            await eventually(lambda: town.stream.last.index == 1)
+            await town.write(b"1")
+            assert town.writer is writer
+            assert town.values() == [b"0", b"1"]
+
+    asyncio.run(story())
