@@ -1,7 +1,7 @@
 """The AMQP listener of a node."""
 
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import mainstem
 from mainstem.broker.broker import NodeBroker
@@ -20,6 +20,9 @@ from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
+
 NAME_BYTES: Final = 16
 TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
 # Secrets would travel in the clear: for these a listener that others reach needs TLS.
@@ -34,6 +37,8 @@ class AmqpDoor:
         self._broker = broker
         self._listener: AmqpListener | None = None
         self._port = 0
+        # Where several nodes form a cluster: connections that another node serves.
+        self.relays: Relays | None = None
 
     def addresses(self) -> dict[str, object]:
         """Where it listens."""
@@ -70,6 +75,7 @@ class AmqpDoor:
             connections_max=config.amqp.max_connections,
             buffers=Buffers(config.memory.large_frames_bytes_max),
         )
+        self._listener.relays = self.relays
         door: TlsDoor | None = None
         if config.amqp.tls:
             assert tls is not None, "checked when the configuration was read"
@@ -78,6 +84,8 @@ class AmqpDoor:
 
     async def stop(self, timeout_s: float) -> None:
         """Accept no more; tell every client that the node stops, then close its connection."""
+        if self.relays is not None:
+            self.relays.close()
         if self._listener is not None:
             await self._listener.stop()
             await self._listener.drain(timeout_s)

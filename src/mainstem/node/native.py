@@ -1,7 +1,7 @@
 """The native listener of a node."""
 
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import mainstem
 from mainstem.broker.broker import NodeBroker
@@ -18,6 +18,9 @@ from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
+
 NAME_BYTES: Final = 16
 TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
 # Secrets would travel in the clear: for these a listener that others reach needs TLS.
@@ -31,6 +34,8 @@ class NativeDoor:
         self._config = config
         self._broker = broker
         self._listener: NativeListener | None = None
+        # Where several nodes form a cluster: connections that another node serves.
+        self.relays: Relays | None = None
         self._port = 0
 
     def addresses(self) -> dict[str, object]:
@@ -67,10 +72,13 @@ class NativeDoor:
         if config.native.tls:
             assert tls is not None, "checked when the configuration was read"
             door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
+        self._listener.relays = self.relays
         self._port = await self._listener.start(config.native.host, config.native.port, door)
 
     async def stop(self, timeout_s: float) -> None:
         """Accept no more, say goodbye, let clients have their answers, close."""
+        if self.relays is not None:
+            self.relays.close()
         if self._listener is not None:
             await self._listener.leave(timeout_s)
             await self._listener.drain(timeout_s)

@@ -39,7 +39,7 @@ from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
 from mainstem.node.mqtt import MqttListeners
 from mainstem.node.native import NativeDoor
-from mainstem.node.queues import NodeQueueRooms
+from mainstem.node.queues import NodeQueueRooms, QueueGuide
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
@@ -368,6 +368,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         cluster=cluster,
         duties=duties,
     )
+    _lead_to_queues(rooms)
     await rooms.listen(on_fatal)
     _tend_the_log(rooms, flusher, on_fatal)
     return rooms
@@ -392,6 +393,14 @@ async def _opened(
     started = replace(start, node=own)
     cluster = ClusterNode(started, config, clock, on_fatal)
     return await cluster.open(), cluster
+
+
+def _lead_to_queues(rooms: Rooms) -> None:
+    """Clients of queues may come to any node of a cluster."""
+    if rooms.cluster is not None:
+        guide = QueueGuide(rooms.queues, rooms.cluster, rooms.addresses)
+        rooms.amqp.relays = guide.relays("amqp", rooms.config.amqp.host)
+        rooms.native.relays = guide.relays("native", rooms.config.native.host)
 
 
 def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:

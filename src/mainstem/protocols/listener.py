@@ -15,13 +15,16 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence, Sized
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
 from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
 from mainstem.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
 
 log = logging.getLogger(__name__)
 
@@ -327,6 +330,7 @@ class Listener:
     ) -> None:
         self.name = name
         self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
+        self.relays: Relays | None = None  # for clients that another node serves
         self.buffers = buffers
         self.metrics = metrics
         self._make_session = make_session
@@ -346,11 +350,18 @@ class Listener:
         def connect() -> Connection:
             return Connection(self, self._make_session)
 
+        def connect_or_pass_on() -> asyncio.BaseProtocol:
+            if self.relays is not None and self.relays.is_elsewhere():
+                return self.relays.make(connect)
+            return connect()
+
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
         if tls is not None:
             self._server = TlsServer(self, tls, connect)
             return await self._server.listen(host, port)
-        self._server = server = await loop.create_server(connect, host, port, backlog=BACKLOG)
+        self._server = server = await loop.create_server(
+            connect_or_pass_on, host, port, backlog=BACKLOG
+        )
         return int(server.sockets[0].getsockname()[1])
 
     def _ticked(self) -> None:

@@ -41,6 +41,7 @@ class Service(IntEnum):
     JOINING = 5
     LEASES = 6
     MARKERS = 7
+    QUEUES = 8
 
 
 class Frame(NamedTuple):

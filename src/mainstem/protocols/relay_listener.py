@@ -1,0 +1,174 @@
+"""Connections of clients that another node serves, passed on byte by byte.
+
+    client ──▶ this node ──▶ the node that serves ──▶ …
+                  │ nobody does, or it cannot be reached
+                  └─▶ a session of this node, which says so in the client's own words
+
+Whoever writes faster than the other side reads is held back. Only listeners without TLS pass on:
+what was encrypted for this node is not to travel further in the clear.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from mainstem.model.limits import CONNECTIONS_MAX
+
+Address = tuple[str, int]
+Locate = Callable[[], Awaitable[Address | None]]
+
+CONNECT_TIMEOUT_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Relays:
+    """The connections that this node passes on.
+
+    Args:
+        is_elsewhere: whether another node serves.
+        locate: where that node listens, asked anew for every connection.
+    """
+
+    def __init__(self, is_elsewhere: Callable[[], bool], locate: Locate) -> None:
+        self.is_elsewhere = is_elsewhere
+        self.locate = locate
+        self._all: set[Relay] = set()
+
+    def make(self, own: Callable[[], asyncio.BaseProtocol]) -> "Relay":
+        """The protocol of a new connection; ``own`` makes a session of this node."""
+        return Relay(self, own)
+
+    def add(self, relay: "Relay") -> bool:
+        """A connection is to be passed on; False where there are too many."""
+        if len(self._all) >= CONNECTIONS_MAX:
+            return False
+        self._all.add(relay)
+        return True
+
+    def discard(self, relay: "Relay") -> None:
+        """It is over."""
+        self._all.discard(relay)
+
+    def close(self) -> None:
+        """End all of them."""
+        for relay in list(self._all):
+            relay.end()
+
+
+class _Side(asyncio.Protocol):
+    """One of two connections: what comes is written to the other."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Other event loops have transports that are none of asyncio's classes.
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        other = self.other
+        if other is not None and other.transport is not None:
+            other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        other, self.other = self.other, None
+        self.transport = None
+        if other is not None and other.transport is not None:
+            other.transport.close()
+
+
+class Relay(_Side):
+    """The client's side."""
+
+    def __init__(self, relays: Relays, own: Callable[[], asyncio.BaseProtocol]) -> None:
+        super().__init__()
+        self._relays = relays
+        self._own = own
+        self._work: asyncio.Task[None] | None = None
+        # An event loop may read once more although it was told to wait.
+        self._early = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what comes, or keep it until the far side is there."""
+        if self.other is None:
+            self._early += data
+        else:
+            super().data_received(data)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing is read until the far side is there."""
+        super().connection_made(transport)
+        assert self.transport is not None, "just made"
+        if not self._relays.add(self):
+            self.transport.abort()
+            return
+        self._work = asyncio.get_running_loop().create_task(self._begin())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client is gone, and so is its far side."""
+        super().connection_lost(error)
+        self._relays.discard(self)
+        if self._work is not None:
+            self._work.cancel()
+
+    def end(self) -> None:
+        """Close both sides."""
+        if self.transport is not None:
+            self.transport.close()
+
+    async def _begin(self) -> None:
+        if self.transport is not None:
+            self.transport.pause_reading()
+        far = await self._far_side()
+        transport = self.transport
+        if transport is None:
+            if far is not None and far.transport is not None:
+                far.transport.close()
+            return
+        if far is None:
+            # This node says in the client's words why it is not served.
+            self._relays.discard(self)
+            self.transport = None
+            own = self._own()
+            transport.set_protocol(own)
+            own.connection_made(transport)
+            _feed(own, self._early)
+        else:
+            self.other, far.other = far, self
+            self.data_received(bytes(self._early))
+        transport.resume_reading()
+
+    async def _far_side(self) -> _Side | None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                address = await self._relays.locate()
+                if address is None:
+                    return None
+                loop = asyncio.get_running_loop()
+                _, side = await loop.create_connection(_Side, *address)
+        except (OSError, TimeoutError) as error:
+            log.warning("a connection cannot be passed on: %s", error)
+            return None
+        return side
+
+
+def _feed(own: asyncio.BaseProtocol, data: bytearray) -> None:
+    """Let a session read what came before it was made."""
+    assert isinstance(own, asyncio.BufferedProtocol), "what listeners make"
+    while data:
+        room = memoryview(own.get_buffer(len(data)))
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        del data[:size]
+        own.buffer_updated(size)
