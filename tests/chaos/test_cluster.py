@@ -4,7 +4,9 @@ import pytest
 from tests.chaos.cluster import NETWORK_FAULTS, POWER_FAULTS, fault_rounds
 from tests.chaos.kill9 import summary
 from tests.chaos.network import NetworkCluster
+from tests.chaos.one_of_several import OneOfSeveral
 from tests.chaos.powered import PoweredCluster
+from tests.chaos.transactions import run_transactions
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -40,3 +42,12 @@ def test_power_lost_by_one_node_or_by_all_takes_nothing_that_was_acknowledged() 
         history, anomalies, done = fault_rounds(cluster, 3, seed=1, faults=POWER_FAULTS)
         assert not anomalies, f"{summary(history, anomalies)}\n{cluster.logs()}"
     assert len(done) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_transactions_over_several_nodes_survive_kills_pauses_and_zombies() -> None:
+    with LocalCluster() as cluster:
+        run = run_transactions(OneOfSeveral(cluster, seed=2), 300, seed=2)
+        assert not run.anomalies, f"{run.summary}\n{cluster.logs()}"
+    assert run.fenced_zombies, run.summary
