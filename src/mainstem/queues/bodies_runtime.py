@@ -42,25 +42,25 @@ class Bodies:
         self._bytes_max = bytes_max
         self._used_bytes = 0
         self._fresh: dict[StreamId, dict[int, Message]] = {}
-        self._order: deque[tuple[dict[int, Message], int, int]] = deque()
+        # What was kept at once is forgotten at once: where, which offsets, how many bytes.
+        self._order: deque[tuple[dict[int, Message], range, int]] = deque()
 
     def keep(self, stream: StreamId, base: int, messages: list[Message]) -> None:
         """Messages were appended from an offset on."""
         fresh = self._fresh.get(stream)
         if fresh is None:
             fresh = self._fresh[stream] = {}
-        order = self._order
-        used = self._used_bytes
-        for offset, message in enumerate(messages, start=base):
-            size_bytes = _ENTRY_BYTES + len(message.value or b"")
-            fresh[offset] = message
-            order.append((fresh, offset, size_bytes))
-            used += size_bytes
-        while used > self._bytes_max:
-            held, offset, size_bytes = order.popleft()
-            held.pop(offset, None)
-            used -= size_bytes
-        self._used_bytes = used
+        offsets = range(base, base + len(messages))
+        fresh.update(zip(offsets, messages, strict=True))
+        size_bytes = _ENTRY_BYTES * len(messages)
+        size_bytes += sum([len(message.value or b"") for message in messages])
+        self._order.append((fresh, offsets, size_bytes))
+        self._used_bytes += size_bytes
+        while self._used_bytes > self._bytes_max:
+            held, offsets, size_bytes = self._order.popleft()
+            for offset in offsets:
+                held.pop(offset, None)
+            self._used_bytes -= size_bytes
 
     def forget(self, stream: StreamId) -> None:
         """A stream is gone."""

@@ -5,6 +5,7 @@ ready ──take──▶ leased ──▶ settled                 the ledger kn
   └── delayed ◀───┴── put back (in its place)      and is built anew after a restart
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from mainstem.queues.consumers import Consumers
@@ -66,6 +67,15 @@ class Lane:
         else:
             item.place = Place.READY
             self.ready.append(item.sequence, item.pointer.priority)
+
+    def admit_all(self, items: Sequence[Item], now_ms: int) -> None:
+        """New messages, in the order of their sequences, join behind all others."""
+        if any(item.visible_ms or item.pointer.priority for item in items):
+            for item in items:
+                self.admit(item, now_ms)
+            return
+        self.waiting_bytes += sum([item.pointer.size_bytes for item in items])
+        self.ready.extend(range(items[0].sequence, items[-1].sequence + 1))
 
     def put_back(self, item: Item, now_ms: int) -> None:
         """A message returns to its place, now or when its time has come."""

@@ -6,25 +6,22 @@ a consumer, also after it was cancelled, or a session that asked for single mess
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.lane import Lane
 from mainstem.queues.ledger import Item
 from mainstem.queues.timers import Timers
 
 
-class Lease:
+class Lease(Struct, gc=False, eq=False):
     """One message in somebody's hands."""
 
-    __slots__ = ("consumer", "holder", "item", "lane", "number")
-
-    def __init__(
-        self, number: int, holder: str, lane: Lane, item: Item, consumer: Consumer | None
-    ) -> None:
-        self.number = number
-        self.holder = holder
-        self.lane = lane
-        self.item = item
-        self.consumer = consumer
+    number: int
+    holder: str
+    lane: Lane
+    item: Item
+    consumer: Consumer | None
 
 
 class Leases:

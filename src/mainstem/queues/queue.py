@@ -78,7 +78,7 @@ class Queue:
         """Messages come from a router; those that came before are passed over."""
         effects = Effects()
         body = self.body
-        self.gate.used(router, len(pointers), sum(each.size_bytes for each in pointers))
+        self.gate.used(router, len(pointers), sum([each.size_bytes for each in pointers]))
         fresh = body.ledger.new(stream, pointers)
         effects.count = len(fresh)
         if not fresh:
@@ -88,14 +88,16 @@ class Queue:
             fresh = tuple(_limited(pointer, ttl_ms, now_ms) for pointer in fresh)
         start = body.ledger.next_sequence
         body.record(PointersAdded(body.id, start, stream, fresh), effects)
+        sequences = range(start, body.ledger.next_sequence)
+        is_timed = any(pointer.expires_ms for pointer in fresh)
         for lane in body.lanes.values():
-            items = lane.ledger.items
-            for sequence in range(start, body.ledger.next_sequence):
-                item = items[sequence]
-                lane.admit(item, now_ms)
+            held = lane.ledger.items
+            items = [held[sequence] for sequence in sequences]
+            lane.admit_all(items, now_ms)
+            for item in items if is_timed else ():
                 body.time(lane.id, item)
-        if not body.lanes:
-            for sequence in range(start, body.ledger.next_sequence):
+        if is_timed and not body.lanes:
+            for sequence in sequences:
                 body.time(ALL_LANES, body.ledger.messages[sequence])
         return self._done(now_ms, effects)
 

@@ -42,6 +42,13 @@ class ReadyOrder:
         level.count += 1
         self._level_of[sequence] = level
 
+    def extend(self, sequences: range) -> None:
+        """Put messages that are not urgent behind all others of their kind."""
+        level = self._levels[0]
+        level.fresh.extend(sequences)
+        level.count += len(sequences)
+        self._level_of.update(dict.fromkeys(sequences, level))
+
     def put_back(self, sequence: int, priority: int) -> None:
         """Put a message to its place among others of its priority."""
         level = self._levels[priority if priority < len(self._levels) else -1]
