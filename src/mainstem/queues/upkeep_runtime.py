@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.topic_name import QUEUES_TOPIC
 from mainstem.queues.moving_runtime import Movers
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
@@ -72,7 +72,7 @@ class QueueUpkeep:
 
         What was noted stays true: queues only ever get messages from behind a cursor.
         """
-        noted = self._floors.get(stream.id)
+        noted = self._floors.get(stream.id) if self._runtime.shards else None
         if noted is not None:
             return noted
         # Not looked at yet: nothing may go.
@@ -103,10 +103,13 @@ class QueueUpkeep:
 
     def _is_needed(self, stream: StreamWriter) -> bool:
         runtime = self._runtime
-        if not runtime.topics.doors(QUEUES_TOPIC):
+        if not runtime.topics.is_there(QUEUES_TOPIC):
             return False
-        # While queues are loaded nobody knows.
-        return not runtime.shards or runtime.is_queue_stream(stream.id)
+        if runtime.shards:
+            return runtime.is_queue_stream(stream.id)
+        # Another node has all streams of queues; while they are loaded here nobody knows.
+        refusal = runtime.refusal
+        return refusal is None or refusal.code is not ErrorCode.NOT_COORDINATOR
 
     async def _drop_topics(self, space: Space) -> None:
         book = space.book

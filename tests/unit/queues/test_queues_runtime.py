@@ -451,6 +451,26 @@ def test_retention_takes_nothing_that_a_queue_needs(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_node_that_serves_no_queues_holds_no_records_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with QueueHouse(tmp_path) as house:
+            await house.declare("q")
+            await house.create()
+            await _append(house, b"1")
+            door = house.streams.door("t", 0)
+            upkeep, runtime = house.rooms.upkeep, house.rooms.runtime
+            assert upkeep.floor(door) == 1
+
+            runtime._unload(Unavailable(ErrorCode.COORDINATOR_LOADING))
+            while_loading = upkeep.floor(door)
+            runtime._unload(Unavailable(ErrorCode.NOT_COORDINATOR))
+            when_elsewhere = upkeep.floor(door)
+
+            assert (while_loading, when_elsewhere) == (0, 1)
+
+    asyncio.run(story())
+
+
 def test_a_message_that_nobody_fetches_does_not_hold_all_records_behind_it(
     tmp_path: Path,
 ) -> None:
