@@ -46,7 +46,12 @@ class AmqpSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
     ] = FRAME_BYTES
     message_bytes_max: Annotated[
-        int, Meta(ge=KIB, le=512 * MIB, description="Largest message.")
+        int,
+        Meta(
+            ge=KIB,
+            le=512 * MIB,
+            description="Largest message that is taken; a larger one ends its channel.",
+        ),
     ] = MESSAGE_BYTES
     heartbeat_s: Annotated[
         int,
