@@ -42,11 +42,11 @@ class Consumer:
         if self.shared is not None:
             self.shared.sent(size_bytes, is_settled=self.no_ack)
 
-    def settled(self, size_bytes: int) -> None:
-        """It settled a message, or lost it."""
-        self.window.settled(size_bytes)
+    def settled(self, size_bytes: int, messages: int = 1) -> None:
+        """It settled messages, or lost them."""
+        self.window.settled(size_bytes, messages)
         if self.shared is not None:
-            self.shared.settled(size_bytes)
+            self.shared.settled(size_bytes, messages)
 
 
 class Consumers:
@@ -116,6 +116,8 @@ class Consumers:
             turns = self._turns[priority]
             while turns:
                 consumer = next(iter(turns.values()))
+                if len(turns) == 1 and consumer.has_room:
+                    return consumer
                 del turns[consumer.id]
                 if consumer.has_room:
                     turns[consumer.id] = consumer

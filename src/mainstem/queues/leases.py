@@ -48,7 +48,7 @@ class Leases:
         self, holder: str, lane: Lane, item: Item, consumer: Consumer | None, until_ms: int | None
     ) -> int:
         """Somebody takes a message, for ever or until then; the number of the delivery."""
-        number = self.number()
+        self._next = number = self._next + 1
         held = self._held.get(holder)
         if held is None:
             held = self._held[holder] = {}

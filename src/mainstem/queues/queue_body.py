@@ -109,7 +109,8 @@ class QueueBody:
         acquired: list[int] = []
         settled: list[Item] = []
         expired: list[Item] = []
-        ready, deliveries = lane.ready, effects.deliveries
+        ready, deliveries, leases = lane.ready, effects.deliveries, self.leases
+        until_ms = _lease_until_ms(self.settings, now_ms)
         while ready and len(deliveries) < DELIVERIES_PER_TURN_MAX:
             consumer = lane.consumers.next()
             if consumer is None:
@@ -118,10 +119,11 @@ class QueueBody:
             if item is None:
                 break
             if consumer.no_ack:
-                number = self.leases.number()
+                number = leases.number()
                 settled.append(item)
             else:
-                number = self.lease(consumer.id, lane, item, consumer, now_ms)
+                item.place = Place.LEASED
+                number = leases.grant(consumer.id, lane, item, consumer, until_ms)
                 acquired.append(item.sequence)
             consumer.sent(item.pointer.size_bytes)
             if not consumer.window.is_open:
@@ -149,9 +151,9 @@ class QueueBody:
     ) -> int:
         """Somebody takes a message into its hands."""
         item.place = Place.LEASED
-        lease_ms = self.settings.lease_ms
-        until_ms = None if lease_ms is None else now_ms + lease_ms
-        return self.leases.grant(holder, lane, item, consumer, until_ms)
+        return self.leases.grant(
+            holder, lane, item, consumer, _lease_until_ms(self.settings, now_ms)
+        )
 
     def delivery(self, holder: str, number: int, item: Item) -> Deliver:
         """What is sent."""
@@ -163,13 +165,21 @@ class QueueBody:
     def end(self, leases: Iterable[Lease]) -> list[Lease]:
         """Leases are over: consumers have room again. Those whose message is still there."""
         live: list[Lease] = []
+        # The consumers, in the order in which they let go, and what of each one's.
+        freed: dict[Consumer, tuple[Lane, list[int]]] = {}
         for lease in leases:
             item, lane, consumer = lease.item, lease.lane, lease.consumer
             if consumer is not None:
-                consumer.settled(item.pointer.size_bytes)
-                lane.consumers.has_room(consumer)
-            if self.lanes.get(lane.id) is lane and lane.ledger.items.get(item.sequence) is item:
+                known = freed.get(consumer)
+                if known is None:
+                    known = freed[consumer] = (lane, [])
+                known[1].append(item.pointer.size_bytes)
+            ledger = lane.ledger
+            if self.lanes.get(ledger.id) is lane and ledger.items.get(item.sequence) is item:
                 live.append(lease)
+        for consumer, (lane, sizes) in freed.items():
+            consumer.settled(sum(sizes), len(sizes))
+            lane.consumers.has_room(consumer)
         return live
 
     def give_back(
@@ -273,3 +283,7 @@ class QueueBody:
 
 def _by_lane(lease: Lease) -> int:
     return lease.lane.id
+
+
+def _lease_until_ms(settings: QueueSettings, now_ms: int) -> int | None:
+    return None if settings.lease_ms is None else now_ms + settings.lease_ms

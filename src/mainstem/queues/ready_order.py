@@ -58,9 +58,19 @@ class ReadyOrder:
 
     def pop(self) -> int | None:
         """Take the message whose turn it is."""
+        here = self._level_of
+        if not here:
+            return None
         for level in reversed(self._levels):
-            if level.count:
+            if not level.count:
+                continue
+            if level.returned:
                 return self._pop(level)
+            while True:
+                sequence = level.fresh.popleft()
+                if here.pop(sequence, None) is not None:
+                    level.count -= 1
+                    return sequence
         return None
 
     def least(self) -> int | None:

@@ -180,16 +180,21 @@ class ShardTurns(ABC):
         groups: dict[str, list[Delivery]] = {}
         subscriptions = self.subscriptions
         counts = self.around.counts
+        group: list[Delivery] | None
         for each in deliveries:
-            subscription = subscriptions.get(each.consumer)
+            consumer = each.consumer
+            subscription = subscriptions.get(consumer)
             delivery = None if subscription is None else self.delivery(subscription, each)
             if delivery is None:
                 continue
-            counts.delivered += 1
             if each.attempt > 1:
                 counts.redelivered += 1
-            groups.setdefault(each.consumer, []).append(delivery)
+            group = groups.get(consumer)
+            if group is None:
+                group = groups[consumer] = []
+            group.append(delivery)
         for consumer, group in groups.items():
+            counts.delivered += len(group)
             subscriptions[consumer].deliver(group)
 
     def delivery(self, holder: Holder, each: Deliver) -> Delivery | None:

@@ -41,8 +41,8 @@ class Window:
             self.unsettled += 1
             self.unsettled_bytes += size_bytes
 
-    def settled(self, size_bytes: int) -> None:
-        """A message was settled, or taken back."""
-        self.unsettled -= 1
+    def settled(self, size_bytes: int, messages: int = 1) -> None:
+        """Messages were settled, or taken back."""
+        self.unsettled -= messages
         self.unsettled_bytes -= size_bytes
         assert self.unsettled >= 0, "more was settled than sent"

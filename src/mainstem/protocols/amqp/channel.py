@@ -69,6 +69,17 @@ class Channel:
         else:
             self._serve(item)
 
+    def acknowledge(self, tag: int, *, multiple: bool) -> None:
+        """``basic.ack`` came: the way of most methods, so it takes no detour."""
+        if self._is_busy:
+            self._keep(basic.BasicAck(tag, multiple))
+            return
+        try:
+            self.settle(tag, ACKNOWLEDGE, multiple=multiple)
+        except (Refusal, MainstemError, Malformed) as error:
+            refusal = _refusal(error, self._link.namespace)
+            self._link.refuse(self.number, refusal, basic.BasicAck.ID)
+
     def close(self) -> None:
         """The channel ends."""
         self.is_closed = True

@@ -57,12 +57,12 @@ CLIENT_ID: Final = "amqp"  # what quotas of client ids know these connections by
 _PUBLISHES_REMEMBERED_MAX: Final = 1_024
 _PUBLISH: Final = struct.pack(">HH", *BasicPublish.ID)
 _ACK = struct.Struct(">HHQB")
+ACK_BYTES: Final = _ACK.size
 _SIZE = struct.Struct(">I").unpack_from
 _HEAD = HEAD.unpack_from
 # The head of a frame and the content header in it, up to the properties.
 _HEADER_BYTES: Final = 19
 _HEADER = struct.Struct(">BHIHHQ").unpack_from
-_ACK_HEAD: Final = struct.pack(">HH", *BasicAck.ID)
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -172,6 +172,15 @@ class Connected:
         channel.take(Content(publish, properties, bytes(view[body + HEAD_BYTES : whole - 1])))
         return whole
 
+    def acknowledge(self, number: int, buf: bytearray, start: int) -> bool:
+        """Take a frame of ``ACK_BYTES`` if it is ``basic.ack``, as most of that size are."""
+        channel = self._channels.get(number)
+        class_id, method_id, tag, flags = _ACK.unpack_from(buf, start + HEAD_BYTES)
+        if channel is None or channel.assembly.is_open or (class_id, method_id) != BasicAck.ID:
+            return False
+        channel.acknowledge(tag, multiple=bool(flags & 1))
+        return True
+
     def close(self) -> None:
         """The connection ends."""
         if self._is_closed:
@@ -267,10 +276,6 @@ class Connected:
             return
         if raw.startswith(_PUBLISH):
             channel.assembly.begin(self._read_publish(raw))
-            return
-        if len(raw) == _ACK.size and raw.startswith(_ACK_HEAD):
-            _, _, tag, flags = _ACK.unpack(raw)
-            channel.take(BasicAck(tag, bool(flags & 1)))
             return
         method = decode_method(raw, 0, len(raw))
         if isinstance(method, ChannelOpen):

@@ -237,22 +237,27 @@ class Consuming:
             routing_key=_key_text(delivery.message.key),
             message_count=left,
         )
-        link.write(self._content(encode_method(method), delivery))
+        now_ms = self._service.clock.wall_ms()
+        link.write(self._content(encode_method(method), delivery, now_ms))
 
     def _deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         if self._is_closed:
             return  # what the channel had was returned with it
         no_ack, frame_tag = consumer.no_ack, consumer.frame_tag
         parts = []
+        now_ms = self._service.clock.wall_ms()
+        exchange, exchange_text = "", short_text("")
         for delivery in deliveries:
+            if delivery.exchange != exchange:
+                exchange, exchange_text = delivery.exchange, short_text(delivery.exchange)
             payload = deliver_payload(
                 frame_tag,
                 self._tagged(delivery, no_ack=no_ack),
-                short_text(delivery.exchange),
+                exchange_text,
                 _short_key(delivery.message.key),
                 redelivered=delivery.attempt > 1,
             )
-            parts.append(self._content(payload, delivery))
+            parts.append(self._content(payload, delivery, now_ms))
         data = b"".join(parts)
         self._link.write(data)
         consumer.credit -= len(deliveries)
@@ -307,11 +312,9 @@ class Consuming:
             self._unsettled[tag] = (tag, delivery.source, delivery.number)
         return tag
 
-    def _content(self, payload: bytes, delivery: Delivery) -> bytes:
-        service, message = self._service, delivery.message
-        properties = service.converter.properties_of(
-            message, service.clock.wall_ms(), delivery.failures
-        )
+    def _content(self, payload: bytes, delivery: Delivery, now_ms: int) -> bytes:
+        message = delivery.message
+        properties = self._service.converter.properties_of(message, now_ms, delivery.failures)
         body = message.value or b""
         return content_frames(self._channel, payload, properties, body, self._link.frame_max)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mainstem.broker.security_api import Rights
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import handshake
-from mainstem.protocols.amqp.connected import Connected, Terms
+from mainstem.protocols.amqp.connected import ACK_BYTES, Connected, Terms
 from mainstem.protocols.amqp.entities_service import enter
 from mainstem.protocols.amqp.entrance import Arrival, Entrance
 from mainstem.protocols.amqp.expiry import Expiry
@@ -146,6 +146,9 @@ class AmqpSession:
                 raise ConnectionRefusal(FRAME_ERROR, "a frame does not end where it says")
             if kind == METHOD and channel and self._state is State.RUNNING:
                 assert self._connected is not None, "it is running"
+                if size == ACK_BYTES and self._connected.acknowledge(channel, buf, start):
+                    start = end
+                    continue
                 taken = self._connected.publish(channel, buf, view, start, until)
                 if taken:
                     start = taken
