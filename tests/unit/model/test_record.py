@@ -18,6 +18,7 @@ from mainstem.model.record import (
     Record,
     batches_of,
     build_batch,
+    encode_record,
     records_of,
     write_header,
 )
@@ -161,3 +162,23 @@ def test_a_batch_length_that_cannot_be_is_corrupt() -> None:
     batch[8:12] = (5).to_bytes(4, "big")
     with pytest.raises(Corrupt):
         list(batches_of(batch))
+
+
+def test_what_neighbours_have_in_common_is_stored_with_each_of_them() -> None:
+    headers = (("trace", b"1"), ("none", None))
+    same = [Record(0, 1_000, b"key", b"value", headers)] * 3
+    mixed = [
+        Record(0, 1_000, b"key", None, headers),
+        Record(0, 999, b"key", b"", headers),
+        Record(0, 999, None, b"", ()),
+        Record(0, 9_999_999, b"", b"v" * 5_000, (("trace", b"1"),)),
+    ]
+    records = [*same, *mixed, *same, *mixed]
+    alone = bytearray()
+    for place, record in enumerate(records):
+        encode_record(alone, place, record.timestamp - 1_000, record)
+
+    batch = build_batch(records)
+
+    assert batch[HEADER_BYTES:] == alone
+    assert read_header(batch).max_timestamp == 9_999_999
