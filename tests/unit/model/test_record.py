@@ -168,6 +168,10 @@ def test_what_neighbours_have_in_common_is_stored_with_each_of_them() -> None:
     headers = (("trace", b"1"), ("none", None))
     same = [Record(0, 1_000, b"key", b"value", headers)] * 3
     mixed = [
+        same[0]._replace(timestamp=1_001),
+        same[0]._replace(timestamp=1_001, key=b"yek"),
+        same[0]._replace(timestamp=1_001, key=b"yek", headers=()),
+        same[0]._replace(timestamp=1_001, key=b"yek", headers=(), value=b"longer value"),
         Record(0, 1_000, b"key", None, headers),
         Record(0, 999, b"key", b"", headers),
         Record(0, 999, None, b"", ()),
