@@ -37,6 +37,15 @@ def test_nothing_is_lost_while_nodes_join_and_leave_in_a_storm(folder: Path, see
     assert tally.changes > 1
 
 
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_nothing_is_lost_when_nodes_notice_or_imagine_that_a_leader_is_gone(
+    folder: Path, seed: int
+) -> None:
+    tally = storm(folder, seed, seconds=SECONDS, nodes=5 if seed % 2 else 3, notice=0.7)
+    assert tally.acknowledged > 10
+    assert tally.crashes > 5
+
+
 def test_a_seed_brings_a_storm_back(folder: Path) -> None:
     first = storm(folder / "first", 99, seconds=30.0, spare=1)
     second = storm(folder / "second", 99, seconds=30.0, spare=1)

@@ -1,6 +1,6 @@
 """The part of the counter that concerns the cluster as a whole: features, nodes, the catalogue."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -110,6 +110,10 @@ class Cluster(Protocol):
 
     async def ensure_internal(self, topic: str) -> None:
         """Create one of the house's own topics if it is not there."""
+        ...
+
+    def settled(self) -> Awaitable[None] | None:
+        """Who writes what is about to change: done when it has, or soon. None: nothing is."""
         ...
 
     def controller(self) -> NodeId:

@@ -1,6 +1,7 @@
 """The cluster as a whole, in terms of the catalogue."""
 
 import logging
+from asyncio import sleep
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from mainstem.model.features import check_levels, level_of
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, StreamId
 from mainstem.model.metadata import Node
 from mainstem.placement.balancing import moves
+from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.cluster_view import RangeRow, incomplete, move_rows, node_rows, range_rows
 from mainstem.placement.records import SetFeatures, UnregisterNode
 from mainstem.placement.replication_records import (
@@ -25,6 +27,9 @@ from mainstem.placement.service import PlacementService
 
 CONFLICTS_MAX = 10
 REBALANCED_AT_ONCE = 1_000
+# How long an answer about writers waits for the death of a node to be decided upon.
+SETTLE_S = 1.0
+SETTLE_PAUSE_S = 0.005
 _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 
 _log = logging.getLogger(__name__)
@@ -85,6 +90,7 @@ class ClusterAdmin:
         clock: the time.
         group: the group that keeps the catalogue; None: this node alone.
         ensure: creates one of the house's own topics.
+        missing: nodes that do not seem to be there any more.
     """
 
     def __init__(
@@ -95,13 +101,21 @@ class ClusterAdmin:
         *,
         group: Group | None = None,
         ensure: Callable[[str], Awaitable[None]] | None = None,
+        missing: Callable[[], Collection[NodeId]] = tuple,
     ) -> None:
+        self._missing = missing
         self._group = group
         self._ensure = ensure
         self._placement = placement
         self._catalogue = placement.catalogue
         self._node = node
         self._wall_ms = clock.wall_ms
+
+    def settled(self) -> Awaitable[None] | None:
+        """See ``Cluster``: a node is gone, and its streams are to be given to others."""
+        if not _is_unsettled(self._catalogue, self._missing()):
+            return None
+        return _settling(lambda: _is_unsettled(self._catalogue, self._missing()))
 
     def level(self, feature: str) -> int:
         """The level of a feature that there is."""
@@ -259,3 +273,14 @@ def _end_of(member: GroupMember, status: GroupStatus, end: int) -> int:
     if member.node_id == status.lead:
         return end
     return -1 if member.match is None else member.match + 1
+
+
+def _is_unsettled(catalogue: Catalogue, missing: Collection[NodeId]) -> bool:
+    return any(map(catalogue.is_live, missing))
+
+
+async def _settling(is_unsettled: Callable[[], bool]) -> None:
+    pauses = int(SETTLE_S / SETTLE_PAUSE_S)
+    while pauses and is_unsettled():
+        pauses -= 1
+        await sleep(SETTLE_PAUSE_S)

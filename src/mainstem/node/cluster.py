@@ -236,6 +236,7 @@ class ClusterNode:
         self.service.attach(self.driver)
         self.peers.hear(Service.RAFT, lambda _, body: self.driver.receive(body))
         self.driver.start(storage.state)
+        self.peers.lookout.on_gone.append(lambda node: self.driver.unreachable(node, gone=True))
 
     def _serve(self, cluster: str) -> None:
         async def decide(_: NodeId, body: memoryview) -> Sequence[bytes]:

@@ -19,7 +19,7 @@ from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.shards_runtime import Shards
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
 from mainstem.node.any_node import AnyNodeStreams
@@ -148,6 +148,8 @@ class Duties:
             LeaseHooks(on_orders=self._roll, on_superseded=on_fatal),
         )
         cluster.peers.serve(Service.LEASES, self.leases.serve)
+        cluster.peers.lookout.on_gone.append(placing.gone)
+        cluster.on_role.append(lambda _: placing.wake())
         loop = asyncio.get_running_loop()
         for duty in (placing.run(), self.leases.run()):
             task = loop.create_task(duty)
@@ -171,6 +173,7 @@ class Duties:
         transactions.elsewhere = elsewhere
         cluster.peers.serve(Service.MARKERS, elsewhere.serve)
         cluster.on_restored.append(self._streams.resync)
+        self._streams.watch(self._keep_fresh, lambda _: None)
         follow_streams(self._streams, groups, transactions)
 
     async def end(self) -> None:
@@ -211,6 +214,19 @@ class Duties:
             ):
                 return
             await asyncio.sleep(0.02)
+
+    def _keep_fresh(self, stream: StreamWriter) -> None:
+        """A stream that others hold as well answers only while nobody can have taken it over."""
+        lapse = Unavailable(
+            ErrorCode.NOT_WRITER,
+            "this node's lease has ended: another one may write it by now",
+            subject=f"{stream.topic}-{stream.id.partition}",
+        )
+
+        def lapsed() -> MainstemError | None:
+            return None if stream.replication is None or self.leases.holds else lapse
+
+        stream.lapsed = lapsed
 
     def _led_term(self) -> int | None:
         status = self._cluster.driver.status

@@ -333,6 +333,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
             clock,
             group=None if cluster is None else cluster.status,
             ensure=topics.ensure_internal,
+            missing=tuple if cluster is None else cluster.peers.lookout.missing,
         ),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
         queues=queues.counter,

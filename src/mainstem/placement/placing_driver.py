@@ -9,6 +9,7 @@ its lease need not be waited for.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,6 +83,8 @@ class PlacingDriver:
         self._place_ms = 0
         self._confirmed_ms = -1
         self._former = NO_NODE
+        self._missed: set[NodeId] = set()
+        self._woken = asyncio.Event()
 
     async def run(self) -> None:
         """Act as long as this node leads, until cancelled."""
@@ -93,6 +96,15 @@ class PlacingDriver:
         """Somebody leads, or nobody; whoever it was last is the one before this node."""
         if leader != NO_NODE and self._term is None:
             self._former = leader
+
+    def gone(self, node: NodeId) -> None:
+        """The process of a node seems to have ended: whoever leads, or soon will, looks at once."""
+        self._missed.add(node)
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Who leads has changed: do not wait for the next turn."""
+        self._woken.set()
 
     async def renew(self, node: NodeId, incarnation: int) -> Renewed:
         """A node asks for its next lease: how long it is, and what its streams are to do.
@@ -118,6 +130,7 @@ class PlacingDriver:
         if lease_ms <= 0:
             raise Unavailable(ErrorCode.TIMED_OUT, "too few nodes confirm that this one leads")
         self._leases.renew(node, self._now_ms())
+        self._missed.discard(node)
         if known.fenced:
             await self._placement.submit(UnfenceNode(node, incarnation))
             self._leases.renew(node, self._now_ms())
@@ -144,7 +157,10 @@ class PlacingDriver:
     async def _take_turns(self) -> None:
         pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
         while True:
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._woken.wait()
+            self._woken.clear()
             if self._leads():
                 await self._turn()
 
@@ -176,7 +192,9 @@ class PlacingDriver:
         lapsed = self._leases.lapsed(up, self._now_ms())
         for node in lapsed:
             _log.warning("node %d did not renew its lease and is taken for dead", node)
-        late = [n for n in self._leases.late(up, self._now_ms()) if n not in lapsed]
+        missed = self._missed.union(self._leases.late(up, self._now_ms()))
+        self._missed.clear()
+        late = [n for n in up if n in missed and n not in lapsed]
         gone = await asyncio.gather(*map(self._is_refused, late))
         for node in itertools.compress(late, gone):
             _log.warning("no process of node %d is there any more: it is taken for dead", node)

@@ -62,8 +62,11 @@ def drawn(random: Random) -> Temper:
     )
 
 
-def episode(seed: int, steps: int) -> Outcome:
-    """One episode; raises when a promise is broken."""
+def episode(seed: int, steps: int, *, gone: float = 0.0) -> Outcome:
+    """One episode; raises when a promise is broken.
+
+    ``gone``: how often somebody is told that a node's process has ended, be that true or not.
+    """
     random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
     temper = drawn(random)
     voters = random.choice([1, 2, 3, 3, 3, 5])
@@ -78,7 +81,7 @@ def episode(seed: int, steps: int) -> Outcome:
             append_bytes_max=random.choice([1, 100, 10_000]),
         )
 
-    story = _Episode(RaftWorld(nodes, voters, random, settings), random, temper)
+    story = _Episode(RaftWorld(nodes, voters, random, settings), random, temper, gone)
     for number in range(steps):
         story.step(number)
     story.calm()
@@ -89,7 +92,7 @@ def episode(seed: int, steps: int) -> Outcome:
 
 
 class _Episode:
-    def __init__(self, world: RaftWorld, random: Random, temper: Temper) -> None:
+    def __init__(self, world: RaftWorld, random: Random, temper: Temper, gone: float) -> None:
         self.world = world
         self._random = random
         self._temper = temper
@@ -106,6 +109,7 @@ class _Episode:
             "compact": temper.compact,
             "isolate": temper.isolate,
             "unreachable": 0.004,
+            "gone": gone,
         }
         rest = 1.0 - sum(shares.values())
         shares |= {"deliver": rest * 0.6, "ready": rest * 0.4}
@@ -181,6 +185,9 @@ class _Episode:
             world.compact(member, keep=random.choice([0, 0, 3]))
         elif act == "unreachable":
             member.core.report_unreachable(other)
+        elif act == "gone":
+            # True or not: who is told so forgets its leader, and that must be safe.
+            member.core.report_unreachable(other, gone_s=world.now_s)
         else:
             # Whoever believes to lead is asked, and somebody who may not.
             change = ConfChange(random.choice(CHANGES), other)

@@ -46,15 +46,31 @@ class Tally(msgspec.Struct):
     digest: str = ""
 
 
-def storm(folder: Path, seed: int, *, seconds: float, nodes: int = 3, spare: int = 0) -> Tally:
-    """Let it rage; raises when a promise is broken. Spare nodes come and go as members."""
+def storm(
+    folder: Path,
+    seed: int,
+    *,
+    seconds: float,
+    nodes: int = 3,
+    spare: int = 0,
+    notice: float = 0.0,
+) -> Tally:
+    """Let it rage; raises when a promise is broken. Spare nodes come and go as members.
+
+    Each node notices with a chance of ``notice`` that another one's process has ended, and now and
+    then believes so of one that lives.
+    """
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(_Storm(folder, seed, nodes, spare).run(seconds))
+        story = _Storm(folder, seed, nodes, spare)
+        story.notice = notice
+        return runner.run(story.run(seconds))
 
 
 class _Storm:
     def __init__(self, folder: Path, seed: int, nodes: int, spare: int) -> None:
         self._random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
+        self._noticing = Random(seed)  # noqa: S311 - so that who notices does not change the rest
+        self.notice = 0.0
         settings = DriverSettings(
             snapshot_entries=60, keep_entries=10, proposal_timeout_s=5.0, chunk_timeout_s=0.3
         )
@@ -105,14 +121,23 @@ class _Storm:
             power_loss = self._random.random() < 0.5
             self._tally.crashes += 1
             self._tally.power_losses += power_loss
-            self._cluster.kill(self._random.choice(up), power_loss=power_loss)
+            victim = self._random.choice(up)
+            self._cluster.kill(victim, power_loss=power_loss)
+            self._tell_gone(victim.id)
         elif kind < 0.8:
             self._tally.partitions += 1
             self._cluster.isolate(self._random.choice(list(self._cluster.nodes.values())))
         elif kind < 0.9:
             self._cluster.loss = self._random.choice([0.0, 0.02, 0.2])
+            self._tell_gone(self._noticing.choice(list(self._cluster.nodes)))
         else:
             self._cluster.heal()
+
+    def _tell_gone(self, gone: NodeId) -> None:
+        """Some of the others notice that a process has ended, or believe it has."""
+        for node in self._cluster.nodes.values():
+            if node.driver is not None and self._noticing.random() < self.notice:
+                node.driver.unreachable(gone, gone=True)
 
     async def _client(self) -> None:
         while not self._over:

@@ -49,6 +49,7 @@ class Town(RaftCluster):
         self.silent: set[NodeId] = set()
         self.rolls = 0
         self.machines_answer = False
+        self.placings: dict[NodeId, PlacingDriver] = {}
 
     def new_machine(self, node: Node) -> StateMachine:
         service = GroupPlacementService(
@@ -88,6 +89,7 @@ class Town(RaftCluster):
             Placing(PlacingSettings(rebalance_after_ms=None)),
             is_refused=self.is_refused,
         )
+        self.placings[node] = placing
         leases = LeasesService(
             (node, incarnation),
             lambda: self.leader_of(node),
@@ -133,6 +135,13 @@ class Town(RaftCluster):
         for task in self.tasks.pop(node, []):
             task.cancel()
         self.kill(self.nodes[node], power_loss=False)
+
+    def tell_gone(self, gone: NodeId) -> None:
+        """As connections do that end everywhere."""
+        for node in self.nodes.values():
+            if node.driver is not None:
+                node.driver.unreachable(gone, gone=True)
+                self.placings[node.id].gone(gone)
 
     async def end(self) -> None:
         for tasks in self.tasks.values():
@@ -244,6 +253,37 @@ def test_a_process_that_is_surely_gone_is_not_waited_for(tmp_path: Path, led: bo
         town.strike(writer)
         await town.wait_until(lambda: town.stream(second).writer == heir)
         assert asyncio.get_running_loop().time() - began < (2.2 if led else 1.0)
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("led", [False, True])
+def test_a_process_whose_connections_ended_is_followed_at_once(tmp_path: Path, led: bool) -> None:
+    async def story(town: Town) -> None:
+        town.machines_answer = True
+        leader, first, second = await others(town)
+        writer, heir = (leader, first) if led else (first, second)
+        await create(town, writer, heir)
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        town.strike(writer)
+        town.tell_gone(writer)
+        await town.wait_until(lambda: town.stream(second).writer == heir)
+        assert asyncio.get_running_loop().time() - began < (0.5 if led else 0.15)
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_is_there_is_not_fenced_because_a_connection_ended(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        town.machines_answer = True
+        leader, first, second = await others(town)
+        await create(town, first, second)
+        await asyncio.sleep(1)
+        town.tell_gone(first)
+        await asyncio.sleep(3)
+        assert town.stream(leader).writer == first
+        assert (await town.wait_for_leader()).id == leader
 
     play(tmp_path, story)
 

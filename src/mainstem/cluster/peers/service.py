@@ -3,7 +3,8 @@
 One connection to each node is dialled when it is needed and used by all; what other nodes dial is
 used to answer them. Promises: questions to one node leave in the order in which they were asked; a
 node that cannot be reached is dialled again after a pause that grows, and at once when it is heard
-of; a service that nobody offers is a refusal.
+of; a service that nobody offers is a refusal. When the last connection with a node has ended, it is
+looked for (``lookout``).
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import msgspec
 from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
 from mainstem.cluster.peers.frames import Frame, Kind, Service
 from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, Side
+from mainstem.cluster.peers.lookout_service import Lookout, refuses
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
@@ -26,6 +28,8 @@ DIAL_TIMEOUT_S: Final = 5.0
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 5.0
 STRANGERS_MAX: Final = 128
+# How long a machine has to say that no process takes connections there.
+LOOK_S: Final = 0.3
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
@@ -78,6 +82,13 @@ class Peers:
         self._accepted: dict[PeerConnection, NodeId | None] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self.lookout = Lookout(
+            lambda node: self.is_refused(node, timeout_s=LOOK_S),
+            lambda node: (
+                node in self._accepted.values()
+                or (node in self._lines and self._lines[node].is_open)
+            ),
+        )
 
     def belong_to(self, cluster: str) -> None:
         """This node has learnt the name of its cluster."""
@@ -144,20 +155,11 @@ class Peers:
         A machine or a network that says nothing leaves that open.
         """
         address = self._address_of(node)
-        if address is None:
-            return False
-        try:
-            async with asyncio.timeout(timeout_s):
-                _, writer = await asyncio.open_connection(*address)
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
-            return False
-        writer.close()
-        return False
+        return address is not None and await refuses(address, timeout_s)
 
     async def close(self) -> None:
         """End every connection."""
+        await self.lookout.close()
         if self._server is not None:
             self._server.close()
         for line in self._lines.values():
@@ -181,15 +183,18 @@ class Peers:
         if address is None:
             raise Unreachable(f"nobody knows where node {node} is")
         try:
-            return await self._connect(address, self._handshake("dialler", expected=node))
+            handshake = self._handshake("dialler", expected=node)
+            return await self._connect(address, handshake, lambda: self.lookout.hung_up(node))
         except Unreachable as error:
             raise Unreachable(f"node {node} at {error.cause}") from error
 
-    async def _connect(self, address: Address, handshake: Handshake) -> PeerConnection:
+    async def _connect(
+        self, address: Address, handshake: Handshake, ended: Callable[[], None] = lambda: None
+    ) -> PeerConnection:
         context = self._settings.tls_dial
 
         def made() -> PeerConnection:
-            return PeerConnection(handshake, take=self._take, ended=lambda *_: None)
+            return PeerConnection(handshake, take=self._take, ended=lambda *_: ended())
 
         loop = asyncio.get_running_loop()
         try:
@@ -242,8 +247,10 @@ class Peers:
                 line.wake(hello)
 
     def _gone(self, connection: PeerConnection, error: MainstemError) -> None:
-        self._accepted.pop(connection, None)
+        node = self._accepted.pop(connection, None)
         _log.debug("a node's connection ended: %s", error)
+        if node is not None:
+            self.lookout.hung_up(node)
 
     def _take(self, connection: PeerConnection, frame: Frame) -> None:
         node = connection.proved.result().node
@@ -288,6 +295,11 @@ class _Line:
         self._not_before_s = 0.0
         self._woken = asyncio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connection is not None and self._connection.is_open
+
     def wake(self, hello: Hello) -> None:
         """The node was heard of: dial now if there is reason to; its former process is gone."""
         connection = self._connection
@@ -305,9 +317,8 @@ class _Line:
         return connection.note(service, chunks)
 
     async def connection(self) -> PeerConnection:
-        is_open = self._connection is not None and self._connection.is_open
         # Taken before the turn comes: one failure is for all who waited for that dial.
-        dial = None if is_open else self._begin()
+        dial = None if self.is_open else self._begin()
         async with self._turn:
             if dial is None and self._connection is not None and self._connection.is_open:
                 return self._connection

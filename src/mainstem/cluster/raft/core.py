@@ -13,7 +13,14 @@ taken in between, so a slow disk delays nobody's heartbeat.
 
 from collections.abc import Callable, Sequence
 
-from mainstem.cluster.raft import membership, reads, replication, stepping, transfer
+from mainstem.cluster.raft import (
+    election,
+    membership,
+    reads,
+    replication,
+    stepping,
+    transfer,
+)
 from mainstem.cluster.raft.messages import (
     NO_NODE,
     ConfChange,
@@ -244,9 +251,12 @@ class Raft:
         """A snapshot of what is applied is durable; forget entries, but for the last ``keep``."""
         self.state.log.compact(snapshot, keep=keep)
 
-    def report_unreachable(self, node: NodeId) -> None:
-        """Messages to a member were probably lost."""
+    def report_unreachable(self, node: NodeId, *, gone_s: float | None = None) -> None:
+        """Messages to a member were probably lost; ``gone_s``: as of now its process has ended."""
         replication.report_unreachable(self.state, node)
+        if gone_s is not None:
+            self.state.now_s = gone_s
+            election.leader_gone(self.state, node)
 
     def report_snapshot(self, node: NodeId, *, arrived: bool) -> None:
         """The snapshot that was on its way to a member arrived, or did not."""

@@ -104,9 +104,13 @@ class RaftDriver:
             self._core.step(message, self._clock.monotonic())
             self._moved()
 
-    def unreachable(self, node: NodeId) -> None:
-        """The transport has lost messages to a node."""
-        self._core.report_unreachable(node)
+    def unreachable(self, node: NodeId, *, gone: bool = False) -> None:
+        """The transport has lost messages to a node; ``gone``: since its process has ended."""
+        if gone and not self._closed:
+            self._core.report_unreachable(node, gone_s=self._clock.monotonic())
+            self._moved()
+        else:
+            self._core.report_unreachable(node)
 
     async def propose(self, data: bytes, *, term: int | None = None) -> int:
         """Have the group agree on ``data``; its index, once it is applied here.

@@ -13,9 +13,15 @@ from mainstem.cluster.raft.messages import (
 )
 from mainstem.cluster.raft.quorum import VoteResult
 from mainstem.cluster.raft.state import RaftState
+from mainstem.model.ids import NodeId
 
 # In a request for votes: the leader itself asked for this campaign, so no lease stands against it.
 CAMPAIGN_TRANSFER = 1
+# After a leader's process has ended, as shares of the election time-out: voters take turns so long
+# apart, each up to so much later by chance, and try again so often if nobody listened yet.
+TURN = 0.12
+TURN_CHANCE = 0.04
+HURRIES = 4
 
 
 class CampaignType(Enum):
@@ -31,9 +37,29 @@ def hup(state: RaftState, campaign_type: CampaignType) -> None:
     if state.is_leader:
         return
     state.reset_election_timer()
+    if state.hurries and campaign_type is CampaignType.CampaignPreElection:
+        state.hurries -= 1
+        state.hurry(2 * TURN, 4 * TURN)
     # With a committed change not yet applied this node would count the wrong majority.
     if state.is_promotable and not state.log.has_unapplied_change():
         campaign(state, campaign_type)
+
+
+def leader_gone(state: RaftState, node: NodeId) -> None:
+    """The process of ``node`` has ended, as its machine says: if it led, it is not waited for.
+
+    Terms and votes are what they were, so a hint that is wrong costs an election and no more. Who
+    was not told so keeps to the leader that it hears, and to its lease.
+    """
+    if state.is_leader or state.lead != node:
+        return
+    state.lead = NO_NODE
+    others = sorted(voter for voter in state.tracker.voters if voter != node)
+    if state.id in others:
+        state.hurries = HURRIES
+        # One after the other: two that ask at once would split the votes.
+        turn = TURN * others.index(state.id)
+        state.hurry(turn + TURN_CHANCE / 2, turn + TURN_CHANCE)
 
 
 def campaign(state: RaftState, campaign_type: CampaignType) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from mainstem.cluster.peers.frames import Kind, Service, header
+from mainstem.cluster.peers.lookout_service import LOOKS_S
 from mainstem.cluster.peers.service import STRANGERS_MAX, Address, Peers, PeerSettings
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
@@ -262,6 +263,65 @@ def test_another_node_at_the_address_is_not_taken_for_the_right_one() -> None:
         await house.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialler", [ONE, TWO])
+def test_a_node_that_hung_up_and_refuses_connections_is_told_to_be_gone(dialler: NodeId) -> None:
+    async def story() -> list[NodeId]:
+        house = House()
+        nodes = {ONE: await house.add(ONE), TWO: await house.add(TWO)}
+        gone: list[NodeId] = []
+        told = asyncio.Event()
+        nodes[ONE].lookout.on_gone += [gone.append, lambda _: told.set()]
+        for peers in nodes.values():
+            peers.serve(Service.RANGES, echo)
+        asked = TWO if dialler == ONE else ONE
+        await nodes[dialler].ask(asked, Service.RANGES, [], timeout_s=20)
+        await nodes[TWO].close()
+        async with asyncio.timeout(5):
+            await told.wait()
+        assert nodes[ONE].lookout.missing() == [TWO]
+        await asyncio.sleep(0.1)
+        await house.close()
+        return gone
+
+    assert asyncio.run(story()) == [TWO]
+
+
+def test_a_node_that_ends_one_connection_but_still_listens_is_not_gone() -> None:
+    async def story() -> list[NodeId]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        gone: list[NodeId] = []
+        first.lookout.on_gone.append(gone.append)
+        first.serve(Service.RANGES, echo)
+        await second.ask_at(house.addresses[ONE], Service.RANGES, [], timeout_s=20)
+        await asyncio.sleep(sum(LOOKS_S) + 0.1)
+        await house.close()
+        return gone
+
+    assert asyncio.run(story()) == []
+
+
+def test_a_node_that_can_still_be_heard_is_not_gone_though_its_address_refuses() -> None:
+    async def story() -> list[NodeId]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        gone: list[NodeId] = []
+        first.lookout.on_gone.append(gone.append)
+        first.serve(Service.RANGES, echo)
+        await second.ask(ONE, Service.RANGES, [], timeout_s=20)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            house.addresses[TWO] = free.getsockname()
+        await second.ask_at(house.addresses[ONE], Service.RANGES, [], timeout_s=20)
+        await asyncio.sleep(sum(LOOKS_S) + 0.1)
+        heard = await second.ask(ONE, Service.RANGES, [], timeout_s=20)
+        assert bytes(heard) == b"2 "
+        await house.close()
+        return gone
+
+    assert asyncio.run(story()) == []
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:

@@ -141,6 +141,109 @@ def test_a_campaign_that_the_leader_asked_for_breaks_the_lease() -> None:
     assert (answer.type, answer.reject) == (M.MsgVoteResp, False)
 
 
+# A leader whose process has ended
+
+
+@pytest.mark.parametrize(
+    ("node_id", "leader", "least_s", "most_s"),
+    [
+        (ONE, TWO, 0.0, 0.05),
+        (ONE, THREE, 0.0, 0.05),
+        (THREE, ONE, 0.12, 0.17),
+        (THREE, TWO, 0.12, 0.17),
+    ],
+)
+@pytest.mark.parametrize("chance", [0.0, 0.999])
+def test_followers_of_a_leader_that_is_gone_take_turns(
+    node_id: NodeId, leader: NodeId, least_s: float, most_s: float, chance: float
+) -> None:
+    story = node(node_id=node_id, chance=chance)
+    story.step(M.MsgHeartbeat, leader, 1)
+    story.work()
+    story.core.report_unreachable(leader, gone_s=story.now_s)
+    assert story.core.state.lead == NO_NODE
+    assert least_s < story.core.next_deadline_s < most_s
+    story.tick()
+    assert (story.state, story.term) == (S.StatePreCandidate, 1)
+
+
+def test_the_lease_of_a_leader_that_is_gone_stands_against_nobody() -> None:
+    story = node()
+    story.step(M.MsgHeartbeat, TWO, 1)
+    story.work()
+    story.step(M.MsgPreVote, THREE, 2, index=9, log_term=1)
+    assert story.work() == []
+    story.core.report_unreachable(TWO, gone_s=story.now_s)
+    story.step(M.MsgPreVote, THREE, 2, index=9, log_term=1)
+    [answer] = story.work()
+    assert (answer.type, answer.to, answer.reject) == (M.MsgPreVoteResp, THREE, False)
+
+
+def test_that_another_than_the_leader_is_gone_changes_nothing() -> None:
+    story = node()
+    story.step(M.MsgHeartbeat, TWO, 1)
+    story.work()
+    due_s = story.core.next_deadline_s
+    story.core.report_unreachable(THREE, gone_s=story.now_s)
+    assert (story.core.state.lead, story.core.next_deadline_s) == (TWO, due_s)
+    story.step(M.MsgPreVote, THREE, 2, index=9, log_term=1)
+    assert story.work() == []
+
+
+def test_a_leader_does_not_step_down_because_a_follower_is_gone() -> None:
+    story = node()
+    story.lead()
+    for gone in (ONE, TWO, THREE):
+        story.core.report_unreachable(gone, gone_s=story.now_s)
+    assert story.state is S.StateLeader
+
+
+def test_a_vote_that_was_given_is_not_given_again_when_the_leader_is_gone() -> None:
+    story = node(durable(term=2, vote=TWO))
+    story.step(M.MsgHeartbeat, TWO, 2)
+    story.core.report_unreachable(TWO, gone_s=story.now_s)
+    story.work()
+    story.step(M.MsgVote, THREE, 2, index=9, log_term=2)
+    [answer] = story.work()
+    assert (answer.type, answer.reject) == (M.MsgVoteResp, True)
+
+
+def test_who_is_not_listened_to_yet_asks_again_soon_but_not_for_ever() -> None:
+    story = node()
+    story.step(M.MsgHeartbeat, TWO, 1)
+    story.work()
+    story.core.report_unreachable(TWO, gone_s=story.now_s)
+    waits_s = []
+    for _ in range(6):
+        before_s = story.now_s
+        story.tick()
+        assert [kind for kind, _ in kinds(story.work())] == [M.MsgPreVote, M.MsgPreVote]
+        waits_s.append(story.now_s - before_s)
+    assert max(waits_s[:5]) < 0.5
+    assert waits_s[5] >= 1.0
+
+
+def test_a_leader_that_is_heard_again_is_followed_and_waited_for() -> None:
+    story = node()
+    story.step(M.MsgHeartbeat, TWO, 1)
+    story.core.report_unreachable(TWO, gone_s=story.now_s)
+    story.step(M.MsgHeartbeat, TWO, 1)
+    assert story.core.state.lead == TWO
+    assert story.core.next_deadline_s >= story.now_s + 1.0
+    story.work()
+    story.step(M.MsgPreVote, THREE, 2, index=9, log_term=1)
+    assert story.work() == []
+
+
+def test_a_learner_forgets_a_leader_that_is_gone_and_does_not_campaign() -> None:
+    story = node(durable(voters=(TWO, THREE), learners=(ONE,)))
+    story.step(M.MsgHeartbeat, TWO, 1)
+    story.work()
+    story.core.report_unreachable(TWO, gone_s=story.now_s)
+    assert story.core.state.lead == NO_NODE
+    assert story.core.next_deadline_s >= story.now_s + 1.0
+
+
 def test_a_leader_that_hears_no_majority_steps_down() -> None:
     story = node()
     story.lead()

@@ -1,13 +1,16 @@
 """Metadata and the Describe calls as clients see them."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.broker.kit import CLUSTER, NODE
+from tests.unit.broker.kit import CLUSTER, NODE, FixedClock
 from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
 
-from mainstem.model.ids import NO_TOPIC_ID
+from mainstem.broker.cluster_service import SETTLE_S, ClusterAdmin
+from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId
+from mainstem.placement.replication_records import FenceNode
 from mainstem.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from mainstem.wire.kafka.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -281,5 +284,58 @@ def test_disk_use_is_described(version: int) -> None:
         asked = [DescribableLogDirTopic("a", [1, 7]), DescribableLogDirTopic("nope", [0])]
         _, sizes = await described(asked)
         assert sizes == {("a", 1): 101}
+
+    tell(story)
+
+
+# A node that is gone
+
+
+def dying(client: Client, missing: list[NodeId]) -> None:
+    counter = client.counter
+    counter.cluster = ClusterAdmin(
+        counter.topics._placement,
+        lambda: counter.topics.node,
+        FixedClock(),
+        missing=lambda: missing,
+    )
+
+
+def test_who_writes_is_answered_once_the_death_of_a_node_is_decided_upon() -> None:
+    async def story(client: Client) -> None:
+        await create(client, "t")
+        dying(client, [NODE.id])
+        asked = asyncio.ensure_future(metadata(client, named("t")))
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        placement = client.counter.topics._placement
+        await placement.submit(FenceNode(NODE.id, 1, "it is gone"))
+        [topic] = (await asked).topics
+        assert topic.partitions[0].leader_id == NO_NODE
+
+    tell(story)
+
+
+def test_a_node_that_is_found_again_is_not_waited_for() -> None:
+    async def story(client: Client) -> None:
+        await create(client, "t")
+        missing = [NODE.id]
+        dying(client, missing)
+        asked = asyncio.ensure_future(metadata(client, named("t")))
+        await asyncio.sleep(0.05)
+        missing.clear()
+        [topic] = (await asked).topics
+        assert topic.partitions[0].leader_id == NODE.id
+
+    tell(story)
+
+
+def test_a_death_that_nobody_decides_upon_is_not_waited_for_long() -> None:
+    async def story(client: Client) -> None:
+        await create(client, "t")
+        dying(client, [NODE.id])
+        async with asyncio.timeout(10 * SETTLE_S):
+            [topic] = (await metadata(client, named("t"))).topics
+        assert topic.partitions[0].leader_id == NODE.id
 
     tell(story)

@@ -61,7 +61,26 @@ _FIRST_WITH_NULLABLE_NAME = 12
 def metadata(
     call: Call, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Nodes, and the topics asked for; topics that are not there may come into being."""
+    """Nodes, and the topics asked for; topics that are not there may come into being.
+
+    Clients ask when a node hangs up, and those that are told the writer of before ask again only
+    much later: such an answer waits a moment for the next writer.
+    """
+    settled = call.broker.cluster.settled()
+    return _metadata(call, request) if settled is None else _metadata_then(call, request, settled)
+
+
+async def _metadata_then(
+    call: Call, request: MetadataRequest, settled: Awaitable[None]
+) -> MetadataResponse:
+    await settled
+    answer = _metadata(call, request)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _metadata(
+    call: Call, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     topics = call.broker.topics
     everything = request.topics is None or (call.version == 0 and not request.topics)
     operations = request.include_topic_authorized_operations
