@@ -77,6 +77,8 @@ class StreamDoor(Protocol):
     id: StreamId
     topic: str
     closed: MainstemError | None  # why the stream takes and gives nothing any more
+    # Why what is known here may be out of date; None: no other node can write the stream.
+    lapsed: Callable[[], MainstemError | None] | None
     epoch: int
     start_offset: int
     next_offset: int
@@ -144,6 +146,18 @@ class StreamDoor(Protocol):
     def remove_waiter(self, wake: Callable[[], None]) -> None:
         """Forget ``wake``."""
         ...
+
+
+def check_fresh(door: StreamDoor) -> None:
+    """Refuse to answer from a stream that another node may write by now.
+
+    What is committed needs no such check: replicas refuse a writer that was replaced.
+
+    Raises:
+        Unavailable: this node was silent for so long that it may have been replaced.
+    """
+    if door.lapsed is not None and (reason := door.lapsed()) is not None:
+        raise reason
 
 
 class Streams(Protocol):

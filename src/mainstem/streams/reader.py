@@ -26,6 +26,7 @@ class StreamReader:
         "epoch",
         "id",
         "known",
+        "lapsed",
         "last_stable",
         "log",
         "next_offset",
@@ -45,6 +46,7 @@ class StreamReader:
         self.committed: int = stream.start
         self.last_stable: int = stream.start
         self.closed: MainstemError | None = None
+        self.lapsed: Callable[[], MainstemError | None] | None = None
         self.ranges: list[RangeLog] = []
         self.log: RangeLog
         self.on_damage: Callable[[RangeLog], None] | None = None

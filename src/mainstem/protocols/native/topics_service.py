@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mainstem.broker.api import Broker, StreamDoor
+from mainstem.broker.api import Broker, StreamDoor, check_fresh
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.limits import KIB
 from mainstem.model.message import Message
@@ -114,6 +114,8 @@ class TopicDesk:
         """Store all of it; the writer has it, and nobody waits for more."""
         streams = self._broker.streams
         doors = [streams.door(topic.name, part[0]) for part in parts]
+        for door in doors:
+            check_fresh(door)
         batches = [_batch(messages, part) for part in parts]
         bases = [
             door.stage(memoryview(batch), 0, len(batch))
@@ -130,6 +132,7 @@ class TopicDesk:
         self._link.permissions.topic(Operation.READ, word.topic)
         _refuse_internal(word.topic)
         door = self._broker.streams.door(word.topic, word.partition)
+        check_fresh(door)
         start = _start(door, word.offset)
         if start >= door.last_stable and word.wait_ms:
             await _news(door, start, word.wait_ms / 1000)

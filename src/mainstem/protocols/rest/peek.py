@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainstem.broker.api import StreamDoor
+from mainstem.broker.api import StreamDoor, check_fresh
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
 from mainstem.model.metadata import Topic
@@ -59,6 +59,7 @@ async def peek(site: Site, request: Request) -> Response:
     encoding = ENCODING.of(request)
     offset, timestamp = OFFSET.of(request), FROM_TIMESTAMP.of(request)
     door = site.broker.streams.door(topic.name, existing(topic, partition))
+    check_fresh(door)
     start = _start(door, offset, timestamp)
     window = await site.peeker.window(door, start, limit=limit)
     site.telemetry.metrics.messages_out += len(window.records)

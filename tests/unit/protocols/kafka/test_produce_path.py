@@ -1,6 +1,6 @@
 """Produce requests of the same shape are answered as if each had been decoded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ class MemoryDoor:
         self.committed = 0
         self.append_time_ms = -1
         self.short_of_replicas = False
+        self.lapsed: Callable[[], MainstemError | None] | None = None
         self.topic = "t"
         self.stored: list[bytes] = []
         self.refuse: MainstemError | None = None
@@ -288,6 +289,17 @@ def test_acks_all_is_refused_where_copies_are_missing() -> None:
     wire.take(frame(2, [0], version=9, acks=-1), frame(3, [0], version=9, acks=1))
 
     assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 19, -1)]), (3, [(0, 0, 1)])]
+
+
+def test_a_writer_that_may_have_been_replaced_takes_only_what_others_confirm() -> None:
+    streams = MemoryStreams(commit_at_once=True)
+    wire = Wire(streams)
+    wire.take(frame(1, [0], version=9, acks=1))
+    streams.doors[0].lapsed = lambda: Unavailable(ErrorCode.NOT_WRITER, "no lease")
+
+    wire.take(frame(2, [0], version=9, acks=1), frame(3, [0], version=9, acks=-1))
+
+    assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 6, -1)]), (3, [(0, 0, 1)])]
 
 
 @pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))

@@ -81,6 +81,7 @@ class MemoryStream:
         self.aborted: list[tuple[int, int]] = []
         self.refusal: MainstemError | None = None
         self.held: asyncio.Event | None = None
+        self.lapsed = None
         self._fd = os.memfd_create(f"{topic}-{partition}")
 
     async def append(self, batch: bytearray) -> Offset:

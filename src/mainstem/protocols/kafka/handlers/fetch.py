@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mainstem.broker.api import Slice, StreamDoor, Streams
+from mainstem.broker.api import Slice, StreamDoor, Streams, check_fresh
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import TopicId
 from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
@@ -162,6 +162,7 @@ class Fetch:
                 else self._streams.door_by_id(TopicId(topic_id), partition)
             )
         self._permit(wanted, door.topic)
+        check_fresh(door)
         if wanted.epoch not in (-1, door.epoch):
             older = wanted.epoch < door.epoch
             raise Fenced(

@@ -1,6 +1,6 @@
 """ListOffsets and OffsetForLeaderEpoch: where a stream starts, ends, and was at a time."""
 
-from mainstem.broker.api import StreamDoor
+from mainstem.broker.api import StreamDoor, check_fresh
 from mainstem.model.errors import ErrorCode, Fenced, MainstemError
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import kafka_code
@@ -74,7 +74,8 @@ def offset_for_leader_epoch(
 
 
 def check_epoch(door: StreamDoor, epoch: int) -> None:
-    """Refuse a client whose idea of the writer is older, or newer, than ours."""
+    """Refuse a client whose idea of the writer is older, or newer, than ours; ours may be old."""
+    check_fresh(door)
     if epoch not in (-1, door.epoch):
         raise Fenced(
             ErrorCode.FENCED_EPOCH if epoch < door.epoch else ErrorCode.UNKNOWN_EPOCH,

@@ -11,7 +11,7 @@ from functools import partial
 from struct import Struct
 from typing import Any
 
-from mainstem.broker.api import Broker, Settled, StreamDoor
+from mainstem.broker.api import Broker, Settled, StreamDoor, check_fresh
 from mainstem.model.batch import HEADER_BYTES, read_header
 from mainstem.model.errors import (
     Corrupt,
@@ -306,7 +306,9 @@ class ProducePath:
             raise InvalidRequest(
                 ErrorCode.INVALID_ACKS, f"acks={request.acks}", remedy="use -1, 0 or 1"
             )
-        if request.acks == -1 and door.short_of_replicas:
+        if request.acks != -1:
+            check_fresh(door)
+        elif door.short_of_replicas:
             raise Unavailable(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 "min.insync.replicas asks for more copies than there are",

@@ -65,6 +65,7 @@ class Shape:
             and rights is self.rights
             and rights.version == self.rules
             and not (self.acks == -1 and door.short_of_replicas)
+            and (self.acks == -1 or door.lapsed is None or door.lapsed() is None)
             and (self.transactional or not is_transactional(buf, *records))
         )
 
