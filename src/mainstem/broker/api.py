@@ -26,7 +26,7 @@ from mainstem.broker.security_api import Security
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
 from mainstem.model.errors import MainstemError
-from mainstem.model.ids import Offset, ProducerId, StreamId, TopicId
+from mainstem.model.ids import NodeId, Offset, ProducerId, StreamId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.streams.state import DescribedProducer
 
@@ -71,8 +71,8 @@ class StreamProducers(Protocol):
         ...
 
 
-class StreamDoor(Protocol):
-    """One stream that this node writes. The attributes are plain and cheap to read."""
+class ReadDoor(Protocol):
+    """One stream that can be read on this node: it writes it, or has a replica of it."""
 
     id: StreamId
     topic: str
@@ -84,37 +84,9 @@ class StreamDoor(Protocol):
     next_offset: int
     committed: int
     last_stable: int
-    short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
-    append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
-
-    @property
-    def state(self) -> StreamProducers:
-        """Who has written here."""
-        ...
-
-    def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
-        """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
-
-        A batch that was stored before (same producer and sequence) answers with its first offset
-        and queues nothing. The first batch of a transaction is refused unless the caller
-        ``verified`` that the partition belongs to it.
-        """
-        ...
-
-    def has_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether an ongoing transaction of this producer epoch has records here."""
-        ...
 
     def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions with records in [start, until)."""
-        ...
-
-    def failure(self, base: Offset) -> MainstemError | None:
-        """Why the flush after ``stage`` could not write that batch, if it could not."""
-        ...
-
-    def when_written(self, base: Offset, settled: Settled) -> bool:
-        """Whether the batch at ``base`` is committed; if not, ``settled`` is called once it is."""
         ...
 
     def read(
@@ -148,7 +120,40 @@ class StreamDoor(Protocol):
         ...
 
 
-def check_fresh(door: StreamDoor) -> None:
+class StreamDoor(ReadDoor, Protocol):
+    """One stream that this node writes. The attributes are plain and cheap to read."""
+
+    short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
+    append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
+
+    @property
+    def state(self) -> StreamProducers:
+        """Who has written here."""
+        ...
+
+    def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
+        """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
+
+        A batch that was stored before (same producer and sequence) answers with its first offset
+        and queues nothing. The first batch of a transaction is refused unless the caller
+        ``verified`` that the partition belongs to it.
+        """
+        ...
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether an ongoing transaction of this producer epoch has records here."""
+        ...
+
+    def failure(self, base: Offset) -> MainstemError | None:
+        """Why the flush after ``stage`` could not write that batch, if it could not."""
+        ...
+
+    def when_written(self, base: Offset, settled: Settled) -> bool:
+        """Whether the batch at ``base`` is committed; if not, ``settled`` is called once it is."""
+        ...
+
+
+def check_fresh(door: ReadDoor) -> None:
     """Refuse to answer from a stream that another node may write by now.
 
     What is committed needs no such check: replicas refuse a writer that was replaced.
@@ -169,6 +174,21 @@ class Streams(Protocol):
 
     def door_by_id(self, topic: TopicId, partition: int) -> StreamDoor:
         """The same by topic id."""
+        ...
+
+    def reader(self, topic: str, partition: int) -> ReadDoor:
+        """The stream to read: as ``door`` finds it, or else the replica that this node has."""
+        ...
+
+    def reader_by_id(self, topic: TopicId, partition: int) -> ReadDoor:
+        """The same by topic id."""
+        ...
+
+    def nearest(self, stream: StreamId, rack: str, offset: int) -> NodeId:
+        """Where a reader in a rack had better read a stream from ``offset`` on; or ``NO_NODE``.
+
+        Only the node that writes the stream knows.
+        """
         ...
 
     def flush(self) -> None:

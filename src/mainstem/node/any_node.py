@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mainstem.broker.api import StreamDoor, Streams
+from mainstem.broker.api import ReadDoor, StreamDoor, Streams
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
-from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
+from mainstem.model.ids import NO_NODE, NodeId, Offset, StreamId, TopicId
 
 PATIENCE_S: Final = 10.0
 PAUSE_S: Final = 0.05
@@ -73,6 +73,9 @@ class AnyNodeStreams:
         self.door: Callable[[str, int], StreamDoor] = local.door
         self.door_by_id: Callable[[TopicId, int], StreamDoor] = local.door_by_id
         self.flush: Callable[[], None] = local.flush
+        self.reader: Callable[[str, int], ReadDoor] = local.reader
+        self.reader_by_id: Callable[[TopicId, int], ReadDoor] = local.reader_by_id
+        self.nearest: Callable[[StreamId, str, int], NodeId] = local.nearest
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         """Stage, flush and wait until committed, wherever the partition is written.

@@ -174,6 +174,10 @@ class Duties:
         cluster.peers.serve(Service.MARKERS, elsewhere.serve)
         cluster.on_restored.append(self._streams.resync)
         self._streams.watch(self._keep_fresh, lambda _: None)
+        silent = Unavailable(
+            ErrorCode.NOT_WRITER, "this node's lease has ended: its copies may be out of date"
+        )
+        self._streams.lapse(lambda: None if self.leases.holds else silent)
         follow_streams(self._streams, groups, transactions)
 
     async def end(self) -> None:

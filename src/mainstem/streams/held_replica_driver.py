@@ -52,6 +52,9 @@ class HeldReplica:
         self._promise = promise
         self.machine = machine
         self.on_synced: Callable[[], None] | None = None
+        # For who reads from this replica: batches were written; more is known to be committed.
+        self.on_taken: Callable[[list[StagedBatch]], None] | None = None
+        self.on_committed: Callable[[], None] | None = None
         self._flusher = flusher
         self._tell: Tell = _nobody
         self._fences: list[tuple[Epoch, asyncio.Future[FenceAnswer | Refusal]]] = []
@@ -81,16 +84,18 @@ class HeldReplica:
         """
         start, until = span
         staged = self.checked(batches, start, until)
+        known = self.machine.known_committed
         effects = self.machine.on_append(epoch, start, until, committed, to_disk=to_disk)
         if effects.refusal is not None:
             tell(effects.refusal)
             return
         self._tell = tell
-        if effects.write is not None and not self._write(staged, effects.write[0]):
-            return
-        self._carry_out(effects)
-        if effects.write is not None:
+        if effects.write is None:
+            self._carry_out(effects)
+        elif self._write(staged, effects.write[0]):
+            self._carry_out(effects)
             self._written(effects.write[1])
+        self._tell_readers(known)
 
     def checked(self, batches: memoryview, start: Offset, until: Offset) -> list[StagedBatch]:
         """The batches of [start, until), each of them whole, sound and in its place."""
@@ -196,6 +201,8 @@ class HeldReplica:
                 # Space can be freed; a disk that fails otherwise can no longer be trusted.
                 self._flusher.fatal(error)
             return False
+        if self.on_taken is not None:
+            self.on_taken(fresh)
         return True
 
     def _written(self, until: Offset) -> None:
@@ -208,12 +215,18 @@ class HeldReplica:
 
     def _on_synced(self, log: RangeLog) -> None:
         machine = self.machine
+        known = machine.known_committed
         if machine.acks_unsynced:
             self._carry_out(machine.on_written(Offset(log.written_end)))
         self._carry_out(machine.on_synced(Offset(log.synced_end)))
+        self._tell_readers(known)
         if self.on_synced is not None:
             told, self.on_synced = self.on_synced, None
             told()
+
+    def _tell_readers(self, known: Offset) -> None:
+        if self.on_committed is not None and self.machine.known_committed > known:
+            self.on_committed()
 
     def _carry_out(self, effects: ReplicaEffects) -> None:
         if effects.promise is not None:

@@ -93,6 +93,7 @@ class RangeReplica:
         "_accepted",
         "_fence",
         "_stored_promise",
+        "_told_committed",
         "_writer",
         "acks_unsynced",
         "directory",
@@ -111,7 +112,7 @@ class RangeReplica:
         self.limbo = found.limbo
         self.promised = self._stored_promise = found.promised
         self.written_end = self.synced_end = self._accepted = found.end
-        self.known_committed = found.start
+        self.known_committed = self._told_committed = found.start
         self.sealed_end: Offset | None = None
         self.acks_unsynced = acks_unsynced
         self._writer: Epoch | None = None
@@ -144,7 +145,8 @@ class RangeReplica:
             return ReplicaEffects(refusal=refusal)
         promise = self._promise(epoch)
         self._writer = epoch
-        self.known_committed = max(self.known_committed, min(committed, self.written_end))
+        self._told_committed = max(self._told_committed, committed)
+        self._learn()
         syncs = to_disk or not self.acks_unsynced
         if until <= self._accepted:
             sync = syncs and self._is_dirty()
@@ -169,6 +171,7 @@ class RangeReplica:
     def on_written(self, end: Offset) -> ReplicaEffects:
         """Everything below ``end`` is written, and lost with the power."""
         self.written_end = max(self.written_end, min(end, self._accepted))
+        self._learn()
         return self._told() if self.acks_unsynced else _NOTHING
 
     def on_write_failed(self) -> ReplicaEffects:
@@ -184,6 +187,7 @@ class RangeReplica:
         if synced > self.synced_end:
             self.synced_end = synced
             self.written_end = max(self.written_end, synced)
+            self._learn()
         return self._told()
 
     def on_sealed(self, end: Offset) -> ReplicaEffects:
@@ -223,6 +227,11 @@ class RangeReplica:
         self.promised = epoch
         self._fence = None
         return epoch
+
+    def _learn(self) -> None:
+        """What is committed may be told before it is here, and is known once it is."""
+        known = min(self._told_committed, self.written_end)
+        self.known_committed = max(self.known_committed, known)
 
     def _is_dirty(self) -> bool:
         return self.synced_end < self._accepted

@@ -22,6 +22,7 @@ from mainstem.model.metadata import Stream, Topic
 from mainstem.placement import records
 from mainstem.placement.replication_records import CopyOrdered, Election, NodeFenced, TargetsSet
 from mainstem.streams.fail_over_driver import FailOverDriver, opening_of
+from mainstem.streams.followers import Followers
 from mainstem.streams.range_keeper_driver import RangeKeeper
 from mainstem.streams.replica_service import ReplicaService
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
@@ -65,6 +66,7 @@ class StreamRoles:
         self.replicas = ReplicaService(around)
         self.keeper = RangeKeeper(around, self.replicas, desk.writer)
         self.replicas.on_damage = self.keeper.lost
+        self.followers = Followers(around, self.replicas, self.keeper.lost)
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
         self._unsettled: set[ReplicationDriver] = set()
@@ -97,6 +99,7 @@ class StreamRoles:
             self._ticking.cancel()
         self.replicas.close()
         self.keeper.close()
+        self.followers.close(MainstemError(ErrorCode.SHUTTING_DOWN, "the node is stopping"))
         for _, task in self._taking.values():
             task.cancel()
 
@@ -135,6 +138,8 @@ class StreamRoles:
 
     def forget(self, streams: list[StreamId]) -> None:
         """These streams are gone, and their files with them."""
+        gone = MainstemError(ErrorCode.UNKNOWN_TOPIC, "the topic was deleted")
+        self.followers.forget(streams, gone)
         for stream in streams:
             self._stop_taking(stream)
             self.keeper.forget(stream)
@@ -157,6 +162,7 @@ class StreamRoles:
         elif not is_lone(stream) and (writer is None or writer.epoch != stream.epoch):
             self._open(topic, stream)
         self.keeper.tend(topic, stream)
+        self.followers.look_at(topic, stream)
 
     # The writer's role.
 

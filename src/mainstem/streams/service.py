@@ -24,19 +24,19 @@ from mainstem.placement.service import PlacementService
 from mainstem.placement.tables import Tables
 from mainstem.streams.checkpoint_storage import read_producers, write_producers
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.reading_service import ReadingTable
 from mainstem.streams.recovery import range_log, recovered_state
 from mainstem.streams.replica_messages import key_of
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.roles_service import StreamRoles
 from mainstem.streams.state import StreamState
-from mainstem.streams.stream_table import StreamTable
 from mainstem.streams.surroundings import PeerCalls, SettingsOf, Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
 _log = logging.getLogger(__name__)
 
 
-class StreamService(StreamTable):
+class StreamService(ReadingTable):
     """Every stream of this node, and the verbs of the counter that concern them.
 
     Args:
@@ -54,15 +54,13 @@ class StreamService(StreamTable):
         *,
         peers: PeerCalls | None = None,
     ) -> None:
-        super().__init__()
-        self._placement = placement
+        super().__init__(placement)
         self._store = store
         self._flusher = flusher
         self._clock = clock
         self._settings_of = settings_of
         self._node = node
         self._damaged: dict[StreamId, Corrupt] = {}
-        self._roles: StreamRoles | None = None
         if peers is not None:
             around = Surroundings(placement, store, flusher, clock, settings_of, node, peers)
             self._roles = StreamRoles(around, self)

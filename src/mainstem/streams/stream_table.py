@@ -43,10 +43,18 @@ class StreamTable:
 
     def door_by_id(self, topic: TopicId, partition: int) -> StreamWriter:
         """The stream of a topic by its id; raises as ``door`` does."""
+        return self.door(self.name_of(topic), partition)
+
+    def name_of(self, topic: TopicId) -> str:
+        """The name of a topic.
+
+        Raises:
+            InvalidRequest: there is no such topic.
+        """
         streams = self._by_id.get(topic)
         if streams is None:
             raise unknown(ErrorCode.UNKNOWN_TOPIC_ID, topic_id_text(topic))
-        return self.door(streams[0].topic, partition)
+        return streams[0].topic
 
     def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
         """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""

@@ -210,3 +210,13 @@ def test_limbo_is_doubt_about_what_was_acknowledged(
         acks_unsynced=acks_unsynced, unclean=unclean, sync_failed=sync_failed, done=done
     )
     assert found is limbo
+
+
+def test_what_was_told_to_be_committed_is_known_once_it_is_here() -> None:
+    replica = RangeReplica(ReplicaState(Offset(0), Offset(0), Epoch(1), "disk"), acks_unsynced=True)
+    replica.on_append(Epoch(1), Offset(0), Offset(10), Offset(7))
+    assert replica.known_committed == 0
+    replica.on_written(Offset(5))
+    assert replica.known_committed == 5
+    replica.on_written(Offset(10))
+    assert replica.known_committed == 7

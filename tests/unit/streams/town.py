@@ -63,7 +63,7 @@ class TownNode:
         service = town.placement.service
         await service.submit(
             RegisterNode(
-                Node(self.id, "127.0.0.1", 9092 + self.id),
+                Node(self.id, "127.0.0.1", 9092 + self.id, rack=f"rack-{self.id}"),
                 town.placement.incarnation + self.incarnation,
                 self.store.directory_id.hex(),
             )

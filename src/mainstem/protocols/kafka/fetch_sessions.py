@@ -12,7 +12,7 @@ from mainstem.model.limits import FETCH_SESSIONS_MAX
 from mainstem.wire.kafka.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from mainstem.broker.api import StreamDoor
+    from mainstem.broker.api import ReadDoor
     from mainstem.broker.security_api import Rights
 
 NO_SESSION = 0
@@ -26,14 +26,15 @@ PartitionKey = tuple[bytes, str, int]  # topic id, topic name (one of them empty
 class Wanted:
     """One partition a consumer reads, and what it knows of it."""
 
-    __slots__ = ("door", "epoch", "granted", "key", "max_bytes", "offset", "told")
+    __slots__ = ("door", "epoch", "granted", "key", "max_bytes", "nearer", "offset", "told")
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.offset = 0
         self.max_bytes = 0
         self.epoch = -1
-        self.door: StreamDoor | None = None
+        self.door: ReadDoor | None = None
+        self.nearer = -1  # the node that the consumer had better turn to
         self.told: tuple[int, int, int] | None = None  # high watermark, last stable, log start
         # Whose rights allowed to read it, and as of which rules: a session may change hands.
         self.granted: tuple[Rights, int] | None = None

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mainstem.broker.api import Slice, StreamDoor, Streams, check_fresh
+from mainstem.broker.api import ReadDoor, Slice, Streams, check_fresh
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
-from mainstem.model.ids import TopicId
+from mainstem.model.ids import NO_NODE, TopicId
 from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
 from mainstem.protocols.kafka.call import Call
 from mainstem.protocols.kafka.errors import kafka_code
@@ -30,6 +30,10 @@ from mainstem.wire.kafka.messages.fetch import (
 
 API_KEY = 1
 READ_COMMITTED = 1
+# Consumers that speak this version know of replicas, and say where they stand.
+REPLICAS_VERSION = 11
+# "Turn to the writer": what clients of a replica, and of one that is being copied, understand.
+_OFFSET_NOT_AVAILABLE = 78
 
 Found = tuple[Wanted, Slice | None, MainstemError | None]
 
@@ -66,7 +70,7 @@ class Fetch:
         self._correlation = correlation
         self._request = request
         self._answer = answer
-        self._doors: list[StreamDoor] = []
+        self._doors: list[ReadDoor] = []
         self._timer: asyncio.TimerHandle | None = None
         self._incremental = False
         self._session: FetchSession
@@ -122,12 +126,17 @@ class Fetch:
         request = self._request
         budget = min(request.max_bytes, FETCH_RESPONSE_BYTES_MAX)
         committed_only = request.isolation_level == READ_COMMITTED
+        rack = request.rack_id
         total = 0
         failed = False
         found: list[Found] = []
         for wanted in self._session.wanted.values():
             try:
                 door = self._door(wanted)
+                if rack and self._is_sent_on(wanted, door, rack):
+                    failed = True
+                    found.append((wanted, None, None))
+                    continue
                 part = door.read(
                     wanted.offset,
                     max_bytes=min(wanted.max_bytes, max(budget - total, 0)),
@@ -150,17 +159,18 @@ class Fetch:
             rights.need(Operation.READ, ResourceType.TOPIC, name)
             wanted.granted = (rights, rights.version)
 
-    def _door(self, wanted: Wanted) -> StreamDoor:
+    def _is_sent_on(self, wanted: Wanted, door: ReadDoor, rack: str) -> bool:
+        """Whether a consumer is told to read from the replica where it stands."""
+        wanted.nearer = self._streams.nearest(door.id, rack, wanted.offset)
+        return wanted.nearer != NO_NODE
+
+    def _door(self, wanted: Wanted) -> ReadDoor:
         door = wanted.door
         if door is None or door.closed is not None:
             topic_id, name, partition = wanted.key
             if name:
                 self._permit(wanted, name)
-            door = wanted.door = (
-                self._streams.door(name, partition)
-                if name
-                else self._streams.door_by_id(TopicId(topic_id), partition)
-            )
+            door = wanted.door = self._find(TopicId(topic_id), name, partition)
         self._permit(wanted, door.topic)
         check_fresh(door)
         if wanted.epoch not in (-1, door.epoch):
@@ -170,6 +180,14 @@ class Fetch:
                 f"epoch {wanted.epoch} where the writer is at {door.epoch}",
             )
         return door
+
+    def _find(self, topic_id: TopicId, name: str, partition: int) -> ReadDoor:
+        streams = self._streams
+        if self._version < REPLICAS_VERSION:
+            return streams.door(name, partition)
+        if name:
+            return streams.reader(name, partition)
+        return streams.reader_by_id(topic_id, partition)
 
     def _respond(self, found: list[Found]) -> None:
         topics: dict[tuple[bytes, str], FetchableTopicResponse] = {}
@@ -186,7 +204,8 @@ class Fetch:
                     )
                 ]
             told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
-            if self._incremental and part is None and error is None and told == wanted.told:
+            is_news = part is not None or error is not None or wanted.nearer != NO_NODE
+            if self._incremental and not is_news and told == wanted.told:
                 continue
             wanted.told = told if error is None else None
             topic_id, name, _ = wanted.key
@@ -221,7 +240,7 @@ def _partition_data(
     if error is not None or wanted.door is None:
         return PartitionData(
             partition_index=wanted.key[2],
-            error_code=kafka_code(error),
+            error_code=_fetch_code(error),
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
@@ -235,5 +254,13 @@ def _partition_data(
         last_stable_offset=door.last_stable,
         log_start_offset=door.start_offset,
         aborted_transactions=None,
+        preferred_read_replica=wanted.nearer,
         records=records,
     )
+
+
+def _fetch_code(error: MainstemError | None) -> int:
+    """As elsewhere, but for what consumers do not expect to hear when they fetch."""
+    if error is not None and error.code is ErrorCode.WRITER_UNAVAILABLE:
+        return _OFFSET_NOT_AVAILABLE
+    return kafka_code(error)
