@@ -38,6 +38,7 @@ from mainstem.node.cluster_secret import cluster_secrets
 from mainstem.node.config import Config
 from mainstem.node.founding import found_group, founders_state, put_journal_aside
 from mainstem.node.joining import KNOCK_PAUSE_S, Arrival, FrontDoor, Knock, peer_address
+from mainstem.node.peer_trust_driver import TrustDriver, peer_tls
 from mainstem.node.voters_driver import VotersDriver
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.export_storage import NAME as EXPORT_NAME
@@ -84,14 +85,22 @@ class ClusterNode:
         self._is_new = not any((start.data / FOLDER).glob("*.wal"))
         # A folder that knows other nodes and has lost its group's files founds nothing of its own.
         self._founds = self._is_new and not config.cluster.join and not self.book.all()
-        secrets = cluster_secrets(start.data, config.cluster.secret_file, may_make=self._founds)
+        secrets = self._secrets(may_make=self._founds)
+        tls = peer_tls(config)
         self.peers = Peers(
             PeerSettings(
-                cluster=NEWCOMER, node=start.node.id, broker_epoch=clock.wall_ms(), secrets=secrets
+                cluster=NEWCOMER,
+                node=start.node.id,
+                broker_epoch=clock.wall_ms(),
+                secrets=secrets,
+                tls_listen=None if tls is None else tls.listening,
+                tls_dial=None if tls is None else tls.dialling,
             ),
             self.book.address_of,
             os.urandom,
         )
+        self._trust = TrustDriver(lambda: self._secrets(may_make=False), secrets, tls)
+        self._trust.on_secrets.append(self.peers.know)
         self.service = GroupPlacementService(
             Catalogue(), clock, fatal, ask=self._ask_leader, on_restored=self._restored
         )
@@ -101,6 +110,9 @@ class ClusterNode:
         self.on_role: list[Callable[[SoftState], None]] = []
         self.on_restored: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _secrets(self, *, may_make: bool) -> tuple[bytes, ...]:
+        return cluster_secrets(self._data, self._config.cluster.secret_file, may_make=may_make)
 
     @property
     def node(self) -> NodeId:
@@ -147,7 +159,8 @@ class ClusterNode:
         self._open_group()
         self._arrival.settled()
         self._serve(cluster)
-        self._tasks.append(asyncio.get_running_loop().create_task(self._arrival.introduce()))
+        for work in (self._arrival.introduce(), self._trust.run(self._config)):
+            self._tasks.append(asyncio.get_running_loop().create_task(work))
         await self._caught_up()
         identity = open_identity(
             self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()

@@ -35,6 +35,20 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Unset: cluster.secret in the data folder, which the first node makes."
         ),
     ] = None
+    tls: Annotated[
+        bool,
+        Meta(
+            description="Encrypt what nodes say to each other. Both sides show the certificate of "
+            "the tls section, which names the host that others dial."
+        ),
+    ] = False
+    tls_ca_file: Annotated[
+        str | None,
+        Meta(
+            description="PEM file with the authorities that sign the certificates of nodes. Unset: "
+            "tls.client_ca_file."
+        ),
+    ] = None
     machine: Annotated[
         str | None,
         Meta(

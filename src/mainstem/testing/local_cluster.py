@@ -43,7 +43,7 @@ class MemberNode(LocalNode):
         self.join = tuple(join)
         self.prefix: tuple[str, ...] = ()  # what runs the command, such as another namespace
         self.peers = "127.0.0.1:0"
-        self._secret = folder / SECRET_NAME
+        self.secret = folder / SECRET_NAME
 
     def start(self, *, timeout_s: float = 60.0) -> None:
         """Start the process and wait until it is part of the cluster."""
@@ -75,7 +75,7 @@ class MemberNode(LocalNode):
             "--set",
             f"cluster.machine=machine-{self.number}",
             "--set",
-            f"cluster.secret_file={self._secret}",
+            f"cluster.secret_file={self.secret}",
             *joined,
         ]
 

@@ -57,6 +57,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._on_end = ended
         self._cutter = FrameCutter(room_bytes=ROOM_BYTES, body_bytes_max=HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._is_encrypted = False
         self._answers: dict[int, asyncio.Future[memoryview]] = {}
         self._number = 0
         self._ended: MainstemError | None = None
@@ -115,6 +116,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         # A cast, since uvloop's transports are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WAITING_BYTES_MAX)
+        self._is_encrypted = transport.get_extra_info("sslcontext") is not None
         if self._ended is not None:
             self._transport.abort()
         elif self._handshake.side == "dialler":
@@ -175,7 +177,11 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _write(self, kind: Kind, service: int, number: int, chunks: Sequence[Chunk]) -> None:
         assert self._transport is not None, "written to after the connection is made"
         size = sum(map(len, chunks))
-        self._transport.writelines([header(kind, service, number, size), *chunks])
+        pieces = [header(kind, service, number, size), *chunks]
+        if self._is_encrypted:  # which may keep what it is given; much of it is only borrowed
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
 
     def _end(self, error: MainstemError) -> None:
         if self._ended is not None:

@@ -6,8 +6,9 @@
     Proof(proof)                ────────▶
 
 A proof is an HMAC with the cluster's secret over both nonces, both names and the side that proves:
-it cannot be made without the secret, nor sent back, nor used again. A node that is about to join
-knows the secret and not yet the cluster's name: it says none, and is told. Pure.
+it cannot be made without the secret, nor sent back, nor used again. While a secret is replaced a
+node knows two and proves both: one that the other side knows is enough. A node that is about to
+join knows the secret and not yet the cluster's name: it says none, and is told. Pure.
 """
 
 import hmac
@@ -16,12 +17,13 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from mainstem.cluster.secrets import checked_secrets
+from mainstem.cluster.secrets import SECRETS_MAX, checked_secrets
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 
 VERSION: Final = 1
 NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
 NEWCOMER: Final = ""
 """The name of a cluster that a node does not know yet."""
 Side = Literal["dialler", "listener"]
@@ -56,7 +58,7 @@ class Handshake:
     Args:
         side: who dialled.
         own: what this node says of itself, with a nonce that chance made.
-        secrets: the cluster's secrets, the present one first; any of them is accepted.
+        secrets: the cluster's secrets; one that both sides know is enough.
         expected: the node that was dialled.
     """
 
@@ -104,15 +106,20 @@ class Handshake:
             )
         self.other = hello
         if self.side == "listener":
-            proof = self._proof(self._secrets[0], "listener", hello, self._own)
+            proof = self._proofs("listener", hello, self._own)
             return encode(msgspec.structs.replace(self._own, proof=proof))
         self._check(hello.proof, "listener", self._own, hello)
         self.is_proved = True
-        return encode(Proof(self._proof(self._secrets[0], "dialler", self._own, hello)))
+        return encode(Proof(self._proofs("dialler", self._own, hello)))
 
-    def _check(self, proof: bytes, side: Side, dialler: Hello, listener: Hello) -> None:
+    def _proofs(self, side: Side, dialler: Hello, listener: Hello) -> bytes:
+        return b"".join(self._proof(secret, side, dialler, listener) for secret in self._secrets)
+
+    def _check(self, proofs: bytes, side: Side, dialler: Hello, listener: Hello) -> None:
+        shown = [proofs[at : at + PROOF_BYTES] for at in range(0, len(proofs), PROOF_BYTES)]
         for secret in self._secrets:
-            if hmac.compare_digest(proof, self._proof(secret, side, dialler, listener)):
+            wanted = self._proof(secret, side, dialler, listener)
+            if any(hmac.compare_digest(proof, wanted) for proof in shown[:SECRETS_MAX]):
                 return
         raise Corrupt(
             "a node does not know the cluster's secret",

@@ -94,6 +94,10 @@ class Peers:
         """This node has learnt the name of its cluster."""
         self._settings = msgspec.structs.replace(self._settings, cluster=cluster)
 
+    def know(self, secrets: tuple[bytes, ...]) -> None:
+        """The cluster's secrets have changed: they count for the next connections."""
+        self._settings = msgspec.structs.replace(self._settings, secrets=secrets)
+
     def serve(self, service: Service, handler: Handler) -> None:
         """Answer questions for a service."""
         self._handlers[service] = handler
@@ -231,13 +235,9 @@ class Peers:
         if strangers >= STRANGERS_MAX:
             connection.close(Unavailable(ErrorCode.OVERLOADED, "too many introduce themselves"))
             return connection
-        asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, self._check_known, connection)
+        asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, _check_known, connection)
         connection.proved.add_done_callback(lambda proved: self._proved(connection, proved))
         return connection
-
-    def _check_known(self, connection: PeerConnection) -> None:
-        if not connection.proved.done():
-            connection.close(Unavailable(ErrorCode.TIMED_OUT, "no introduction in time"))
 
     def _proved(self, connection: PeerConnection, proved: "asyncio.Future[Hello]") -> None:
         if proved.exception() is None and connection in self._accepted:
@@ -274,6 +274,11 @@ class Peers:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a question of another node broke this one's code", exc_info=error)
             connection.close(Unavailable(ErrorCode.INTERNAL, f"{error!r}"))
+
+
+def _check_known(connection: PeerConnection) -> None:
+    if not connection.proved.done():
+        connection.close(Unavailable(ErrorCode.TIMED_OUT, "no introduction in time"))
 
 
 async def _serve(connection: PeerConnection, frame: Frame, handler: Handler) -> None:
