@@ -28,6 +28,7 @@ from mainstem.broker.transactions_api import Transactions
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId, Offset, ProducerId, StreamId, TopicId
 from mainstem.model.metadata import Node
+from mainstem.streams.look_driver import Piece
 from mainstem.streams.state import DescribedProducer
 
 Settled = Callable[[MainstemError | None], None]
@@ -153,6 +154,28 @@ class StreamDoor(ReadDoor, Protocol):
         ...
 
 
+class Look(Protocol):
+    """A look into a stream, wherever it is; only what is stable is shown."""
+
+    @property
+    def start_offset(self) -> int:
+        """Where the stream begins."""
+        ...
+
+    @property
+    def last_stable(self) -> int:
+        """Where it ends for now."""
+        ...
+
+    async def offset_at(self, timestamp: int) -> int | None:
+        """The offset of the first record that is not older."""
+        ...
+
+    async def piece(self, offset: int, max_bytes: int) -> Piece | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        ...
+
+
 def check_fresh(door: ReadDoor) -> None:
     """Refuse to answer from a stream that another node may write by now.
 
@@ -182,6 +205,14 @@ class Streams(Protocol):
 
     def reader_by_id(self, topic: TopicId, partition: int) -> ReadDoor:
         """The same by topic id."""
+        ...
+
+    async def look(self, topic: str, partition: int, until: int | None = None) -> Look:
+        """A look into a stream, wherever it is written; ``until`` is all that is wanted of it."""
+        ...
+
+    def glance(self, topic: str, partition: int) -> Look:
+        """A look into what can be read here, which may end sooner than at the writer."""
         ...
 
     def nearest(self, stream: StreamId, rack: str, offset: int) -> NodeId:

@@ -1,22 +1,25 @@
-"""Appends that any node takes: written here, or passed on to the node that writes the partition.
+"""Appends and looks that any node takes: done here, or passed on to the node that writes.
 
 For protocols that bring a message to whichever node they reach; Kafka clients find the writer by
 themselves. Promises: what is passed on is stored at most once. It is tried again only where nothing
-was stored; where that is unknown the caller is told so.
+was stored; where that is unknown the caller is told so. A look shows what the writer shows; when
+there is none for long, what this node has a replica of.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
-from mainstem.broker.api import ReadDoor, StreamDoor, Streams
+from mainstem.broker.api import Look, ReadDoor, StreamDoor, Streams
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId, Offset, StreamId, TopicId
+from mainstem.node.far_look import FarLook, Question, answered
 
 PATIENCE_S: Final = 10.0
 PAUSE_S: Final = 0.05
@@ -38,6 +41,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     partition: int
+    look: Question | None = None  # instead of a batch
 
 
 _heads = msgspec.msgpack.Decoder(_Head)
@@ -76,6 +80,7 @@ class AnyNodeStreams:
         self.reader: Callable[[str, int], ReadDoor] = local.reader
         self.reader_by_id: Callable[[TopicId, int], ReadDoor] = local.reader_by_id
         self.nearest: Callable[[StreamId, str, int], NodeId] = local.nearest
+        self.glance: Callable[[str, int], Look] = local.glance
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         """Stage, flush and wait until committed, wherever the partition is written.
@@ -103,6 +108,52 @@ class AnyNodeStreams:
                 )
             await asyncio.sleep(PAUSE_S)
 
+    async def look(self, topic: str, partition: int, until: int | None = None) -> Look:
+        """A look into a stream: here, if it is written here or holds ``until``; or at its writer.
+
+        Raises:
+            Unavailable: nobody wrote it in time.
+        """
+        near = self._near(topic, partition)
+        if near is not None and until is not None and until <= near.last_stable:
+            return near
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE_S
+        while True:
+            writer = self._writer_of(topic, partition)
+            try:
+                if writer == self._node:
+                    return await self._local.look(topic, partition)
+                if writer != NO_NODE:
+                    return await FarLook(partial(self._look_at, writer, topic, partition)).open()
+            except MainstemError as error:
+                if not isinstance(error, Unreachable) and error.code is not ErrorCode.NOT_WRITER:
+                    raise
+            if loop.time() > give_up:
+                if near is not None:
+                    return near
+                raise Unavailable(
+                    ErrorCode.WRITER_UNAVAILABLE,
+                    f"nobody wrote it for {PATIENCE_S:.0f} s",
+                    subject=f"{topic}-{partition}",
+                )
+            await asyncio.sleep(PAUSE_S)
+
+    def _near(self, topic: str, partition: int) -> Look | None:
+        try:
+            return self._local.glance(topic, partition)
+        except MainstemError as error:
+            if error.code is not ErrorCode.NOT_WRITER:
+                raise
+            return None
+
+    async def _look_at(
+        self, writer: NodeId, topic: str, partition: int, question: Question
+    ) -> memoryview:
+        head = msgspec.msgpack.encode(_Head(topic, partition, question))
+        chunks = [len(head).to_bytes(_LENGTH_BYTES), head]
+        return await self._peers.ask(writer, Service.REQUESTS, chunks, timeout_s=ASK_TIMEOUT_S)
+
     async def delete_records(self, topic: str, partition: int, before: int) -> Offset:
         """Move the start of a stream that this node writes."""
         return await self._local.delete_records(topic, partition, before)
@@ -117,7 +168,9 @@ class AnyNodeStreams:
         try:
             head = _heads.decode(body[_LENGTH_BYTES : _LENGTH_BYTES + length])
         except msgspec.DecodeError as error:
-            raise Corrupt(f"not an append that was passed on: {error}") from error
+            raise Corrupt(f"not what one node passes on to another: {error}") from error
+        if head.look is not None:
+            return await answered(await self._local.look(head.topic, head.partition), head.look)
         batch = bytearray(body[_LENGTH_BYTES + length :])
         try:
             base = await self._append_here(head.topic, head.partition, batch)

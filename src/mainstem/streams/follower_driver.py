@@ -85,7 +85,7 @@ class StreamFollower(StreamReader):
         """As the writer's; what is not here yet, or not at all, is the writer's to answer."""
         if self.closed is not None:
             raise self.closed
-        self._advance()
+        self.advance()
         if offset > self.next_offset or self.start_offset <= offset < self.ranges[0].start_offset:
             raise self._elsewhere()
         try:
@@ -105,7 +105,7 @@ class StreamFollower(StreamReader):
     # What the replica tells.
 
     def _on_committed(self) -> None:
-        if self._waiters and self._advance():
+        if self._waiters and self.advance():
             self._wake()
 
     def _on_taken(self, staged: Sequence[StagedBatch]) -> None:
@@ -120,7 +120,7 @@ class StreamFollower(StreamReader):
     def _note(self, header: BatchHeader, batch: bytes) -> None:
         self._pending.append((header, marker_of(batch) if header.is_control else None))
 
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
         """Take in what was committed meanwhile; whether there was anything."""
         self.next_offset = self._held.log.written_end
         until: int = self._held.machine.known_committed
@@ -169,7 +169,7 @@ class StreamFollower(StreamReader):
         else:
             self._scanned = None
             self._held.on_taken = self._on_taken
-        if self._advance():
+        if self.advance():
             self._wake()
 
 

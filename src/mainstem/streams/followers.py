@@ -45,6 +45,7 @@ class Followers:
         """
         found = self._open.get(stream.id)
         if found is not None and found.closed is None:
+            found.advance()
             return found
         held = self._replicas.held(stream.id, stream.last.index)
         if not self._is_replica(stream) or held is None or held.machine.limbo:

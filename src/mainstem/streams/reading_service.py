@@ -7,6 +7,7 @@ from mainstem.model.ids import NO_NODE, NodeId, StreamId, TopicId
 from mainstem.placement.service import PlacementService
 from mainstem.streams.follower_driver import StreamFollower
 from mainstem.streams.followers import Lapsed
+from mainstem.streams.look_driver import StreamLook
 from mainstem.streams.nearest import nearest_replica
 from mainstem.streams.replication_driver import ReplicationDriver
 from mainstem.streams.stream_table import StreamTable, is_elsewhere
@@ -45,6 +46,15 @@ class ReadingTable(StreamTable):
     def reader_by_id(self, topic: TopicId, partition: int) -> StreamWriter | StreamFollower:
         """The same by topic id."""
         return self.reader(self.name_of(topic), partition)
+
+    async def look(self, topic: str, partition: int, until: int | None = None) -> StreamLook:
+        """A look into a stream that is written here; raises as ``door`` does."""
+        del until  # all that there is can be seen here
+        return StreamLook(self.door(topic, partition))
+
+    def glance(self, topic: str, partition: int) -> StreamLook:
+        """A look into what can be read here, which may end sooner than at the writer."""
+        return StreamLook(self.reader(topic, partition))
 
     def nearest(self, stream: StreamId, rack: str, offset: int) -> NodeId:
         """The replica in a rack that readers of a stream may turn to; ``NO_NODE``: none."""

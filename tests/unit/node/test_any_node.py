@@ -1,4 +1,4 @@
-"""Appends passed on between two nodes: stored once, or not, or said to be unknown."""
+"""What is passed on between two nodes: appends are stored once, or not, or said to be unknown."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,10 +12,33 @@ from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId, Offset
 from mainstem.node.any_node import AnyNodeStreams
+from mainstem.streams.look_driver import Piece, StreamLook
 from mainstem.testing.virtual_loop import VirtualLoop
 
 ONE, TWO = NodeId(1), NodeId(2)
 BATCH = b"a batch"
+
+
+class Shelf:
+    """A stream of one batch at offset 5, of which ``known`` offsets can be seen."""
+
+    start_offset = 0
+    lapsed = None
+
+    def __init__(self, known: int) -> None:
+        self.last_stable = known
+        self.until_offset = 6
+
+    def read(self, offset: int | None = None, **_: object) -> Any:
+        if offset is None:
+            return BATCH
+        return self if offset < self.last_stable else None
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        return [(start, until)]
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        return (5, timestamp, 0) if timestamp < 100 else None
 
 
 class Local:
@@ -24,6 +47,7 @@ class Local:
     def __init__(self) -> None:
         self.stored: list[bytes] = []
         self.writes = False
+        self.known: int | None = None  # what a replica here knows
         self.failure: MainstemError | None = None
 
     def door(self, topic: str, partition: int) -> object:
@@ -32,6 +56,16 @@ class Local:
         return object()
 
     door_by_id = flush = sizes = delete_records = None
+    reader = reader_by_id = nearest = None
+
+    async def look(self, topic: str, partition: int) -> StreamLook:
+        self.door(topic, partition)
+        return StreamLook(Shelf(6))
+
+    def glance(self, topic: str, partition: int) -> StreamLook:
+        if self.known is None:
+            self.door(topic, partition)
+        return StreamLook(Shelf(self.known or 6))
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         self.stored.append(bytes(batch))
@@ -131,5 +165,43 @@ def test_what_is_no_append_is_refused(body: bytes) -> None:
     async def story(pair: Pair) -> None:
         with pytest.raises(Corrupt):
             await pair.streams[TWO].serve(ONE, memoryview(body))
+
+    play(story)
+
+
+def test_a_look_shows_what_the_writer_shows() -> None:
+    async def story(pair: Pair) -> None:
+        pair.local[ONE].known = 3
+        look = await pair.streams[ONE].look("t", 0)
+        assert (look.start_offset, look.last_stable) == (0, 6)
+        assert await look.piece(5, 100) == Piece(BATCH, 6, [(5, 6)])
+        assert await look.piece(6, 100) is None
+        assert await look.offset_at(7) == 5
+        assert await look.offset_at(100) is None
+
+    play(story)
+
+
+def test_a_look_at_what_a_replica_has_for_certain_asks_nobody() -> None:
+    async def story(pair: Pair) -> None:
+        pair.is_cut = True
+        pair.local[ONE].known = 3
+        look = await pair.streams[ONE].look("t", 0, 3)
+        assert look.last_stable == 3
+
+    play(story)
+
+
+def test_a_look_waits_for_the_next_writer_before_it_takes_what_a_replica_has() -> None:
+    async def story(pair: Pair) -> None:
+        pair.local[ONE].known = 3
+        pair.take_over(NO_NODE)
+        asyncio.get_running_loop().call_later(2.0, pair.take_over, TWO)
+        assert (await pair.streams[ONE].look("t", 0)).last_stable == 6
+        pair.take_over(NO_NODE)
+        assert (await pair.streams[ONE].look("t", 0)).last_stable == 3
+        pair.local[ONE].known = None
+        with pytest.raises(Unavailable):
+            await pair.streams[ONE].look("t", 0)
 
     play(story)

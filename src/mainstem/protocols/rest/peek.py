@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainstem.broker.api import StreamDoor, check_fresh
+from mainstem.broker.api import Look
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
 from mainstem.model.metadata import Topic
@@ -58,15 +58,15 @@ async def peek(site: Site, request: Request) -> Response:
     limit = LIMIT.of(request) or LIMIT_DEFAULT
     encoding = ENCODING.of(request)
     offset, timestamp = OFFSET.of(request), FROM_TIMESTAMP.of(request)
-    door = site.broker.streams.door(topic.name, existing(topic, partition))
-    check_fresh(door)
-    start = _start(door, offset, timestamp)
-    window = await site.peeker.window(door, start, limit=limit)
+    until = offset + limit if isinstance(offset, int) and offset >= 0 else None
+    look = await site.broker.streams.look(topic.name, existing(topic, partition), until)
+    start = await _start(look, offset, timestamp, f"{topic.name}-{partition}")
+    window = await site.peeker.window(look, start, limit=limit)
     site.telemetry.metrics.messages_out += len(window.records)
     headers = {
         "mainstem-next-offset": str(window.next_offset),
-        "mainstem-start-offset": str(door.start_offset),
-        "mainstem-end-offset": str(door.last_stable),
+        "mainstem-start-offset": str(look.start_offset),
+        "mainstem-end-offset": str(look.last_stable),
     }
     if window.damage is not None:
         headers["mainstem-damaged-offset"] = str(window.next_offset)
@@ -88,26 +88,26 @@ def existing(topic: Topic, partition: int) -> int:
     return partition
 
 
-def _start(door: StreamDoor, offset: int | str | None, timestamp: int | None) -> int:
+async def _start(look: Look, offset: int | str | None, timestamp: int | None, subject: str) -> int:
     """The offset that a window begins at."""
     if timestamp is not None:
         if offset is not None:
             raise bad_request(
                 "a window begins at an offset or at a time", remedy="leave one of them out"
             )
-        at = door.offset_for_timestamp(timestamp)
-        return door.last_stable if at is None else at[0]
+        at = await look.offset_at(timestamp)
+        return look.last_stable if at is None else at
     if offset is None or offset == "earliest":
-        return door.start_offset
+        return look.start_offset
     if isinstance(offset, str):
-        return door.last_stable
+        return look.last_stable
     if offset < 0:
-        return max(door.start_offset, door.last_stable + offset)
-    if not door.start_offset <= offset <= door.last_stable:
+        return max(look.start_offset, look.last_stable + offset)
+    if not look.start_offset <= offset <= look.last_stable:
         raise InvalidRequest(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} is not held",
-            subject=f"{door.topic}-{door.id.partition}",
-            remedy=f"use an offset from {door.start_offset} to {door.last_stable}",
+            subject=subject,
+            remedy=f"use an offset from {look.start_offset} to {look.last_stable}",
         )
     return offset

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from mainstem.broker.api import StreamDoor
+from mainstem.broker.api import Look
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.limits import MIB
 from mainstem.model.record import Record, batches_of, records_of
@@ -40,14 +40,14 @@ class Peeker:
         self._turn = asyncio.Semaphore(WINDOWS_AT_ONCE_MAX)
         self._waiting = 0
 
-    async def window(self, door: StreamDoor, start: int, *, limit: int) -> Window:
+    async def window(self, look: Look, start: int, *, limit: int) -> Window:
         """Up to ``limit`` committed messages from ``start`` on."""
         if self._waiting >= WINDOWS_WAITING_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers wait")
         self._waiting += 1
         try:
             async with self._turn:
-                return await _Reading(door, start, limit).run()
+                return await _Reading(look, start, limit).run()
         finally:
             self._waiting -= 1
 
@@ -55,8 +55,8 @@ class Peeker:
 class _Reading:
     """One window on its way."""
 
-    def __init__(self, door: StreamDoor, start: int, limit: int) -> None:
-        self._door = door
+    def __init__(self, look: Look, start: int, limit: int) -> None:
+        self._look = look
         self._limit = limit
         self._left_bytes = ANSWER_BYTES_MAX
         self._window = Window([], start)
@@ -75,19 +75,14 @@ class _Reading:
 
     async def _read_on(self) -> bool:
         """Take in one more piece of the log; whether more is wanted."""
-        window, door = self._window, self._door
+        window = self._window
         asked = window.next_offset
         # The fewer messages are wanted, the less is read at once; a batch comes whole anyway.
-        found = door.read(
-            asked,
-            max_bytes=min(READ_BYTES, self._left_bytes),
-            committed_only=True,
-            min_one=True,
-        )
+        found = await self._look.piece(asked, min(READ_BYTES, self._left_bytes))
         if found is None:
             return False
-        visibility = Visibility(door.aborted_transactions(asked, found.until_offset))
-        for header, batch in batches_of(found.read()):
+        visibility = Visibility(found.aborted)
+        for header, batch in batches_of(found.data):
             if header.until_offset <= window.next_offset:
                 continue
             if visibility.shows(header, batch) and not await self._decode(batch):

@@ -30,6 +30,7 @@ from mainstem.model.topic_name import check_topic_name
 from mainstem.protocols.rest.app import RestApp
 from mainstem.protocols.rest.figures import Figures
 from mainstem.protocols.rest.site import NodeFacts, Site, Telemetry
+from mainstem.streams.look_driver import StreamLook
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
 
@@ -170,6 +171,9 @@ class MemoryCounter:
             return self._doors[topic, partition]
         except KeyError:
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=topic) from None
+
+    async def look(self, topic: str, partition: int, until: int | None = None) -> StreamLook:
+        return StreamLook(self.door(topic, partition))
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         return await self.door(topic, partition).append(batch)

@@ -1,0 +1,95 @@
+"""A look into a stream, a piece at a time, for who may have to ask another node for it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from mainstem.model.errors import MainstemError
+
+
+class Batches(Protocol):
+    """Whole batches that can be read."""
+
+    @property
+    def until_offset(self) -> int:
+        """The offset after the last of them."""
+        ...
+
+    def read(self) -> bytes:
+        """Their bytes."""
+        ...
+
+
+class ReadableStream(Protocol):
+    """As much of a stream as is looked at."""
+
+    @property
+    def start_offset(self) -> int:
+        """Where it begins."""
+        ...
+
+    @property
+    def last_stable(self) -> int:
+        """Where it ends for who wants only what is stable."""
+        ...
+
+    @property
+    def lapsed(self) -> Callable[[], MainstemError | None] | None:
+        """Why what is known here may be out of date."""
+        ...
+
+    def read(
+        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
+    ) -> Batches | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        ...
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [start, until)."""
+        ...
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
+        ...
+
+
+class Piece(Struct, frozen=True):
+    """Whole batches, and which transactions among them were aborted (producer, first offset)."""
+
+    data: bytes
+    until_offset: int
+    aborted: list[tuple[int, int]]
+
+
+class StreamLook:
+    """Looks into a stream that can be read here. Only what is stable is shown."""
+
+    def __init__(self, door: ReadableStream) -> None:
+        self._door = door
+        if door.lapsed is not None and (reason := door.lapsed()) is not None:
+            raise reason
+
+    @property
+    def start_offset(self) -> int:
+        """Where the stream begins."""
+        return self._door.start_offset
+
+    @property
+    def last_stable(self) -> int:
+        """Where it ends for now."""
+        return self._door.last_stable
+
+    async def offset_at(self, timestamp: int) -> int | None:
+        """The offset of the first record that is not older."""
+        found = self._door.offset_for_timestamp(timestamp)
+        return None if found is None else found[0]
+
+    async def piece(self, offset: int, max_bytes: int) -> Piece | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        door = self._door
+        part = door.read(offset, max_bytes=max_bytes, committed_only=True, min_one=True)
+        if part is None:
+            return None
+        aborted = door.aborted_transactions(offset, part.until_offset)
+        return Piece(part.read(), part.until_offset, aborted)
