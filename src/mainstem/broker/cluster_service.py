@@ -15,7 +15,14 @@ from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, StreamId
 from mainstem.model.metadata import Node
 from mainstem.placement.balancing import moves
 from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.cluster_view import RangeRow, incomplete, move_rows, node_rows, range_rows
+from mainstem.placement.cluster_view import (
+    RangeRow,
+    Sighting,
+    incomplete,
+    move_rows,
+    node_rows,
+    range_rows,
+)
 from mainstem.placement.records import SetFeatures, UnregisterNode
 from mainstem.placement.replication_records import (
     DrainNode,
@@ -110,6 +117,8 @@ class ClusterAdmin:
         self._catalogue = placement.catalogue
         self._node = node
         self._wall_ms = clock.wall_ms
+        # How nodes are, as this one has heard; without others there is nothing to hear.
+        self.seen: Callable[[NodeId], Sighting] = lambda _: Sighting("alive", None)
 
     def settled(self) -> Awaitable[None] | None:
         """See ``Cluster``: a node is gone, and its streams are to be given to others."""
@@ -178,10 +187,12 @@ class ClusterAdmin:
         """Nodes, who leads, how ranges are."""
         own = self._node()
         group = None if self._group is None else self._group()
-        rows = [
-            replace(row, host=own.host, port=own.port) if row.node == own.id else row
-            for row in node_rows(self._catalogue)
-        ]
+        rows = []
+        for row in node_rows(self._catalogue):
+            heard = self.seen(row.node)
+            found = replace(row, seen=heard.seen, cpu=heard.cpu)
+            is_own = row.node == own.id
+            rows.append(replace(found, host=own.host, port=own.port) if is_own else found)
         return Overview(
             leader=self.controller(),
             term=self._catalogue.incarnation(own.id) if group is None else group.term,

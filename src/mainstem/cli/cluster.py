@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The cluster: nodes, ranges, quorum, features.", no_args_is_help=True)
 
-_NODE_COLUMNS = ["node", "address", "status", "votes", "writes", "ranges", "size_bytes", "machine"]
+_NODE_COLUMNS = [
+    "node",
+    "address",
+    "status",
+    "seen",
+    "votes",
+    "writes",
+    "ranges",
+    "size_bytes",
+    "machine",
+]
 _RANGE_COLUMNS = [
     "topic",
     "partition",

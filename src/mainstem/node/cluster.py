@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ from mainstem.node.cluster_config import PEER_PORT
 from mainstem.node.cluster_secret import cluster_secrets
 from mainstem.node.config import Config
 from mainstem.node.founding import found_group, founders_state, put_journal_aside
+from mainstem.node.gossiping import NodeGossip
 from mainstem.node.joining import KNOCK_PAUSE_S, Arrival, FrontDoor, Knock, peer_address
 from mainstem.node.peer_trust_driver import TrustDriver, peer_tls
 from mainstem.node.voters_driver import VotersDriver
@@ -85,7 +86,8 @@ class ClusterNode:
         self._is_new = not any((start.data / FOLDER).glob("*.wal"))
         # A folder that knows other nodes and has lost its group's files founds nothing of its own.
         self._founds = self._is_new and not config.cluster.join and not self.book.all()
-        secrets = self._secrets(may_make=self._founds)
+        file = config.cluster.secret_file
+        secrets = cluster_secrets(start.data, file, may_make=self._founds)
         tls = peer_tls(config)
         self.peers = Peers(
             PeerSettings(
@@ -99,7 +101,9 @@ class ClusterNode:
             self.book.address_of,
             os.urandom,
         )
-        self._trust = TrustDriver(lambda: self._secrets(may_make=False), secrets, tls)
+        self._trust = TrustDriver(
+            lambda: cluster_secrets(start.data, file, may_make=False), secrets, tls
+        )
         self._trust.on_secrets.append(self.peers.know)
         self.service = GroupPlacementService(
             Catalogue(), clock, fatal, ask=self._ask_leader, on_restored=self._restored
@@ -107,12 +111,10 @@ class ClusterNode:
         self.driver: RaftDriver
         self.address: Address = ("", 0)
         self._arrival: Arrival
+        self.gossip = NodeGossip(self.peers, self.book, clock)
         self.on_role: list[Callable[[SoftState], None]] = []
         self.on_restored: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-
-    def _secrets(self, *, may_make: bool) -> tuple[bytes, ...]:
-        return cluster_secrets(self._data, self._config.cluster.secret_file, may_make=may_make)
 
     @property
     def node(self) -> NodeId:
@@ -156,11 +158,12 @@ class ClusterNode:
         )
         cluster = await self._cluster_name()
         self.peers.belong_to(cluster)
+        await self._gossip_as(node, cluster)
         self._open_group()
         self._arrival.settled()
         self._serve(cluster)
         for work in (self._arrival.introduce(), self._trust.run(self._config)):
-            self._tasks.append(asyncio.get_running_loop().create_task(work))
+            self._run(work)
         await self._caught_up()
         identity = open_identity(
             self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()
@@ -178,7 +181,7 @@ class ClusterNode:
         export = MetadataExport(self._data / EXPORT_NAME, self.service.catalogue, self._clock)
         self.service.subscribe(export.on_fact)
         voters = VotersDriver(self.driver, self.service.catalogue, self._clock)
-        self._tasks.append(asyncio.get_running_loop().create_task(voters.run()))
+        self._run(voters.run())
         return Placement(self.service, export, identity, incarnation)
 
     async def close(self) -> None:
@@ -186,6 +189,7 @@ class ClusterNode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.gossip.close()
         await self.driver.close()
         await self.peers.close()
 
@@ -207,6 +211,19 @@ class ClusterNode:
                     await handed_over.wait()
 
     # Inside.
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def _gossip_as(self, node: Node, cluster: str) -> None:
+        """Hear of the others, before the group is asked: they may be elsewhere by now."""
+        if self._config.cluster.preset == "fast":
+            self.gossip.hurry()
+        host = self._config.cluster.peer_host
+        await self.gossip.start(cluster, self._trust.secrets, node, self._start.directory, host)
+        self._trust.on_secrets.append(self.gossip.know)
+        for work in self.gossip.works(self._arrival.addresses):
+            self._run(work)
 
     async def _cluster_name(self) -> str:
         """The name of the cluster: from this folder, or from those who are to be joined."""

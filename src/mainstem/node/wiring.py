@@ -327,14 +327,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         transactions=transactions,
         producers=producers,
         security=security,
-        cluster=ClusterAdmin(
-            placement.service,
-            lambda: topics.node,
-            clock,
-            group=None if cluster is None else cluster.status,
-            ensure=topics.ensure_internal,
-            missing=tuple if cluster is None else cluster.peers.lookout.missing,
-        ),
+        cluster=_cluster_admin(placement, topics, clock, cluster),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
         queues=queues.counter,
     )
@@ -394,6 +387,22 @@ async def _opened(
     started = replace(start, node=own)
     cluster = ClusterNode(started, config, clock, on_fatal)
     return await cluster.open(), cluster
+
+
+def _cluster_admin(
+    placement: Placement, topics: TopicsAdmin, clock: Clock, cluster: ClusterNode | None
+) -> ClusterAdmin:
+    admin = ClusterAdmin(
+        placement.service,
+        lambda: topics.node,
+        clock,
+        group=None if cluster is None else cluster.status,
+        ensure=topics.ensure_internal,
+        missing=tuple if cluster is None else cluster.peers.lookout.missing,
+    )
+    if cluster is not None:
+        admin.seen = cluster.gossip.seen
+    return admin
 
 
 def _lead_to_queues(rooms: Rooms) -> None:

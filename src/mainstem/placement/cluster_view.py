@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -14,8 +14,21 @@ from mainstem.placement.tables import Tables
 RangeState = Literal["open", "taking over", "offline", "sealed", "incomplete", "moving"]
 
 
+Seen = Literal["alive", "suspected", "dead", "left", "unknown"]
+
+
+class Sighting(NamedTuple):
+    """How a node is, as gossip has it: a hint; ``cpu`` is its use of one core, if it told."""
+
+    seen: Seen
+    cpu: float | None
+
+
 class NodeRow(Struct, frozen=True):
-    """A node, how many streams it writes, and what it holds; open ranges count without bytes."""
+    """A node, how many streams it writes, and what it holds; open ranges count without bytes.
+
+    ``seen`` and ``cpu`` are what the asked node has heard of it.
+    """
 
     node: NodeId
     host: str
@@ -28,6 +41,8 @@ class NodeRow(Struct, frozen=True):
     ranges: int
     size_bytes: int
     copying: int
+    seen: Seen = "unknown"
+    cpu: float | None = None
 
 
 class RangeRow(Struct, frozen=True):

@@ -7,7 +7,7 @@ is the machine's concern, never an error here.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -33,6 +33,27 @@ _EVERYTHING: Final = b"E"
 _log = logging.getLogger(__name__)
 
 
+class Exchanges(Protocol):
+    """One question, one answer, by a stream; fails with one of ``FAILURES``."""
+
+    async def listen(self, host: str, port: int) -> Address:
+        """Answer there, on any port if that is 0; the address."""
+        ...
+
+    async def ask(self, address: Address, question: bytes) -> bytes:
+        """The answer to a question."""
+        ...
+
+    def close(self) -> None:
+        """Answer no more."""
+        ...
+
+
+ExchangesMaker = Callable[
+    [Seal, Callable[[bytes], bytes], Callable[[object, Corrupt], None]], Exchanges
+]
+
+
 class Gossip(asyncio.DatagramProtocol):
     """The gossip of one node on its sockets.
 
@@ -40,10 +61,15 @@ class Gossip(asyncio.DatagramProtocol):
         seal: keeps strangers out.
         clock: the time.
         on_change: told of every change in what is known of the members.
+        exchanges: makes what carries streams; sockets of its own unless said otherwise.
     """
 
     def __init__(
-        self, seal: Seal, clock: Clock, on_change: Callable[[Change], None] = lambda change: None
+        self,
+        seal: Seal,
+        clock: Clock,
+        on_change: Callable[[Change], None] = lambda change: None,
+        exchanges: ExchangesMaker = Streams,
     ) -> None:
         self.refused = 0  # what strangers sent
         self.swim: Swim
@@ -53,19 +79,30 @@ class Gossip(asyncio.DatagramProtocol):
         self._datagrams: asyncio.DatagramTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._errands: set[asyncio.Task[None]] = set()
-        self._streams = Streams(seal, self._answer, self._refuse)
+        self._streams = exchanges(seal, self._answer, self._refuse)
 
     async def start(
-        self, own: Claim, settings: GossipSettings, chance: Callable[[], float]
+        self,
+        own: Claim,
+        settings: GossipSettings,
+        chance: Callable[[], float],
+        *,
+        bind: Address | None = None,
     ) -> Address:
-        """Listen where this node says it can be found, on any port if that is 0; the address."""
+        """Listen where this node says it can be found, on any port if that is 0; the address.
+
+        ``bind`` is where to listen instead, where others reach this node in another way.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
         loop = asyncio.get_running_loop()
-        host, port = own.about.address
-        address = await self._streams.listen(host, port)
-        await loop.create_datagram_endpoint(lambda: self, local_addr=address)
+        listening = await self._streams.listen(*(bind or own.about.address))
+        address = listening if bind is None else own.about.address
         about = msgspec.structs.replace(own.about, address=address)
         claim = msgspec.structs.replace(own, about=about)
         self.swim = Swim(claim, settings, chance=chance, now_s=self._clock.monotonic())
+        await loop.create_datagram_endpoint(lambda: self, local_addr=listening)
         self._wake()
         return address
 

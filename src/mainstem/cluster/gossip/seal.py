@@ -39,6 +39,11 @@ class Seal:
     ) -> None:
         self._cluster = cluster.encode()
         self._random_bytes = random_bytes
+        self._ciphers: list[AESGCM]
+        self.know(secrets)
+
+    def know(self, secrets: Sequence[bytes]) -> None:
+        """The cluster's secrets have changed."""
         self._ciphers = [AESGCM(_key(secret)) for secret in checked_secrets(secrets)]
 
     def seal(self, message: bytes) -> bytes:

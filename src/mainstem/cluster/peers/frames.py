@@ -42,6 +42,7 @@ class Service(IntEnum):
     LEASES = 6
     MARKERS = 7
     QUEUES = 8
+    GOSSIP = 9
 
 
 class Frame(NamedTuple):

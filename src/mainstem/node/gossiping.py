@@ -1,0 +1,200 @@
+"""This node's gossip: on UDP of its peer port, and by questions over the lines between nodes.
+
+It tells the others where this node is and what it is like, and hears the same of them. All of it is
+hints: an address is tried, a silent node is looked for at once, and people are shown who is seen.
+Who is dead is decided by leases. Promise: a node that cannot gossip says so and works all the same.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from mainstem.cluster.gossip.driver import Gossip
+from mainstem.cluster.gossip.member import About, Address, Change, Claim, MemberState
+from mainstem.cluster.gossip.seal import Seal
+from mainstem.cluster.gossip.settings import FAST, GossipSettings
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.service import Peers
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt, MainstemError, Unavailable
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.node.address_book import AddressBook
+from mainstem.placement.cluster_view import Seen, Sighting
+
+STREAM_TIMEOUT_S: Final = 5.0
+MEET_PAUSE_S: Final = 2.0
+LOAD_PAUSE_S: Final = 5.0
+# Loads that differ by less are not worth telling everybody.
+LOAD_STEP: Final = 0.05
+CPU: Final = "cpu"
+
+_SEEN: Final[dict[MemberState, Seen]] = {
+    MemberState.ALIVE: "alive",
+    MemberState.SUSPECT: "suspected",
+    MemberState.DEAD: "dead",
+    MemberState.LEFT: "left",
+}
+_log = logging.getLogger(__name__)
+
+
+class PeerExchanges:
+    """Exchanges of gossip as questions to other nodes, so that one port serves both.
+
+    Args:
+        peers: how they are asked.
+        seal: keeps strangers out.
+        answer: what to say to a question.
+    """
+
+    def __init__(self, peers: Peers, seal: Seal, answer: Callable[[bytes], bytes]) -> None:
+        self._peers = peers
+        self._seal = seal
+        self._answer = answer
+
+    async def listen(self, host: str, port: int) -> Address:
+        """Answer from now on, where the node listens already."""
+        self._peers.serve(Service.GOSSIP, self._serve)
+        return Address(host, port)
+
+    async def ask(self, address: Address, question: bytes) -> bytes:
+        """The answer to a question."""
+        try:
+            answer = await self._peers.ask_at(
+                address, Service.GOSSIP, [self._seal.seal(question)], timeout_s=STREAM_TIMEOUT_S
+            )
+        except Corrupt:
+            raise
+        except MainstemError as error:
+            raise ConnectionError(str(error)) from error
+        return self._seal.open(bytes(answer))
+
+    def close(self) -> None:
+        """Nothing to close: the lines between nodes are closed by those who opened them."""
+
+    async def _serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        return [self._seal.seal(self._answer(self._seal.open(bytes(body))))]
+
+
+class NodeGossip:
+    """See the module's text.
+
+    Args:
+        peers: the lines to other nodes.
+        book: where they are.
+        clock: the time.
+    """
+
+    def __init__(self, peers: Peers, book: AddressBook, clock: Clock) -> None:
+        self._peers = peers
+        self._book = book
+        self._clock = clock
+        self._settings = GossipSettings()
+        self._gossip: Gossip | None = None
+        self._seal: Seal | None = None
+
+    async def start(
+        self, cluster: str, secrets: tuple[bytes, ...], node: Node, directory: str, bind_host: str
+    ) -> None:
+        """Gossip from now on."""
+        seal = Seal(cluster, secrets, os.urandom)
+        peers = self._peers
+        gossip = Gossip(
+            seal,
+            self._clock,
+            self._changed,
+            lambda seal, answer, _: PeerExchanges(peers, seal, answer),
+        )
+        address = Address(node.peer_host, node.peer_port)
+        born_ms = self._clock.wall_ms()  # outranks what is said of the process before
+        about = About(
+            address,
+            broker_epoch=born_ms,
+            rack=node.rack or "",
+            machine=node.machine,
+            directories=(directory,),
+            endpoints=(("kafka", node.host, node.port),),
+        )
+        own = Claim(node.id, born_ms, MemberState.ALIVE, node.id, about)
+        try:
+            bind = Address(bind_host, node.peer_port)
+            await gossip.start(own, self._settings, random.random, bind=bind)
+        except OSError as error:
+            _log.warning("no gossip, UDP port %d cannot be used: %s", node.peer_port, error)
+            return
+        self._gossip, self._seal = gossip, seal
+
+    def hurry(self) -> None:
+        """Notice silence sooner, where networks and disks never stall."""
+        self._settings = FAST
+
+    def know(self, secrets: tuple[bytes, ...]) -> None:
+        """The cluster's secrets have changed."""
+        if self._seal is not None:
+            self._seal.know(secrets)
+
+    def works(
+        self, meet: Callable[[], Sequence[tuple[str, int]]]
+    ) -> Sequence[Coroutine[None, None, None]]:
+        """What is done for as long as the node runs; ``meet``: where others are, or may be."""
+        gossip = self._gossip
+        return [] if gossip is None else [_find_others(gossip, meet), self._tell_load(gossip)]
+
+    def seen(self, node: NodeId) -> Sighting:
+        """How a node is, as far as is heard."""
+        if self._gossip is None:
+            return Sighting("unknown", None)
+        roster = self._gossip.swim.roster
+        member = roster.get(node)
+        claim = roster.own if node == roster.own.node else None if member is None else member.claim
+        if claim is None:
+            return Sighting("unknown", None)
+        return Sighting(_SEEN[claim.state], dict(claim.about.load).get(CPU))
+
+    async def close(self) -> None:
+        """Say good-bye."""
+        if self._gossip is not None:
+            await self._gossip.close()
+
+    # Inside.
+
+    def _changed(self, change: Change) -> None:
+        claim = change.after
+        if claim.state is MemberState.ALIVE:
+            # Only the node itself says where it is; it may have moved since it registered.
+            self._book.put(claim.node, (claim.about.address.host, claim.about.address.port))
+        elif claim.state is not MemberState.LEFT:
+            _log.info("node %d is %s", claim.node, _SEEN[claim.state])
+            self._peers.lookout.hung_up(claim.node)
+
+    async def _tell_load(self, gossip: Gossip) -> None:
+        told = -1.0
+        cpu_s, at_s = time.process_time(), self._clock.monotonic()
+        while True:
+            await asyncio.sleep(LOAD_PAUSE_S)
+            spent_s, now_s = time.process_time(), self._clock.monotonic()
+            share = round((spent_s - cpu_s) / max(now_s - at_s, 0.001), 2)
+            cpu_s, at_s = spent_s, now_s
+            if abs(share - told) >= LOAD_STEP:
+                told = share
+                own = gossip.swim.roster.own
+                gossip.tell(replace(own.about, load=((CPU, share),)))
+
+
+async def _find_others(gossip: Gossip, meet: Callable[[], Sequence[tuple[str, int]]]) -> None:
+    while True:
+        known = {member.address for member in gossip.swim.roster}
+        strangers = [each for at in meet() if (each := Address(*at)) not in known]
+        if strangers:
+            try:
+                await gossip.join(strangers)
+            except Unavailable as error:
+                _log.debug("%s", error)
+        await asyncio.sleep(MEET_PAUSE_S)
