@@ -86,11 +86,19 @@ def test_two_nodes_of_a_cluster_prove_themselves_to_each_other() -> None:
 
 
 def test_a_new_secret_is_brought_in_node_by_node() -> None:
+    """One secret in common is enough, whichever each side has first."""
     before, between, after = [SECRET], [SECRET, OTHER], [OTHER, SECRET]
-    for dialled, listened in ((before, between), (between, after), (after, [OTHER, SECRET])):
-        introduce(
-            Handshake("dialler", hello(1), dialled), Handshake("listener", hello(2), listened)
-        )
+    courses = ((before, between), (between, after), (after, before), (between, [OTHER]))
+    for one, other in courses:
+        for dialled, listened in ((one, other), (other, one)):
+            introduce(
+                Handshake("dialler", hello(1), dialled), Handshake("listener", hello(2), listened)
+            )
+
+
+def test_no_node_knows_more_secrets_than_it_can_prove() -> None:
+    with pytest.raises(InvalidRequest, match="at most 4"):
+        Handshake("dialler", hello(1), [SECRET + bytes([number]) for number in range(5)])
 
 
 def test_who_does_not_know_the_secret_is_refused_by_either_side() -> None:
