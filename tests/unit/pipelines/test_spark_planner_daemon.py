@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,26 @@ def test_python_is_python_for_everything_else(tmp_path: Path) -> None:
         check=True,
     )
     assert told.stdout == f"{sys.executable} a  b\n"
+
+
+def test_sparks_archives_are_left_out_of_the_path_and_all_else_is_kept(tmp_path: Path) -> None:
+    shim = python_shim({}, cache=tmp_path)
+    spec = find_spec("pyspark")
+    assert shim is not None
+    assert spec is not None
+    assert spec.origin is not None
+    home = Path(spec.origin).parent
+    archives = [home / "python" / "lib" / "pyspark.zip", home / "jars" / "spark-core_2.13.jar"]
+    others = [tmp_path / "pyspark.zip", tmp_path / "a  b"]
+    given = os.pathsep.join(map(str, [archives[0], others[0], archives[1], others[1]]))
+    told = subprocess.run(
+        [str(shim), "-c", "import os; print(os.environ['PYTHONPATH'])"],
+        env=os.environ | {"PYTHONPATH": given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip().split(os.pathsep) == [str(each) for each in others]
 
 
 def test_where_nothing_can_be_written_there_is_no_stand_in(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import time
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import IO, Final, NoReturn
 
 from mainstem.pipelines.spark.worker_daemon import prefer_installed
 
@@ -33,6 +33,8 @@ _INT: Final = struct.Struct(">i")
 _STDIN: Final = 0
 _FORK_PAUSE_S: Final = 1.0
 _WAITING_MAX: Final = 1024
+# Spark asks this once in a session, and would keep who answered for a minute.
+_ONCE: Final = "pyspark.sql.worker.lookup_data_sources"
 
 
 def main() -> None:
@@ -131,8 +133,11 @@ def _work(caller: socket.socket) -> NoReturn:
         os.close(nothing)
         caller.sendall(_INT.pack(os.getpid()))
         prefer_installed()
+        _hold_back()
         from pyspark.daemon import worker  # noqa: PLC0415
 
+        if sys.argv[1:2] == [_ONCE]:
+            _answer_once()
         while (failed := worker(caller, True)) == 0 and os.environ.get(_REUSE):  # noqa: FBT003
             gc.collect()
         _wait_for_close(caller)
@@ -143,6 +148,25 @@ def _work(caller: socket.socket) -> NoReturn:
     finally:
         # Nothing that the daemon would do at its own end.
         os._exit(code)
+
+
+def _hold_back() -> None:
+    from mainstem.pipelines.spark.late_arrow import hold_arrow_back  # noqa: PLC0415
+
+    hold_arrow_back()
+
+
+def _answer_once() -> None:
+    """Has Spark told, behind the answer, that this worker is not to be called again."""
+    from pyspark.serializers import SpecialLengths  # noqa: PLC0415
+    from pyspark.sql.worker import utils  # noqa: PLC0415
+
+    def read_the_end(stream: IO[bytes]) -> int:
+        stream.read(_INT.size)
+        return int(SpecialLengths.END_OF_DATA_SECTION)
+
+    # Anything else than the end of the stream has the worker say so and leave.
+    vars(utils)["read_int"] = read_the_end
 
 
 def _wait_for_close(caller: socket.socket) -> None:

@@ -13,9 +13,8 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -35,6 +34,9 @@ from mainstem.pipelines.spark.offset_map import OffsetRange, Offsets, Written
 from mainstem.pipelines.spark.read_options import ReadOptions, parse_read_options
 from mainstem.pipelines.spark.table_reader import RangePartition, read_range
 from mainstem.pipelines.spark.wire import Wire, wire_to
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 QUERY_ID: Final = "sql.streaming.queryId"
 COMMIT_INTERVAL_S: Final = 1.0
@@ -118,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In tasks.
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range."""
         wire = self._wire()
         place, first, until = partition.value

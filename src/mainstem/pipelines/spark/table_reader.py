@@ -1,18 +1,19 @@
 """Topics as tables, and the part of a reader that tables and streams share: reading a range."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from mainstem.client.arrow import record_batch
 from mainstem.client.range_reader import RangeReader, RangeSettings, Trimmed
 from mainstem.client.values import TopicPartition
 from mainstem.pipelines.spark import topic_view
 from mainstem.pipelines.spark.offset_map import OffsetRange, split
 from mainstem.pipelines.spark.read_options import ReadOptions, parse_read_options
 from mainstem.pipelines.spark.wire import Wire, wire_to
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class RangePartition(InputPartition):
@@ -47,7 +48,7 @@ class TableReader(DataSourceReader):
         ends = await topic_view.located(wire.cluster, options, options.end, wanted)
         return [OffsetRange(each, starts[each], ends[each]) for each in wanted]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range."""
         if partition.value is None:  # Spark's word for nothing to read
             return iter(())
@@ -55,12 +56,14 @@ class TableReader(DataSourceReader):
         return read_range(wire, self._options, _range_of(partition))
 
 
-def read_range(wire: Wire, options: ReadOptions, part: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(wire: Wire, options: ReadOptions, part: OffsetRange) -> "Iterator[pa.RecordBatch]":
     """The rows of a range in Arrow batches.
 
     Raises:
         Trimmed: a part of it is gone, and losing data is not allowed.
     """
+    from mainstem.client.arrow import record_batch  # noqa: PLC0415 - who plans does without Arrow
+
     settings = RangeSettings(read_committed=options.read_committed)
     start = part.start
     while True:

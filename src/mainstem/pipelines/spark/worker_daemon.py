@@ -38,7 +38,8 @@ def prefer_installed() -> None:
 
 def _is_library_of_spark(place: str) -> bool:
     name = Path(place).name
-    return name == "pyspark.zip" or (name.startswith("py4j-") and name.endswith(".zip"))
+    named = (("pyspark", ".zip"), ("py4j-", ".zip"), ("spark-core_", ".jar"))
+    return any(name.startswith(first) and name.endswith(last) for first, last in named)
 
 
 if __name__ == "__main__":

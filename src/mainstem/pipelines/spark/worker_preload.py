@@ -16,9 +16,11 @@ import pyspark.sql.datasource
 import pyspark.sql.pandas.types
 import pyspark.worker
 
+import mainstem.client.arrow
 import mainstem.pipelines.spark.sink
 import mainstem.pipelines.spark.stream_reader
 import mainstem.pipelines.spark.task_writer  # noqa: F401
+from mainstem.pipelines.spark.late_pandas import hold_pandas_back
 from mainstem.wire.kafka import codec
 
 # What tasks say to a node; a newer or older one is spoken to all the same.
@@ -69,6 +71,7 @@ def run_daemon() -> None:
         key = codec.KEYS[name]
         codec.prepare(key, version or codec.VERSIONS[key][1])
     pyspark.daemon.worker = serve
+    hold_pandas_back()
     gc.collect()
     gc.freeze()
     pyspark.daemon.manager()
