@@ -10,6 +10,7 @@ see the fields of its row, in both images, and the envelope is put round them ag
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -36,6 +37,9 @@ _FAULT: Final = "__fault"
 _ORIGINAL: Final = "__original_"
 _GONE: Final = "__gone"
 _PARSED: Final = "__parsed"
+_NAMES: Final = "__names"
+_COMPARED_MAX: Final = 8
+"""Records of so many fields have their names compared one by one, without a set of them."""
 _WHOLE: Final = "__whole"
 _TEXT: Final = "__text"
 _INFINITY: Final = b"Infinity"
@@ -216,9 +220,8 @@ def _parsed(frame: DataFrame) -> DataFrame:
     text = F.col("value").cast("string")
     framed = F.concat(F.lit('{"r":'), text, F.lit(',"s":0}'))
     parsed = F.from_json(framed, f"struct<r:{FIELDS_TYPE},s:int>", _STRICT)
-    frame = frame.withColumn(_PARSED, parsed)
-    record = F.col(_PARSED)["r"]
-    names = F.map_keys(record)
+    record, names = F.col(_PARSED)["r"], F.col(_NAMES)
+    frame = frame.withColumn(_PARSED, parsed).withColumn(_NAMES, F.map_keys(record))
     malformed = (
         F.when(F.col("value").isNull(), F.lit(None))
         .when(~F.is_valid_utf8(text), F.lit("the value is not UTF-8"))
@@ -227,12 +230,28 @@ def _parsed(frame: DataFrame) -> DataFrame:
             record.isNull(),
             F.lit("the value is not a JSON object, or one inside it has a field twice"),
         )
-        .when(F.size(F.array_distinct(names)) != F.size(names), F.lit("a field is there twice"))
+        .when(_is_there_twice(names), F.lit("a field is there twice"))
     )
     frame = frame.withColumn(_MALFORMED, malformed)
     frame = frame.withColumn(_WHOLE, F.when(F.col(_MALFORMED).isNull(), record)).drop(_PARSED)
-    frame = frame.withColumn(_WRAPPED, F.coalesce(_is_change(F.col(_WHOLE)), false()))
+    is_change = F.col(_MALFORMED).isNull() & _is_change(F.col(_WHOLE), names)
+    frame = frame.withColumn(_WRAPPED, F.coalesce(is_change, false())).drop(_NAMES)
     return _taken_apart(frame)
+
+
+def _is_there_twice(names: Column) -> Column:
+    """Whether one of some names occurs again.
+
+    Spark makes a hash set for ``array_distinct`` and calls out of its generated code for it; of a
+    few names it is cheaper to look for each one's first place.
+    """
+    count = F.size(names)
+    again = [
+        (count > place) & (F.array_position(names, F.get(names, F.lit(place))) <= place)
+        for place in range(1, _COMPARED_MAX)
+    ]
+    many = F.size(F.array_distinct(names)) != count
+    return F.when(count <= _COMPARED_MAX, reduce(Column.__or__, again)).otherwise(many)
 
 
 def _taken_apart(frame: DataFrame) -> DataFrame:
@@ -247,13 +266,13 @@ def _taken_apart(frame: DataFrame) -> DataFrame:
     return frame.withColumns(columns).drop(_WHOLE)
 
 
-def _is_change(whole: Column) -> Column:
+def _is_change(whole: Column, names: Column) -> Column:
     """Whether a record is a change event whose images are rows or absent."""
 
     def is_image(name: str) -> Column:
         value = whole[name]
         return is_empty(value) | as_fields(value).isNotNull()
 
-    named = F.map_contains_key(whole, "op") & F.map_contains_key(whole, "source")
-    imaged = F.map_contains_key(whole, "before") | F.map_contains_key(whole, "after")
+    named = F.array_contains(names, "op") & F.array_contains(names, "source")
+    imaged = F.array_contains(names, "before") | F.array_contains(names, "after")
     return named & imaged & is_image("before") & is_image("after")

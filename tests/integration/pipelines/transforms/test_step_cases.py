@@ -54,6 +54,8 @@ MALFORMED: list[tuple[str | bytes | None, Any]] = [
     ("null", Dead("not a JSON object")),
     ('{"s":1,"s":2}', Dead("twice")),
     ('{"a":{"s":1,"s":2}}', Dead("twice")),
+    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"g":2}', Dead("a field is there twice")),
+    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"b":2}', Dead("a field is there twice")),
     (b'{"s":"\xff"}', Dead("UTF-8")),
     ('{"s":1,"n":1e999}', Dead("range of a double")),
 ]
