@@ -4,10 +4,13 @@ Promises: those of ``local_node`` for each; every node counts as a machine of it
 is started again keeps its addresses.
 """
 
+import json
 import os
 import shutil
 import signal
 import tempfile
+import time
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -137,6 +140,19 @@ class LocalCluster:
         join = [node.peers for node in self.nodes.values() if not node.peers.endswith(":0")]
         node = self.nodes[number] = self.member(number, join)
         return node
+
+    def until_three_vote(self, *, timeout_s: float = 30.0) -> None:
+        """Wait until any one node may die: of two voters neither may."""
+        give_up = time.monotonic() + timeout_s
+        while len(self._voters()) < 3:
+            assert time.monotonic() < give_up, self.logs()
+            time.sleep(0.05)
+
+    def _voters(self) -> list[int]:
+        address = next(iter(self.nodes.values())).http
+        with urllib.request.urlopen(f"http://{address}/v1/cluster", timeout=10) as answer:
+            found: list[int] = json.loads(answer.read())["voters"]
+        return found
 
     def logs(self) -> str:
         """The last lines of every node, for a failure's message."""
