@@ -1,12 +1,13 @@
 """Records that rot on one of three disks: found, never served, copied anew from the others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.cluster.conftest import QUICK
 from tests.integration.cluster.test_fail_over import PARTITIONS, Writer, everything
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
@@ -38,6 +39,14 @@ def files_of(node: MemberNode, topic: str) -> dict[str, bytes]:
         f"{path.parent.parent.name}/{path.name}": path.read_bytes().rstrip(b"\0")
         for path in sorted(node.data_dir.glob(f"topics/{topic}~*/partition-*/range-*/*.log"))
     }
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """Nodes that look through their files all the time: not every damage meets a reader."""
+    with LocalCluster(arguments=(*QUICK, "--set", "log.scrub_interval_ms=2000")) as own:
+        own.until_three_vote()
+        yield own
 
 
 @pytest.mark.parametrize("damage", [flip, cut])
