@@ -40,4 +40,3 @@ def test_few_cores_share_them_with_no_collector(
 ) -> None:
     options = spark_options(SparkSettings(master=master), tmp_path)
     assert (SERIAL in options.get(FLAGS, "")) is is_serial
-    assert ("-Xmn" in options.get(FLAGS, "")) is is_serial

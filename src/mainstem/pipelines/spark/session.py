@@ -25,7 +25,6 @@ from mainstem.pipelines.spark.source import MainstemSource
 EMBEDDED: Final = "local[*]"
 _LOCAL: Final = "local"
 _CORES_FEW: Final = 2
-_YOUNG_MB: Final = 48
 # Renames are atomic on a local disk, and the default manager forks a process for each of them.
 _LOCAL_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -110,9 +109,8 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
             "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
         }
         if cores <= _CORES_FEW:
-            # The default collector wants cores of its own and keeps a third more memory. Left to
-            # itself it gives the young a third of the heap, all of which is soon resident.
-            flags += ["-XX:+UseSerialGC", f"-Xmn{_YOUNG_MB}m"]
+            # The default collector wants cores of its own and keeps a third more memory.
+            flags.append("-XX:+UseSerialGC")
     if flags:
         options["spark.driver.extraJavaOptions"] = " ".join(flags)
     return options
