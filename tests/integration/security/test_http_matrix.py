@@ -47,6 +47,7 @@ def topic(name: str) -> tuple[ResourceType, str]:
 SEE, ALTER = [(O.DESCRIBE, CLUSTER)], [(O.ALTER, CLUSTER)]
 SEE_SETTINGS, SET = [(O.DESCRIBE_CONFIGS, CLUSTER)], [(O.ALTER_CONFIGS, CLUSTER)]
 WEB = topic("web")
+JOBS, EX = topic("queue.jobs"), topic("ex")
 READ_WEB = {"principal": "User:x", "resource": "topic", "operation": "read", "name": "web"}
 LIMIT = {"entity": {"user": "limited"}, "limits": {"request_rate": 1000}}
 
@@ -108,6 +109,40 @@ ROWS = [
     Row("/v1/quotas", "GET", "/v1/quotas", SEE_SETTINGS),
     Row("/v1/quotas", "PUT", "/v1/quotas", SET, LIMIT),
     Row("/v1/quotas", "DELETE", "/v1/quotas?user=gone-limited", SET),
+    # The cluster
+    Row("/v1/cluster", "GET", "/v1/cluster", SEE),
+    Row("/v1/cluster/nodes", "GET", "/v1/cluster/nodes", SEE),
+    Row("/v1/cluster/ranges", "GET", "/v1/cluster/ranges", SEE),
+    Row("/v1/cluster/rebalance", "POST", "/v1/cluster/rebalance", ALTER),
+    Row("/v1/cluster/nodes/{node}", "DELETE", "/v1/cluster/nodes/99", ALTER, status=404),
+    Row("/v1/cluster/nodes/{node}/drain", "PUT", "/v1/cluster/nodes/99/drain", ALTER, status=404),
+    Row("/v1/cluster/nodes/{node}/drain", "DELETE", "/v1/cluster/nodes/99/drain", ALTER,
+        status=404),
+    # Queues
+    Row("/v1/queues", "GET", "/v1/queues", []),
+    Row("/v1/queues/{name:path}", "GET", "/v1/queues/jobs", [(O.DESCRIBE, JOBS)]),
+    Row("/v1/queues/{name:path}", "PUT", "/v1/queues/made", [(O.CREATE, topic("queue.made"))], {},
+        201),
+    Row("/v1/queues/{name:path}", "DELETE", "/v1/queues/gone", [(O.DELETE, topic("queue.gone"))]),
+    Row("/v1/queues/{name:path}/messages", "GET", "/v1/queues/jobs/messages", [(O.READ, JOBS)]),
+    Row("/v1/queues/{name:path}/messages", "POST", "/v1/queues/jobs/messages", [(O.WRITE, JOBS)],
+        {"value": "x"}),
+    Row("/v1/queues/{name:path}/take", "POST", "/v1/queues/jobs/take", [(O.READ, JOBS)], {}),
+    Row("/v1/queues/{name:path}/purge", "POST", "/v1/queues/jobs/purge", [(O.DELETE, JOBS)]),
+    Row("/v1/queues/{name:path}/move", "POST", "/v1/queues/jobs/move",
+        [(O.READ, JOBS), (O.WRITE, topic("queue.others"))], {"destination": "others"}),
+    Row("/v1/exchanges", "GET", "/v1/exchanges", []),
+    Row("/v1/exchanges/{name:path}", "PUT", "/v1/exchanges/ex-made",
+        [(O.CREATE, topic("ex-made"))], {}),
+    Row("/v1/exchanges/{name:path}", "DELETE", "/v1/exchanges/ex-gone",
+        [(O.DELETE, topic("ex-gone"))]),
+    Row("/v1/exchanges/{name:path}/messages", "POST", "/v1/exchanges/ex/messages",
+        [(O.WRITE, EX)], {"value": "x"}),
+    Row("/v1/bindings", "GET", "/v1/bindings", []),
+    Row("/v1/bindings", "POST", "/v1/bindings", [(O.READ, EX), (O.WRITE, JOBS)],
+        {"source": "ex", "destination": "jobs", "key": "k"}, 201),
+    Row("/v1/bindings", "DELETE", "/v1/bindings?source=ex&destination=jobs&key=k",
+        [(O.READ, EX), (O.WRITE, JOBS)]),
 ]  # fmt: skip
 
 numbers = itertools.count()
@@ -131,6 +166,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
                 ("/v1/roles/gone", {"rules": []}),
                 ("/v1/roles/producer/members/gone-too", None),
                 ("/v1/quotas", {**LIMIT, "entity": {"user": "gone-limited"}}),
+                ("/v1/queues/jobs", {}),
+                ("/v1/queues/others", {}),
+                ("/v1/queues/gone", {}),
+                ("/v1/exchanges/ex", {}),
+                ("/v1/exchanges/ex-gone", {}),
             ):
                 assert web.put(path, json=body, auth=ADMIN).status_code in (200, 201)
         yield made
@@ -251,6 +291,22 @@ def test_every_operation_names_its_right_or_is_known_to_look_itself() -> None:
         ("POST", "/v1/tokens"),
         ("GET", "/v1/tokens/{id}"),
         ("DELETE", "/v1/tokens/{id}"),
+        ("GET", "/v1/queues"),
+        ("GET", "/v1/queues/{name:path}"),
+        ("PUT", "/v1/queues/{name:path}"),
+        ("DELETE", "/v1/queues/{name:path}"),
+        ("GET", "/v1/queues/{name:path}/messages"),
+        ("POST", "/v1/queues/{name:path}/messages"),
+        ("POST", "/v1/queues/{name:path}/take"),
+        ("POST", "/v1/queues/{name:path}/purge"),
+        ("POST", "/v1/queues/{name:path}/move"),
+        ("GET", "/v1/exchanges"),
+        ("PUT", "/v1/exchanges/{name:path}"),
+        ("DELETE", "/v1/exchanges/{name:path}"),
+        ("POST", "/v1/exchanges/{name:path}/messages"),
+        ("GET", "/v1/bindings"),
+        ("POST", "/v1/bindings"),
+        ("DELETE", "/v1/bindings"),
     }
 
 
