@@ -100,6 +100,7 @@ def _trouble(count: int, seed: int) -> Verdict:
 
 def _transactions_of_several(count: int, seed: int) -> Verdict:
     with LocalCluster() as cluster:
+        cluster.until_three_vote()
         run = run_transactions(OneOfSeveral(cluster, seed=seed), count, seed=seed)
     return not run.anomalies, run.summary
 
