@@ -1,11 +1,13 @@
 """The small daemon that Spark's planners are forked from, spoken to as Spark does."""
 
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -61,7 +63,8 @@ class Spark:
 def spark(tmp_path: Path) -> Iterator[Spark]:
     shim = python_shim({}, cache=tmp_path / "cache")
     assert shim is not None
-    running = Spark(shim, tmp_path)
+    folder = Path(tempfile.mkdtemp(prefix="spark-"))  # the path of a socket has to be short
+    running = Spark(shim, folder)
     assert running.process.stdout is not None
     try:
         yield running
@@ -71,6 +74,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
         running.process.stdout.close()
         if running.process.stdin is not None:
             running.process.stdin.close()
+        shutil.rmtree(folder)
 
 
 def is_alive(process: int) -> bool:
