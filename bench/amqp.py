@@ -6,25 +6,19 @@ the disk has it, one of a classic queue that it is durable, a transient message 
 """
 
 import contextlib
-import json
-import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pika
-from bench.figures import GOALS, Figure
-from bench.loads import LOAD_TIMEOUT_S, ROOT
-from bench.measure import costs, settle
 from bench.peers.rabbitmq.peer import RabbitMq, is_installed
 from bench.progress import Samples
+from bench.queue_rounds import measure_queues
 
 from mainstem.testing.local_node import LocalNode
 
 PREFETCH = 500
-SIZES = {"100b": 100, "1kb": 1_000}
 
 
 class AmqpServer(Protocol):
@@ -56,6 +50,17 @@ class AmqpSide:
         with self._channel() as channel:
             channel.queue_delete(queue)
 
+    @property
+    def pid(self) -> int:
+        """The process that is measured."""
+        return self.server.pid
+
+    def command(self, mode: str, queue: str, count: int, size_bytes: int) -> list[str]:
+        """The loader's module and words."""
+        persistent = "1" if self.is_durable else "0"
+        words = [str(size_bytes), persistent] if mode == "publish" else [str(PREFETCH), "0"]
+        return ["bench.loaders.amqp", mode, self.server.amqp, queue, str(count), *words]
+
     @contextlib.contextmanager
     def _channel(self) -> Iterator[pika.channel.Channel]:
         host, _, port = self.server.amqp.rpartition(":")
@@ -68,50 +73,8 @@ def measure_amqp(
     samples: Samples, wanted: set[str], rounds: int, *, quick: bool, peer: bool
 ) -> None:
     """Every wanted figure of AMQP, in interleaved rounds."""
-    count = 20_000 if quick else 100_000
     with _sides(peer=peer) as sides:
-        for number in range(0 if quick else -1, rounds):
-            first = number % len(sides)
-            for side in sides[first:] + sides[:first]:
-                for size in SIZES:
-                    _measure(samples, wanted, side, size, number, count)
-
-
-def _measure(
-    samples: Samples, wanted: set[str], side: AmqpSide, size: str, number: int, count: int
-) -> None:
-    names = (f"amqp_publish_{size}", f"amqp_deliver_{size}")
-    done = all(samples.has(name, side.title, max(number, 0)) for name in names)
-    if done or not wanted & set(names):
-        return
-    settle()
-    queue = f"bench-{uuid.uuid4().hex[:8]}"
-    side.declare(queue)
-    persistent = "1" if side.is_durable else "0"
-    runs = ("publish", str(SIZES[size]), persistent), ("deliver", str(PREFETCH), "0")
-    label = "warm-up" if number < 0 else f"round {number + 1}"
-    for name, (mode, amount, flag) in zip(names, runs, strict=True):
-        figure = _load(side, mode, queue, count, amount, flag)
-        sys.stderr.write(
-            f"{label}  {name:18} {side.title:36} {figure.value:,.1f} {GOALS[name].unit}\n"
-        )
-        if number >= 0:
-            samples.add(name, side.title, figure)
-    side.delete(queue)
-
-
-def _load(side: AmqpSide, mode: str, queue: str, count: int, *words: str) -> Figure:
-    command = [sys.executable, "-m", "bench.loaders.amqp", mode, side.server.amqp, queue]
-    command += [str(count), *words]
-    with costs(side.server.pid) as cost:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False
-        )
-    if done.returncode:
-        raise RuntimeError(f"the load on {side.title} failed: {done.stderr[-800:]}")
-    result = json.loads(done.stdout)
-    beside = {"rate": count / result["seconds"], "rss_mb": cost.rss_max_bytes / 1e6}
-    return Figure(cost.cpu_s * 1e6 / count, beside)
+        measure_queues("amqp", samples, wanted, sides, rounds, quick=quick)
 
 
 @contextlib.contextmanager

@@ -6,24 +6,18 @@ NATS means that the system has it; the disk has it within two minutes (its ``syn
 """
 
 import contextlib
-import json
-import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.figures import GOALS, Figure
-from bench.loads import LOAD_TIMEOUT_S, ROOT
-from bench.measure import costs, settle
 from bench.peers.nats.peer import Nats, is_installed
 from bench.progress import Samples
+from bench.queue_rounds import measure_queues
 
 from mainstem import connect_blocking
 from mainstem.testing.local_node import LocalNode
 
 WINDOW = 500
-SIZES = {"100b": 100, "1kb": 1_000}
 
 
 @dataclass(frozen=True)
@@ -34,14 +28,20 @@ class NativeSide:
     server: LocalNode | Nats
 
     @property
-    def loader(self) -> str:
-        """The module that makes the load."""
-        return "bench.loaders.nats" if isinstance(self.server, Nats) else "bench.loaders.native"
+    def pid(self) -> int:
+        """The process that is measured."""
+        return self.server.pid
 
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-        return self.server.address if isinstance(self.server, Nats) else self.server.native
+    def command(self, mode: str, queue: str, count: int, size_bytes: int) -> list[str]:
+        """The loader's module and words."""
+        server = self.server
+        loader, address = (
+            ("bench.loaders.nats", server.address)
+            if isinstance(server, Nats)
+            else ("bench.loaders.native", server.native)
+        )
+        amount = size_bytes if mode == "publish" else WINDOW
+        return [loader, mode, address, queue, str(count), str(amount)]
 
     def declare(self, queue: str) -> None:
         """Let the queue be there; the loader of NATS sees to that itself."""
@@ -60,54 +60,8 @@ def measure_native(
     samples: Samples, wanted: set[str], rounds: int, *, quick: bool, peer: bool
 ) -> None:
     """Every wanted figure of the native protocol, in interleaved rounds."""
-    count = 20_000 if quick else 100_000
     with _sides(peer=peer) as sides:
-        for number in range(0 if quick else -1, rounds):
-            first = number % len(sides)
-            for side in sides[first:] + sides[:first]:
-                for size in SIZES:
-                    _measure(samples, wanted, side, size, number, count)
-
-
-def _measure(
-    samples: Samples, wanted: set[str], side: NativeSide, size: str, number: int, count: int
-) -> None:
-    names = (f"native_publish_{size}", f"native_deliver_{size}")
-    done = all(samples.has(name, side.title, max(number, 0)) for name in names)
-    if done or not wanted & set(names):
-        return
-    settle()
-    queue = f"bench-{uuid.uuid4().hex[:8]}"
-    side.declare(queue)
-    label = "warm-up" if number < 0 else f"round {number + 1}"
-    for name, mode, amount in zip(
-        names, ("publish", "deliver"), (SIZES[size], WINDOW), strict=True
-    ):
-        figure = _load(side, mode, queue, count, amount)
-        sys.stderr.write(
-            f"{label}  {name:18} {side.title:36} {figure.value:,.1f} {GOALS[name].unit}\n"
-        )
-        if number >= 0:
-            samples.add(name, side.title, figure)
-    side.delete(queue)
-
-
-def _load(side: NativeSide, mode: str, queue: str, count: int, amount: int) -> Figure:
-    command = [sys.executable, "-m", side.loader, mode, side.address, queue, str(count)]
-    with costs(side.server.pid) as cost:
-        done = subprocess.run(
-            [*command, str(amount)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=LOAD_TIMEOUT_S,
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f"the load on {side.title} failed: {done.stderr[-800:]}")
-    result = json.loads(done.stdout)
-    beside = {"rate": count / result["seconds"], "rss_mb": cost.rss_max_bytes / 1e6}
-    return Figure(cost.cpu_s * 1e6 / count, beside)
+        measure_queues("native", samples, wanted, sides, rounds, quick=quick)
 
 
 @contextlib.contextmanager
