@@ -26,13 +26,14 @@ class Reply:
 class Replies:
     """The unanswered requests of one connection, oldest first."""
 
-    __slots__ = ("_queue", "_send", "_soon", "_waits")
+    __slots__ = ("_queue", "_send", "_soon", "_waits", "on_fewer")
 
     def __init__(self, send: Send, soon: Soon) -> None:
         self._send = send
         self._soon = soon
         self._waits = False  # for the moment when finished replies go out
         self._queue: deque[Reply] = deque()
+        self.on_fewer: Callable[[], None] | None = None  # told when answers have gone out
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -65,7 +66,10 @@ class Replies:
             ready.extend(queue.popleft().chunks or ())
         if ready:
             self._send(ready)
+        if self.on_fewer is not None:
+            self.on_fewer()
 
     def clear(self) -> None:
         """The connection is gone."""
         self._queue.clear()
+        self.on_fewer = None

@@ -272,8 +272,6 @@ class KafkaSession:
         self._replies.settle(reply, chunks)
         if self._peer.owed_ms:
             self._mute()
-        if self._paused:
-            self._watch_backlog()
 
     def _tell_throttle(self, answer: Any) -> None:
         """Let an answer say how long its client has to wait, and see to it that it does."""
@@ -305,6 +303,8 @@ class KafkaSession:
         full = waiting > CONNECTION_PENDING_REPLIES_MAX or self._muted > 0
         if full != self._paused:
             self._paused = full
+            # Answers go out later than they are known, and only then is there room again.
+            self._replies.on_fewer = self._watch_backlog if full else None
             if full:
                 self._sender.pause()
             else:
