@@ -18,6 +18,8 @@ HEADER: Final = Struct(">IBBI")
 COUNTED_BYTES: Final = HEADER.size - 4
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 NUMBER_MODULUS: Final = 1 << 32
+# A larger buffer is not kept for the frames that follow.
+SPARE_BYTES_MAX: Final = 1024 * 1024
 
 
 class Kind(IntEnum):
@@ -62,6 +64,9 @@ def header(kind: Kind, service: int, number: int, body_bytes: int) -> bytes:
 class FrameCutter:
     """Collects received bytes and cuts them into frames, without copying what has arrived whole.
 
+    Two buffers take turns as long as nobody keeps what was handed out of them; whoever does keeps
+    the buffer.
+
     Args:
         body_bytes_max: a larger body is refused before room is made for it.
     """
@@ -70,6 +75,7 @@ class FrameCutter:
         self.body_bytes_max = body_bytes_max
         self._room_bytes = room_bytes
         self._buffer = bytearray(room_bytes)
+        self._spare = bytearray()
         self._start = self._until = 0
 
     def room(self) -> memoryview:
@@ -107,11 +113,29 @@ class FrameCutter:
             wanted = max(wanted, 4 + int.from_bytes(self._buffer[self._start : self._start + 4]))
         if not is_handed_out and self._start + wanted <= len(self._buffer):
             return
-        # Frames that were handed out still look at the old buffer.
-        fresh = bytearray(wanted) if is_handed_out or wanted > len(self._buffer) else self._buffer
-        fresh[:held] = self._buffer[self._start : self._until]
-        self._buffer = fresh
+        old = self._buffer
+        unfinished = old[self._start : self._until]
+        if is_handed_out or wanted > len(old):
+            # Frames that were handed out still look at the old buffer.
+            self._buffer = self._another(wanted)
+            self._spare = old if len(old) <= SPARE_BYTES_MAX else bytearray()
+        self._buffer[:held] = unfinished
         self._start, self._until = 0, held
+
+    def _another(self, wanted_bytes: int) -> bytearray:
+        spare, size = self._spare, len(self._buffer)
+        if len(spare) >= wanted_bytes and _is_unwatched(spare):
+            return spare
+        return bytearray(max(wanted_bytes, size if size <= SPARE_BYTES_MAX else 0))
+
+
+def _is_unwatched(buffer: bytearray) -> bool:
+    """Whether nothing looks at a buffer: only then may its size change, and here it does not."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
 
 
 def _kind(value: int) -> Kind:

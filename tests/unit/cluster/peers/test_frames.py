@@ -37,25 +37,42 @@ def introduce(dialler: Handshake, listener: Handshake) -> None:
 @given(
     bodies=st.lists(st.binary(max_size=300), max_size=20),
     pieces=st.lists(st.integers(1, 200), min_size=1),
+    keeps=st.lists(st.booleans(), min_size=1),
     room_bytes=st.integers(HEADER.size, 100),
 )
-def test_frames_are_found_however_the_bytes_arrive(
-    bodies: list[bytes], pieces: list[int], room_bytes: int
+def test_frames_are_found_however_the_bytes_arrive_and_whoever_keeps_them(
+    bodies: list[bytes], pieces: list[int], keeps: list[bool], room_bytes: int
 ) -> None:
     stream = b"".join(
         header(Kind.NOTE, 1, number, len(body)) + body for number, body in enumerate(bodies)
     )
     cutter = FrameCutter(room_bytes=room_bytes, body_bytes_max=300)
-    found = []
+    found: list[tuple[int, bytes | memoryview]] = []
     at = turn = 0
     while at < len(stream):
         room = cutter.room()
         piece = stream[at : at + min(len(room), pieces[turn % len(pieces)])]
         room[: len(piece)] = piece
-        found += cutter.received(len(piece))
+        del room
+        for number, body in [(f.number, f.body) for f in cutter.received(len(piece))]:
+            found.append((number, body if keeps[number % len(keeps)] else bytes(body)))
+            del body
         at += len(piece)
         turn += 1
-    assert [(frame.number, bytes(frame.body)) for frame in found] == list(enumerate(bodies))
+    assert [(number, bytes(body)) for number, body in found] == list(enumerate(bodies))
+
+
+def test_buffers_are_used_again_once_nobody_looks_at_them() -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
+    data = header(Kind.NOTE, 1, 1, 3) + b"abc"
+    seen: set[int] = set()
+    for _ in range(10):
+        room = cutter.room()
+        seen.add(id(room.obj))
+        room[: len(data)] = data
+        del room
+        cutter.received(len(data))
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("data", [b"\0" * 10, b"\xff" * 10, header(Kind.NOTE, 1, 1, 301)])
