@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 
 from mainstem.cluster.peers.refusals import Unreachable
+from mainstem.cluster.raft.answers_driver import OutcomeUnknown
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import NO_NODE, StateType
@@ -142,7 +143,15 @@ class GroupPlacementService(PlacementService):
             command = msgspec.msgpack.decode(asked.command, type=_COMMANDS[asked.kind])
         except (msgspec.DecodeError, KeyError) as error:
             raise Corrupt(f"not a command for the catalogue: {error}") from error
-        reply = await super().submit(command)
+        if self._closed:
+            raise NotLeader(NO_NODE, "the node that led is stopping")
+        try:
+            reply = await super().submit(command)
+        except Unavailable as error:
+            if error.code is not ErrorCode.SHUTTING_DOWN:
+                raise
+            # That this node stops is no outcome for a node that goes on.
+            raise OutcomeUnknown("the node that led stopped while it decided") from error
         index = self._driver.status.applied
         return msgspec.msgpack.encode(_Answered(index, msgspec.Raw(msgspec.msgpack.encode(reply))))
 

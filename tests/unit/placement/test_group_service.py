@@ -14,7 +14,7 @@ from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.doors_driver import DriverSettings, StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import SoftState, StateType, founding
-from mainstem.model.errors import Corrupt, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node as Member
 from mainstem.placement.catalogue import Catalogue
@@ -236,6 +236,38 @@ def test_without_a_majority_the_caller_is_told_so(tmp_path: Path) -> None:
                 council.kill(node, power_loss=False)
         with pytest.raises((NotLeader, Unreachable)):
             await council.services[follower.id].submit(topic(1))
+
+    play(tmp_path, story)
+
+
+def test_a_leader_that_stops_is_no_reason_to_stop_for_those_who_ask_it(tmp_path: Path) -> None:
+    async def story(council: Council) -> None:
+        await found(council)
+        follower = await council.follower()
+        leader = await council.wait_for_leader()
+        asked = asyncio.ensure_future(council.services[follower.id].submit(topic(1)))
+        before = _driver(leader).status.last_index
+        while _driver(leader).status.last_index == before:  # noqa: ASYNC110 - every step counts
+            await asyncio.sleep(0.0001)
+        council.kill(leader, power_loss=False)
+        with pytest.raises(Unavailable) as refusal:
+            await asked
+        assert refusal.value.code is ErrorCode.TIMED_OUT, "it may or may not be recorded"
+
+    play(tmp_path, story)
+
+
+def test_a_leader_that_has_stopped_leaves_the_decision_to_the_next(tmp_path: Path) -> None:
+    async def story(council: Council) -> None:
+        await found(council)
+        follower = await council.follower()
+        leader = await council.wait_for_leader()
+        await council.services[leader.id].close()
+        asked = asyncio.ensure_future(council.services[follower.id].submit(topic(1)))
+        await asyncio.sleep(0.1)
+        council.kill(leader, power_loss=False)
+        created = await asked
+        assert council.services[follower.id].catalogue.topic("t1") == created
 
     play(tmp_path, story)
 
