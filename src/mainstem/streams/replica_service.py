@@ -20,6 +20,7 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailabl
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.limits import MIB
 from mainstem.streams import replica_messages as messages
+from mainstem.streams.certainty_driver import Certainty
 from mainstem.streams.folder_copy_driver import FolderDriver
 from mainstem.streams.held_replica_driver import Told
 from mainstem.streams.range_replica import (
@@ -50,12 +51,14 @@ class ReplicaService(ReplicaShelf):
         self._early_bytes = 0
         self._is_closed = False
         self.folders = FolderDriver(around)
+        self.certainty = Certainty(around.placement, around.clock)
         # Told which sealed range is damaged here.
         self.on_damage: Callable[[StreamId, RangeIndex], None] = lambda _stream, _index: None
 
     def close(self) -> None:
         """Take and answer nothing more."""
         self._is_closed = True
+        self.certainty.close()
 
     def start(self) -> None:
         """Answer other nodes."""

@@ -80,7 +80,8 @@ class ReplicationDriver:
         self._is_unsettled = False
         self._exclude: set[NodeId] = set()
         self._new_writer: NodeId | None = None
-        self._wants_roll = False
+        # The next range is wanted for other reasons than that this one is full.
+        self.wants_roll = False
         facts = stream.known.last
         topic = around.placement.catalogue.need_topic(stream.id.topic)
         opening = stream.log.opening_snapshot() or StreamState().snapshot()
@@ -101,9 +102,18 @@ class ReplicationDriver:
         return self._machine.committed
 
     @property
-    def wants_roll(self) -> bool:
-        """Whether the next range is wanted for other reasons than that this one is full."""
-        return bool(self._exclude) or self._wants_roll
+    def in_doubt(self) -> MainstemError | None:
+        """What to say instead of a final refusal while another may write the stream by now."""
+        stream, around = self.stream, self._around
+        known = around.placement.catalogue.stream(stream.id)
+        if (
+            known is not None
+            and (known.writer, known.epoch) == (around.node, stream.epoch)
+            and not self._machine.is_frozen
+            and self._replicas.certainty.holds()
+        ):
+            return None
+        return not_writer(known or stream.known, stream.topic)
 
     def progress(self) -> list[ReplicaProgress]:
         """How far each replica is."""
@@ -183,7 +193,7 @@ class ReplicationDriver:
         self, *, exclude: Sequence[NodeId] = (), new_writer: NodeId | None = None
     ) -> None:
         """Go on in another range: other replicas are wanted, or another writer."""
-        self._wants_roll = True
+        self.wants_roll = True
         self._exclude.update(exclude)
         self._new_writer = new_writer
         self._around.flusher.roll(self.stream)
@@ -195,7 +205,7 @@ class ReplicationDriver:
         new_writer, self._new_writer = self._new_writer, None
         if new_writer in exclude:
             new_writer = None
-        self._wants_roll = False
+        self.wants_roll = False
         point = self._machine.freeze()
         epoch = self._machine.opened.epoch
         end = range_end(stream.known, self._facts, stream.log, epoch, point)
@@ -307,6 +317,7 @@ class ReplicationDriver:
             name = f"{self.stream.topic}-{self.stream.id.partition}"
             _log.warning("%s goes on without nodes %s", name, laggards)
             self._exclude.update(laggards)
+            self.wants_roll = True
             self._around.flusher.roll(self.stream)
         if effects.deposed_by is not None:
             self._stand_down()

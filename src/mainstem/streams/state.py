@@ -43,8 +43,8 @@ class StreamState:
         self.producers = ProducerStates()
         self.transactions = StreamTransactions()
 
-    def check_transactional(self, producer_id: int, *, transactional: bool, verified: bool) -> bool:
-        """Whether a batch begins a transaction here; refuses one that nobody vouched for."""
+    def join(self, producer_id: int, base: int, *, transactional: bool, verified: bool) -> None:
+        """A batch at ``base`` begins a transaction, or goes on with it; refuses what may not."""
         ongoing = producer_id in self.transactions.ongoing
         if ongoing and not transactional:
             raise InvalidRequest(
@@ -58,7 +58,8 @@ class StreamState:
                 "the partition was not added to the transaction",
                 subject=f"producer {producer_id}",
             )
-        return transactional and not ongoing
+        if transactional and not ongoing:
+            self.transactions.begin(producer_id, base)
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Refuse what a coordinator writes for a producer that has been fenced meanwhile."""

@@ -33,7 +33,7 @@ from mainstem.model.batch import (
     read_header,
 )
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import Offset
 from mainstem.model.limits import APPENDS_WAITING_PER_STREAM_MAX
 from mainstem.model.metadata import Stream
@@ -63,6 +63,11 @@ class Replication(Protocol):
     @property
     def wants_roll(self) -> bool:
         """Whether the next range is wanted for other reasons than that this one is full."""
+        ...
+
+    @property
+    def in_doubt(self) -> MainstemError | None:
+        """What to say instead of a final refusal while another may write the stream by now."""
         ...
 
     def admit(self, staged: list[StagedBatch]) -> None:
@@ -217,16 +222,15 @@ class StreamWriter(StreamReader):
         base = self.next_offset
         if pid >= 0:
             state = self.state
-            known = state.producers.check(pid, pep, seq, count)
-            if known is not None:
-                return Offset(known)
-            transactional = bool(attributes & TRANSACTIONAL_MASK)
-            if transactional or state.transactions.ongoing:
-                begins = state.check_transactional(
-                    pid, transactional=transactional, verified=verified
-                )
-                if begins:
-                    state.transactions.begin(pid, base)
+            try:
+                known = state.producers.check(pid, pep, seq, count)
+                if known is not None:
+                    return Offset(known)
+                transactional = bool(attributes & TRANSACTIONAL_MASK)
+                if transactional or state.transactions.ongoing:
+                    state.join(pid, base, transactional=transactional, verified=verified)
+            except InvalidRequest as refusal:
+                raise _judged(self, refusal) from None
             state.producers.record(pid, pep, seq, count, base, max_timestamp)
         self._place(buf, start, until, count, max_timestamp)
         return Offset(base)
@@ -396,3 +400,14 @@ class StreamWriter(StreamReader):
 def _segments_per_range(settings: TopicSettings) -> int:
     """Compaction works on sealed ranges, so a compacted stream seals one for every segment."""
     return 1 if settings.compact else SEGMENTS_PER_RANGE
+
+
+def _judged(stream: StreamWriter, refusal: InvalidRequest) -> MainstemError:
+    """What a producer is told whose batch does not fit to what is known of it here.
+
+    It may have written at another node meanwhile: only who is surely the writer judges.
+    """
+    reason = stream.lapsed() if stream.lapsed is not None else None
+    if reason is None and stream.replication is not None:
+        reason = stream.replication.in_doubt
+    return reason or refusal

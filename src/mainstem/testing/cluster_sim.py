@@ -30,7 +30,7 @@ from mainstem.placement.fact import Command
 from mainstem.placement.placing import Placing
 from mainstem.placement.records import CreateTopic
 from mainstem.placement.replication_records import FenceNode, UnfenceNode
-from mainstem.testing.cluster_sim_clients import Offended, SimClients, Trace
+from mainstem.testing.cluster_sim_clients import Metadata, Offended, SimClients, Trace
 from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_node import SimNode, rot
 from mainstem.testing.peer_network import PeerNetwork
@@ -54,7 +54,9 @@ class ClusterSim:
     def __init__(self, folder: Path, seed: int, *, policy: str = "fsync") -> None:
         self.rng = Random(seed)  # noqa: S311 - a story
         self.trace = Trace()
-        self.clients = SimClients(self.rng, self._writer, self.trace.note)
+        self.clients = SimClients(
+            self.rng, lambda: Metadata(self.stream.epoch, self._writer()), self.trace.note
+        )
         self.counts = {
             "kills": 0,
             "power losses": 0,

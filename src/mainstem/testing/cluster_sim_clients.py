@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
+from typing import Final, NamedTuple
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
 from mainstem.testing.cluster_sim_node import SimNode
+
+CREDULOUS: Final = 0
+READER: Final = -1
 
 
 class Offended(AssertionError):
@@ -31,19 +35,29 @@ class Trace:
         self._hash.update(f"{now:.6f} {what}\n".encode())
 
 
+class Metadata(NamedTuple):
+    """Who writes the stream and under which epoch; ``node`` None: it cannot be asked."""
+
+    epoch: int
+    node: SimNode | None
+
+
 class SimClients:
     """Producers that write every batch until it is acknowledged, and a reader.
 
+    They turn to whom the newest epoch they heard of names, as clients of Kafka do; the first one
+    believes whatever it is told last, as simpler clients do.
+
     Args:
         rng: decides when.
-        writer: the node that writes the stream, if it can be asked.
+        metadata: who writes the stream, as whoever is asked knows it.
         trace: notes what happened.
     """
 
     def __init__(
         self,
         rng: Random,
-        writer: Callable[[], SimNode | None],
+        metadata: Callable[[], Metadata],
         trace: Callable[[str], None],
     ) -> None:
         self.rng = rng
@@ -51,7 +65,8 @@ class SimClients:
         self.acked: dict[int, bytes] = {}
         self.seen: dict[int, bytes] = {}
         self.is_done = False
-        self._writer = writer
+        self._metadata = metadata
+        self._epochs: dict[int, int] = {}
         self._next_value = 0
 
     async def write_for_ever(self, number: int) -> None:
@@ -76,7 +91,7 @@ class SimClients:
         """Write a batch until it is acknowledged; None: the story was over before."""
         records = [Record(0, 1, b"k", value) for value in values]
         while True:
-            writer = self._writer()
+            writer = self._turn_to(stamp.producer_id)
             try:
                 if writer is not None and writer.streams is not None:
                     batch = build_batch(records, producer=stamp)
@@ -88,6 +103,15 @@ class SimClients:
                 return None
             await asyncio.sleep(0.1)
 
+    def _turn_to(self, number: int) -> SimNode | None:
+        """The node that a client takes for the writer; None: it asks again."""
+        told = self._metadata()
+        if number != CREDULOUS:
+            if told.epoch < self._epochs.get(number, 0):
+                return None
+            self._epochs[number] = told.epoch
+        return told.node
+
     def _check_refusal(self, error: Exception, stamp: ProducerStamp) -> None:
         if isinstance(error, MainstemError) and not error.retriable:
             raise Offended(f"a retry of {stamp} is refused: {error}")
@@ -96,7 +120,7 @@ class SimClients:
         """Read everything again and again."""
         while not self.is_done:
             await asyncio.sleep(self.rng.random())
-            writer = self._writer()
+            writer = self._turn_to(READER)
             if writer is None:
                 continue
             try:

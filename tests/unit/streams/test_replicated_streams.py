@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, RangeIndex
-from mainstem.model.record import Record, build_batch
+from mainstem.model.record import NO_PRODUCER, ProducerStamp, Record, build_batch
 
 
-def batch_of(value: bytes) -> bytearray:
-    return build_batch([Record(0, 1, b"k", value)])
+def batch_of(value: bytes, stamp: ProducerStamp = NO_PRODUCER) -> bytearray:
+    return build_batch([Record(0, 1, b"k", value)], producer=stamp)
 
 
 def test_a_record_is_committed_when_a_majority_holds_it(tmp_path: Path) -> None:
@@ -162,6 +162,46 @@ def test_a_deposed_writer_that_lives_on_acknowledges_nothing(tmp_path: Path) -> 
                 await asyncio.wait_for(lost, 5)
             assert town.values() == [b"0", b"1"]
             former._listeners.clear()
+
+    asyncio.run(story())
+
+
+def test_a_deposed_writer_does_not_judge_a_producer_that_wrote_elsewhere(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0", stamp=ProducerStamp(7, 0, 0))
+            former = town.writer
+            town.network.isolate(former.id)
+            for listener in former._listeners:  # its catalogue hears nothing, either
+                town.placement.service._listeners.remove(listener)
+            await town.fence(former)
+            await town.write(b"1", stamp=ProducerStamp(7, 0, 1))
+            for _ in range(3):
+                await asyncio.sleep(0.01)
+                with pytest.raises(MainstemError) as refusal:
+                    await former.streams.append("t", 0, batch_of(b"2", ProducerStamp(7, 0, 2)))
+                assert refusal.value.code is ErrorCode.NOT_WRITER
+            await town.write(b"2", stamp=ProducerStamp(7, 0, 2))
+            assert town.values() == [b"0", b"1", b"2"]
+            former._listeners.clear()
+
+    asyncio.run(story())
+
+
+def test_a_gap_is_told_by_a_writer_that_is_sure_to_be_the_writer(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0", stamp=ProducerStamp(7, 0, 0))
+            with pytest.raises(MainstemError) as refusal:
+                await town.write(b"2", stamp=ProducerStamp(7, 0, 2))
+            assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+            lapse = Unavailable(ErrorCode.NOT_WRITER, "the lease has ended")
+            town.writer.streams.door("t", 0).lapsed = lambda: lapse
+            with pytest.raises(Unavailable) as lapsed:
+                await town.writer.streams.append("t", 0, batch_of(b"2", ProducerStamp(7, 0, 2)))
+            assert lapsed.value is lapse
 
     asyncio.run(story())
 
