@@ -39,7 +39,7 @@ class GroupConfigAdmin(NamedConfigAdmin):
         return SetGroupConfigs(name, before, after)
 
     def _of_node(self, key: ConfigKey) -> list[tuple[str, str | None, str]]:
-        name = NODE_NAMES[key.name]
+        name = NODE_NAMES.get(key.name, key.name)
         origins: list[tuple[str, str | None, str]] = [(name, key.default, "default")]
         if name in self._static:
             origins.insert(0, (name, self._static[name], "static"))

@@ -133,6 +133,10 @@ TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     113: ("STALE_MEMBER_EPOCH", ErrorCode.STALE_MEMBER_EPOCH),
     117: ("UNKNOWN_SUBSCRIPTION_ID", ErrorCode.UNKNOWN_SUBSCRIPTION),
     118: ("TELEMETRY_TOO_LARGE", ErrorCode.TELEMETRY_TOO_LARGE),
+    121: ("INVALID_RECORD_STATE", ErrorCode.INVALID_RECORD_STATE),
+    122: ("SHARE_SESSION_NOT_FOUND", ErrorCode.UNKNOWN_SHARE_SESSION),
+    123: ("INVALID_SHARE_SESSION_EPOCH", ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    133: ("SHARE_SESSION_LIMIT_REACHED", ErrorCode.SHARE_SESSION_LIMIT),
 }
 
 # A refreshed view of the cluster and another try help with these too.

@@ -42,6 +42,10 @@ class ErrorCode(Enum):
     INVALID_SESSION_TIMEOUT = auto()
     UNKNOWN_FETCH_SESSION = auto()
     INVALID_FETCH_EPOCH = auto()
+    UNKNOWN_SHARE_SESSION = auto()
+    INVALID_SHARE_SESSION_EPOCH = auto()
+    SHARE_SESSION_LIMIT = auto()
+    INVALID_RECORD_STATE = auto()
     OUT_OF_ORDER_SEQUENCE = auto()
     DUPLICATE_SEQUENCE = auto()
     UNKNOWN_PRODUCER = auto()
@@ -133,6 +137,7 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_UNAVAILABLE,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.SHARE_SESSION_LIMIT,
         ErrorCode.UNSTABLE_OFFSET,
         ErrorCode.TIMED_OUT,
         ErrorCode.THROTTLED,

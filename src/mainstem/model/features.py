@@ -11,6 +11,7 @@ from msgspec import Struct
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 TRANSACTION_VERSION = "transaction.version"
 
 
@@ -24,6 +25,7 @@ class Feature(Struct, frozen=True):
 
 FEATURES = {
     GROUP_VERSION: Feature(0, 1, 1),  # groups that the coordinator assigns (KIP-848)
+    SHARE_VERSION: Feature(0, 1, 1),  # groups that share records (KIP-932)
     TRANSACTION_VERSION: Feature(0, 2, 2),  # an epoch for every transaction (KIP-890)
 }
 

@@ -18,6 +18,7 @@ from mainstem.node.cluster_config import ClusterSection
 from mainstem.node.mqtt_config import MqttSection
 from mainstem.node.native_config import NativeSection
 from mainstem.node.security_config import SecuritySection, TlsSection
+from mainstem.node.share_config import ShareSection
 
 KIB, MIB = limits.KIB, limits.MIB
 SECOND_MS = 1_000
@@ -385,6 +386,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicsSettings = field(default_factory=TopicsSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
+    share: ShareSection = field(default_factory=ShareSection)
     transactions: TransactionsSettings = field(default_factory=TransactionsSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     logs: LogLineSettings = field(default_factory=LogLineSettings)
@@ -433,6 +435,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "transaction.two.phase.commit.enable": _flag(on=transactions.two_phase_enabled),
             "transactional.id.expiration.ms": str(transactions.id_expiration_ms),
         }
+        names |= self.share.kafka_names()
         if node.rack is not None:
             names["broker.rack"] = node.rack
         for name, text in self.topics.defaults.items():

@@ -27,7 +27,7 @@ def source_outside_the_declarations() -> str:
 def test_every_setting_is_read_by_somebody() -> None:
     source = source_outside_the_declarations()
     # Handed over as a whole, or under Kafka's names (``Config.kafka_names``).
-    whole = ("groups.", "topics.", "transactions.")
+    whole = ("groups.", "share.", "topics.", "transactions.")
     unread = [
         path
         for path in leaves()

@@ -255,7 +255,7 @@ def test_levels_of_features_are_set_together_and_counted() -> None:
     do(catalogue, records.SetFeatures(1, levels))
     assert catalogue.features_epoch == 1, "nothing has changed"
     assert isinstance(refusal(catalogue, records.SetFeatures(0, {})), Fenced)
-    for bad in ({"group.version": 2}, {"transaction.version": -1}, {"share.version": 1}):
+    for bad in ({"group.version": 2}, {"transaction.version": -1}, {"streams.version": 1}):
         command = records.SetFeatures(1, bad)
         assert refusal(catalogue, command).code is ErrorCode.INVALID_FEATURE_LEVEL
 

@@ -266,6 +266,14 @@ def test_a_group_has_settings_of_its_own_within_bounds() -> None:
         assert {c.name: (c.value, c.config_source) for c in result.configs} == {
             interval: ("5000", 5),
             session: ("45000", 5),
+            "share.auto.offset.reset": ("latest", 5),
+            "share.delivery.count.limit": ("5", 5),
+            "share.heartbeat.interval.ms": ("5000", 5),
+            "share.isolation.level": ("read_uncommitted", 5),
+            "share.partition.max.record.locks": ("2000", 5),
+            "share.record.lock.duration.ms": ("30000", 5),
+            "share.renew.acknowledge.enable": ("true", 5),
+            "share.session.timeout.ms": ("45000", 5),
         }
         assert (await altered(client, GROUP, "g", (session, SET, "50000"))).error_code == 0
         result = await described(client, GROUP, "g", session, include_synonyms=True)
