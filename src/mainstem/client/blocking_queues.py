@@ -11,63 +11,19 @@ The asyncio client runs in a thread of its own, so keep-alive and reconnects go 
 works. All of it may be used from several threads.
 """
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, Unpack
+from typing import Literal, Self, Unpack
 
+from mainstem.client.loop_thread import LoopThread
 from mainstem.client.native_connection import NativeSettings
 from mainstem.client.queue import WINDOW, Exchange, PublishResult, Queue
 from mainstem.client.queue_message import Properties, QueueMessage, RejectReason
 from mainstem.client.queues import Queues, QueueSettings
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.client.twin import Twin, waits
 from mainstem.wire.native.answers import QueueInfo
 from mainstem.wire.native.words import WireMessage
-
-Result = TypeVar("Result")
-JOIN_TIMEOUT_S: Final = 10.0
-
-
-class LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="mainstem-client", daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Carries work out in the loop and waits for it."""
-        if not self._thread.is_alive():
-            work.close()
-            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def soon(self, call: Callable[[], None]) -> None:
-        """Has something done in the loop, in its turn; nothing is done once it is closed."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(call)
-
-    def close(self) -> None:
-        """Ends the loop and its thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(JOIN_TIMEOUT_S)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
 
 
 class BlockingMessage:
@@ -202,7 +158,7 @@ class BlockingExchange:
         self._thread.call(self._exchange.delete(if_unused=if_unused))
 
 
-class BlockingQueues:
+class BlockingQueues(Twin[Queues]):
     """See the module's text. A context manager.
 
     Args:
@@ -215,40 +171,11 @@ class BlockingQueues:
         addresses: str | Sequence[str] = "127.0.0.1:2925",
         settings: NativeSettings | None = None,
     ) -> None:
-        self._addresses = addresses
-        self._settings = settings
-        self._thread: LoopThread | None = None
-        self._queues: Queues | None = None
-
-    def __enter__(self) -> Self:
-        thread = LoopThread()
-        try:
-            self._queues = thread.call(_opened(self._addresses, self._settings))
-        except BaseException:
-            thread.close()
-            raise
-        self._thread = thread
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends every consumption and the connection."""
-        thread, queues = self._thread, self._queues
-        self._thread = self._queues = None
-        if thread is not None and queues is not None:
-            thread.call(queues.close())
-            thread.close()
+        super().__init__(lambda: Queues(addresses, settings))
 
     def queue(self, name: str) -> BlockingQueue:
         """A queue that is there already; nothing is asked."""
-        thread, queues = self._parts()
+        thread, queues = self.parts
         return BlockingQueue(thread, queues.queue(name))
 
     def declare(
@@ -260,36 +187,26 @@ class BlockingQueues:
         policy: Literal["fail", "ignore", "override"] = "fail",
     ) -> BlockingQueue:
         """Lets a queue be there; without a name the node makes one up."""
-        thread, queues = self._parts()
+        thread, queues = self.parts
         made = thread.call(queues.declare(name, settings, preset=preset, policy=policy))
         return BlockingQueue(thread, made)
 
-    def list_queues(self) -> list[QueueInfo]:
-        """Every queue of the namespace that we may see."""
-        thread, queues = self._parts()
-        return thread.call(queues.list_queues())
+    list_queues = waits(Queues.list_queues)
+    list_exchanges = waits(Queues.list_exchanges)
+    list_bindings = waits(Queues.list_bindings)
 
     def exchange(self, name: str) -> BlockingExchange:
         """An exchange that is there already; nothing is asked."""
-        thread, queues = self._parts()
+        thread, queues = self.parts
         return BlockingExchange(thread, queues.exchange(name))
 
     def declare_exchange(
         self, name: str, kind: str = "topic", *, shared: bool = False
     ) -> BlockingExchange:
         """Lets an exchange be there."""
-        thread, queues = self._parts()
+        thread, queues = self.parts
         made = thread.call(queues.declare_exchange(name, kind, shared=shared))
         return BlockingExchange(thread, made)
-
-    def _parts(self) -> tuple[LoopThread, Queues]:
-        if self._thread is None or self._queues is None:
-            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the client is not open")
-        return self._thread, self._queues
-
-
-async def _opened(addresses: str | Sequence[str], settings: NativeSettings | None) -> Queues:
-    return await Queues(addresses, settings).__aenter__()
 
 
 def _inner(to: BlockingQueue | BlockingExchange) -> Queue | Exchange:

@@ -240,12 +240,18 @@ class Cluster:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         pause_ms = RETRY_PAUSE_MS_MIN
+        last: MainstemError | None = None
         while True:
             try:
-                return await attempt()
+                async with asyncio.timeout_at(deadline):
+                    return await attempt()
+            except TimeoutError:
+                late = Unavailable(ErrorCode.TIMED_OUT, f"no answer within {timeout_ms} ms")
+                raise last or late from None
             except MainstemError as error:
                 if not errors.may_retry(error) or loop.time() + pause_ms / 1000 > deadline:
                     raise
+                last = error
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(RETRY_PAUSE_MS_MAX, pause_ms * 2)
             if group is not None:

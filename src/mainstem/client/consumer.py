@@ -140,12 +140,21 @@ class Consumer:
         """The next record; waits for it as long as it takes."""
         progress = self._progress
         progress.consume()
-        while not progress.waiting:
+        while (record := self.next_at_hand()) is None:
             try:
                 async with asyncio.timeout(ITERATION_POLL_MS / 1000):
-                    progress.waiting.extend(await self._next(self.settings.poll_records_max))
+                    records = await self._next(self.settings.poll_records_max)
+                    progress.waiting.extend(records)
             except TimeoutError:
                 continue
+        return record
+
+    def next_at_hand(self) -> ConsumerRecord | None:
+        """The next record of an iteration if it is here already."""
+        progress = self._progress
+        if not progress.waiting:
+            return None
+        progress.consume()
         record = progress.waiting.popleft()
         progress.give([record])
         return record

@@ -38,7 +38,9 @@ class Progress:
 
     def jump(self, partition: TopicPartition, offset: int) -> None:
         """The reader goes elsewhere in one partition."""
-        self.waiting = deque(r for r in self.waiting if (r.topic, r.partition) != partition)
+        kept = [r for r in self.waiting if (r.topic, r.partition) != partition]
+        self.waiting.clear()
+        self.waiting.extend(kept)
         self._given.pop(partition, None)
         self._consumed[partition] = CommittedOffset(offset)
 

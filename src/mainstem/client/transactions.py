@@ -189,9 +189,14 @@ class TransactionalProducer(Producer):
             yield self
             await self.commit()
         except BaseException:
-            if self._phase is Phase.OPEN:
+            if self.is_open:
                 await self.abort()
             raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and is not yet prepared or ended."""
+        return self._phase is Phase.OPEN
 
     def begin(self) -> None:
         """Begins a transaction; brokers learn of it by its first record."""

@@ -1,0 +1,27 @@
+"""The connections of blocking clients: whom they talk to, and how.
+
+    with BlockingCluster("broker.example:9093", settings) as cluster:
+        with BlockingProducer(cluster) as producer: ...
+
+Only needed for logins and TLS, or to share connections; an address will do otherwise.
+"""
+
+from collections.abc import Sequence
+
+from mainstem.client.cluster import Cluster
+from mainstem.client.connection import ConnectionSettings
+from mainstem.client.twin import Twin
+
+
+class BlockingCluster(Twin[Cluster]):
+    """See the module's text. A context manager; arguments as for ``Cluster``."""
+
+    def __init__(
+        self, bootstrap: str | Sequence[str], settings: ConnectionSettings | None = None
+    ) -> None:
+        super().__init__(lambda: Cluster(bootstrap, settings))
+
+
+def inner(where: BlockingCluster | str | Sequence[str]) -> Cluster | str | Sequence[str]:
+    """What the clients of asyncio take for it."""
+    return where.parts[1] if isinstance(where, BlockingCluster) else where

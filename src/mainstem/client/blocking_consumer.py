@@ -1,0 +1,104 @@
+"""The consumer without asyncio: the same names, and every call waits.
+
+    with BlockingConsumer("127.0.0.1:9092", "billing") as consumer:
+        consumer.subscribe(["orders"])
+        for record in consumer:
+            ...
+
+Heartbeats and fetches go on in the loop's thread while the program works on a record; records that
+were fetched are given out without a change of threads. Promises are those of ``Consumer``. One
+thread at a time reads; any thread may ask for offsets and positions.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from mainstem.client.blocking_cluster import BlockingCluster, inner
+from mainstem.client.blocking_producer import BlockingTransactionalProducer
+from mainstem.client.consumer import Consumer, OnChange
+from mainstem.client.settings import ConsumerSettings
+from mainstem.client.twin import Twin, at_once, waits
+from mainstem.client.values import CommittedOffset, ConsumerRecord, TopicPartition
+
+__all__ = ["BlockingConsumer", "ConsumerSettings"]
+
+OnChangeBlocking = Callable[[list[TopicPartition]], None]
+
+
+class BlockingConsumer(Twin[Consumer]):
+    """See the module's text. A context manager and an iterator; arguments as for ``Consumer``."""
+
+    def __init__(
+        self,
+        cluster: BlockingCluster | str | Sequence[str],
+        group: str | None = None,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        super().__init__(lambda: Consumer(inner(cluster), group, settings))
+
+    assign = at_once(Consumer.assign)
+    seek = at_once(Consumer.seek)
+    pause = at_once(Consumer.pause)
+    poll = waits(Consumer.poll)
+    seek_to_time = waits(Consumer.seek_to_time)
+    position = waits(Consumer.position)
+    offsets = waits(Consumer.offsets)
+    committed = waits(Consumer.committed)
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: OnChangeBlocking | None = None,
+        on_revoked: OnChangeBlocking | None = None,
+    ) -> None:
+        """Reads these topics together with the other members of the group, from ``poll`` on.
+
+        The callbacks run in a thread of their own and may call this consumer.
+        """
+        thread, consumer = self.parts
+        wanted = tuple(topics)
+        thread.run(
+            lambda: consumer.subscribe(
+                wanted, on_assigned=_in_thread(on_assigned), on_revoked=_in_thread(on_revoked)
+            )
+        )
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        thread, consumer = self.parts
+        return thread.run(lambda: consumer.assignment)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; waits for it as long as it takes."""
+        thread, consumer = self.parts
+        record = consumer.next_at_hand()
+        return thread.call(consumer.__anext__()) if record is None else record
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset] | None = None,
+        *,
+        through: BlockingTransactionalProducer | None = None,
+    ) -> None:
+        """Commits the given offsets, or those behind every record that was given out.
+
+        ``through`` a producer they become part of its transaction and count when it commits.
+        """
+        thread, consumer = self.parts
+        sink = None if through is None else through.parts[1]
+        thread.call(consumer.commit(offsets, through=sink))
+
+
+def _in_thread(callback: OnChangeBlocking | None) -> OnChange | None:
+    if callback is None:
+        return None
+
+    async def told(partitions: list[TopicPartition]) -> None:
+        await asyncio.to_thread(callback, partitions)
+
+    return told
