@@ -9,14 +9,23 @@ import pyarrow as pa
 
 from mainstem.client.values import TopicPartition
 from mainstem.model.columns import BinaryColumn, HeaderColumns, RecordColumns
+from mainstem.model.plain_fields import NO_NAMES, plain_fields
 
 HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
+# How Spark knows a variant in Arrow's clothes.
+VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+FIELDS: Final = pa.map_(pa.string(), VARIANT)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
-def record_schema(*, with_headers: bool) -> pa.Schema:
+def record_schema(*, with_headers: bool, with_fields: bool = False) -> pa.Schema:
     """The columns of a topic."""
     fields = [
         pa.field("key", pa.binary()),
@@ -29,10 +38,14 @@ def record_schema(*, with_headers: bool) -> pa.Schema:
     ]
     if with_headers:
         fields.append(pa.field("headers", HEADERS))
+    if with_fields:
+        fields.append(pa.field("plainFields", FIELDS))
     return pa.schema(fields)
 
 
-def record_batch(partition: TopicPartition, columns: RecordColumns) -> pa.RecordBatch:
+def record_batch(
+    partition: TopicPartition, columns: RecordColumns, *, with_fields: bool = False
+) -> pa.RecordBatch:
     """The rows of one partition."""
     rows = columns.row_count
     arrays = [
@@ -46,7 +59,9 @@ def record_batch(partition: TopicPartition, columns: RecordColumns) -> pa.Record
     ]
     if columns.headers is not None:
         arrays.append(_header_array(columns.headers, rows))
-    schema = record_schema(with_headers=columns.headers is not None)
+    if with_fields:
+        arrays.append(_field_array(columns.values, rows))
+    schema = record_schema(with_headers=columns.headers is not None, with_fields=with_fields)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -68,6 +83,26 @@ def _header_array(headers: HeaderColumns, rows: int) -> Any:
         HEADERS,
         rows,
         [_validity(headers.validity), pa.py_buffer(headers.offsets)],
+        children=[pairs],
+    )
+
+
+def _field_array(values: BinaryColumn, rows: int) -> Any:
+    fields = plain_fields(values, rows)
+    if fields is None:
+        return pa.nulls(rows, FIELDS)
+    count = memoryview(fields.offsets).cast("i")[rows]
+    nameless = pa.repeat(pa.scalar(NO_NAMES, pa.binary()), count)
+    variants = pa.Array.from_buffers(
+        VARIANT, count, [None], children=[binary_array(fields.variants, count), nameless]
+    )
+    names = binary_array(fields.names, count, pa.string())
+    pair = pa.struct([FIELDS.key_field, FIELDS.item_field])
+    pairs = pa.Array.from_buffers(pair, count, [None], children=[names, variants])
+    return pa.Array.from_buffers(
+        FIELDS,
+        rows,
+        [_validity(fields.validity), pa.py_buffer(fields.offsets)],
         children=[pairs],
     )
 

@@ -76,7 +76,7 @@ class BlockingConsumer(Twin[Consumer]):
     def __next__(self) -> ConsumerRecord:
         """The next record; waits for it as long as it takes."""
         thread, consumer = self.parts
-        record = consumer.next_at_hand()
+        record = consumer.progress.give_next()
         return thread.call(consumer.__anext__()) if record is None else record
 
     def commit(

@@ -63,7 +63,7 @@ class Consumer:
         self._membership: Membership | None = None
         self._topics: tuple[str, ...] = ()
         self._on_change: tuple[OnChange | None, OnChange | None] = (None, None)
-        self._progress = Progress()
+        self.progress = Progress()
         self._committed_at = asyncio.get_running_loop().time()
         self._is_closed = False
 
@@ -85,7 +85,7 @@ class Consumer:
         """Reads these partitions, without the group's help."""
         if self._membership is not None:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the consumer has subscribed")
-        self._progress.forget()
+        self.progress.forget()
         self._fetcher.follow(partitions)
 
     def subscribe(
@@ -123,14 +123,14 @@ class Consumer:
         Raises:
             MainstemError: a partition cannot be read on, or the group refuses this member.
         """
-        self._progress.consume()
+        self.progress.consume()
         count = self.settings.poll_records_max if records_max is None else records_max
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 records = await self._next(count)
         except TimeoutError:
             records = []
-        self._progress.give(records)
+        self.progress.give(records)
         return records
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -138,25 +138,15 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         """The next record; waits for it as long as it takes."""
-        progress = self._progress
+        progress = self.progress
         progress.consume()
-        while (record := self.next_at_hand()) is None:
+        while (record := progress.give_next()) is None:
             try:
                 async with asyncio.timeout(ITERATION_POLL_MS / 1000):
                     records = await self._next(self.settings.poll_records_max)
                     progress.waiting.extend(records)
             except TimeoutError:
                 continue
-        return record
-
-    def next_at_hand(self) -> ConsumerRecord | None:
-        """The next record of an iteration if it is here already."""
-        progress = self._progress
-        if not progress.waiting:
-            return None
-        progress.consume()
-        record = progress.waiting.popleft()
-        progress.give([record])
         return record
 
     # Positions.
@@ -169,7 +159,7 @@ class Consumer:
                 ErrorCode.INVALID_REQUEST, "the partition is not assigned", subject=str(partition)
             )
         feed.move(offset)
-        self._progress.jump(partition, offset)
+        self.progress.jump(partition, offset)
         self._fetcher.kick()
 
     async def seek_to_time(
@@ -185,7 +175,7 @@ class Consumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the record that comes next."""
-        waiting = self._progress.next_waiting(partition)
+        waiting = self.progress.next_waiting(partition)
         if waiting is not None:
             return waiting
         feed = self._fetcher.feeds[partition]
@@ -228,8 +218,8 @@ class Consumer:
         if self.group is None:
             raise InvalidRequest(ErrorCode.INVALID_GROUP, "the consumer has no group")
         if offsets is None:
-            self._progress.consume()
-            offsets = self._progress.take_consumed()
+            self.progress.consume()
+            offsets = self.progress.take_consumed()
         member = OUTSIDER if self._membership is None else self._membership.stamp
         self._committed_at = asyncio.get_running_loop().time()
         try:
@@ -240,7 +230,7 @@ class Consumer:
                 self._cluster, self.group, offsets, member, timeout_ms=self.settings.api_timeout_ms
             )
         except (Unavailable, asyncio.CancelledError):
-            self._progress.put_back(offsets)  # to be committed another time
+            self.progress.put_back(offsets)  # to be committed another time
             raise
 
     async def committed(
@@ -266,7 +256,7 @@ class Consumer:
             return
         self._is_closed = True
         if is_consumed:
-            self._progress.consume()
+            self.progress.consume()
         try:
             await self._commit_in_passing()
         finally:
@@ -300,7 +290,7 @@ class Consumer:
         if self.group is None or not self.settings.auto_commit:
             return
         try:
-            await self.commit(self._progress.take_consumed())
+            await self.commit(self.progress.take_consumed())
         except Unavailable:
             return  # kept for the next time
         except Fenced:
@@ -312,7 +302,7 @@ class Consumer:
         if not membership.is_joining:
             await self._commit_in_passing()
             revoked = sorted(self._fetcher.feeds)
-            self._progress.forget()
+            self.progress.forget()
             self._fetcher.follow([])
             if revoked and on_revoked is not None:
                 # A poll that runs out of time must not cut the caller's work short.

@@ -23,6 +23,15 @@ class Progress:
         for record in records:
             self._given[TopicPartition(record.topic, record.partition)] = record.offset + 1
 
+    def give_next(self) -> ConsumerRecord | None:
+        """The reader gets the next record that waits for an iterator, if one does."""
+        if not self.waiting:
+            return None
+        self.consume()
+        record = self.waiting.popleft()
+        self.give([record])
+        return record
+
     def consume(self) -> None:
         """The reader asks for more: what it was given is done."""
         for partition, offset in self._given.items():
