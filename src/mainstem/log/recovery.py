@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mainstem.log import scan
+from mainstem.log.checked_file import HEADER, read_checked, write_checked
 from mainstem.log.checkpoint import RecoveryPoint, Trust
 from mainstem.log.damage import Damage
 from mainstem.log.file_access import read_fully
-from mainstem.log.identity import Seal, read_seal
+from mainstem.log.identity import RANGE_KIND, SNAPSHOT_KIND, Seal, read_seal
 from mainstem.log.index import SegmentIndex, Summary, read_index, read_summary
 from mainstem.log.naming import (
     INDEX_SUFFIX,
+    OPENING_SNAPSHOT,
+    RANGE_HEADER,
+    RANGE_SEAL,
     TIME_INDEX_SUFFIX,
     UNFINISHED_SUFFIX,
     segment_bases,
@@ -63,6 +67,7 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
     Raises:
         Corrupt: header or seal are damaged, or a compacted segment lost its index.
     """
+    _mend_beginning(log, circumstances)
     log.identity.check(log.directory)
     seal = read_seal(log.directory)
     is_compacted = log.identity.name.generation > 0
@@ -94,6 +99,33 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
     _check_end(log, seal, point)
     for damage in log.damage:
         logger.error("damage found on opening: %s", damage)
+
+
+def _mend_beginning(log: RangeLog, circumstances: Circumstances) -> None:
+    """Make a header anew that was never on disk, because the machine went down before a sync.
+
+    Nothing of the range was told to be safe then, and who it is the catalogue knows. Whatever its
+    files hold is looked at as any torn tail is.
+    """
+    point = circumstances.point
+    if circumstances.trust is not Trust.OTHER_BOOT or (point and point.offset > log.start_offset):
+        return
+    path = log.directory / RANGE_HEADER
+    payload = log.identity.packed()
+    if (log.directory / RANGE_SEAL).exists() or _size_of(path) >= HEADER.size + len(payload):
+        return
+    logger.warning("the machine went down before %s was on disk", path)
+    write_checked(path, RANGE_KIND, payload, sync=True)
+    try:
+        read_checked(log.directory / OPENING_SNAPSHOT, SNAPSHOT_KIND)
+    except FileNotFoundError:
+        pass
+    except Corrupt:  # it is found from the range before
+        (log.directory / OPENING_SNAPSHOT).unlink()
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _remove_leftovers(directory: Path, bases: list[int]) -> None:

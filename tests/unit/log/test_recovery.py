@@ -440,6 +440,44 @@ def test_a_directory_without_batches_is_made_anew(disk: Disk) -> None:
     assert read_all(log) == content
 
 
+@pytest.mark.parametrize("left_bytes", [None, 0, 7])
+def test_a_range_whose_header_was_never_on_disk_is_taken_up(
+    disk: Disk, left_bytes: int | None
+) -> None:
+    log = disk.open()
+    content = fill(log, 3)
+    disk.kill()
+    for name in ("range.header", "opening.snapshot"):
+        path = log.directory / name
+        path.unlink() if left_bytes is None else os.truncate(path, left_bytes)
+    disk.restart(clean=False, machine_down=True)
+    log = disk.open()
+    assert read_all(log) == content
+    assert log.opening_snapshot() is None
+    disk.restart()
+    assert read_all(disk.open()) == content
+
+
+def test_a_header_that_was_on_disk_and_is_cut_is_damage(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    log.finish_sync(log.begin_sync())
+    disk.store.write_checkpoint()
+    os.truncate(log.directory / "range.header", 0)
+    disk.restart(clean=False, machine_down=True)
+    with pytest.raises(Corrupt):
+        disk.open()
+
+
+def test_a_header_that_is_cut_while_the_machine_runs_is_damage(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    os.truncate(log.directory / "range.header", 0)
+    disk.restart(clean=False)
+    with pytest.raises(Corrupt):
+        disk.open()
+
+
 def test_a_damaged_snapshot_is_corrupt(disk: Disk) -> None:
     log = disk.open()
     fill(log, 3)
