@@ -10,6 +10,7 @@ class QueueCounts:
         "acknowledged",
         "dead_lettered",
         "delivered",
+        "delivery_ms",
         "dropped",
         "published",
         "redelivered",
@@ -24,6 +25,7 @@ class QueueCounts:
         self.refused = 0
         self.unroutable = 0
         self.delivered = 0
+        self.delivery_ms = 0  # from storing to the first delivery, of all messages together
         self.redelivered = 0
         self.acknowledged = 0
         self.returned = 0

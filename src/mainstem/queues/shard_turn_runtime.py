@@ -180,6 +180,7 @@ class ShardTurns(ABC):
         groups: dict[str, list[Delivery]] = {}
         subscriptions = self.subscriptions
         counts = self.around.counts
+        now_ms, waited_ms = self._clock.now_ms(), 0
         group: list[Delivery] | None
         for each in deliveries:
             consumer = each.consumer
@@ -189,10 +190,13 @@ class ShardTurns(ABC):
                 continue
             if each.attempt > 1:
                 counts.redelivered += 1
+            else:
+                waited_ms += max(0, now_ms - delivery.message.timestamp_ms)
             group = groups.get(consumer)
             if group is None:
                 group = groups[consumer] = []
             group.append(delivery)
+        counts.delivery_ms += waited_ms
         for consumer, group in groups.items():
             counts.delivered += len(group)
             subscriptions[consumer].deliver(group)

@@ -78,8 +78,8 @@ def health_json(
         ],
         "active_connections": metrics.connections_active,
         "topic_count": sample.topics,
-        "queue_count": 0,  # there are topics and groups so far, no queues with deliveries
-        "in_flight_messages": 0,
+        "queue_count": len(sample.queues),
+        "in_flight_messages": sum(queue.unsettled for queue in sample.queues),
         "total_messages_published": metrics.messages_in,
         "total_messages_delivered": metrics.messages_out,
         "memory_usage_mb": round(sample.memory_bytes / 2**20, 1),

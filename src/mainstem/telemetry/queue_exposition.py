@@ -22,6 +22,7 @@ _COUNTED = {
     "acknowledged": "Messages that consumers acknowledged.",
     "returned": "Messages that consumers gave back.",
     "rejected": "Messages that consumers rejected.",
+    "delivery_ms": "Milliseconds from storing to the first delivery, of all messages together.",
 }
 _BY_REASON = {
     "dropped": "Messages that left without having been acknowledged, by reason.",
@@ -66,7 +67,14 @@ def queue_summary(sample: Sample) -> dict[str, object]:
         "total_messages_queued": plain["published"],
         "total_messages_acknowledged": plain["acknowledged"],
         "total_retries": plain["redelivered"],
+        "average_delivery_latency_ms": _mean(
+            plain["delivery_ms"], plain["delivered"] - plain["redelivered"]
+        ),
         "total_messages_refused": plain["refused"],
         "total_dead_lettered": sum(sample.queue_counts.get("dead_lettered", {}).values()),
         "total_messages_dropped": sum(sample.queue_counts.get("dropped", {}).values()),
     }
+
+
+def _mean(total: int, count: int) -> float:
+    return round(total / count, 3) if count > 0 else 0.0
