@@ -1,6 +1,7 @@
 """HTTP takes and shows messages at any node, wherever their partitions are written."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.request import Request, urlopen
 
 import pytest
@@ -26,6 +27,30 @@ def test_messages_are_taken_at_any_node(shared_cluster: LocalCluster) -> None:
                 assert json.load(answer)["partition"] == partition
     wanted = [n * 10 + p for n in shared_cluster.nodes for p in range(PARTITIONS)]
     assert sorted(everything(shared_cluster.bootstrap, "posted")) == wanted
+
+
+def test_many_writers_write_one_stream_through_every_node(shared_cluster: LocalCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": shared_cluster.bootstrap})
+    admin.create_topics([NewTopic("crowded", 1, 3)])["crowded"].result(20)
+
+    def write(writer: int) -> None:
+        node = list(shared_cluster.nodes.values())[writer % 3]
+        url = f"http://{node.http}/v1/topics/crowded/messages"
+        for number in range(20):
+            body = json.dumps({"key": str(writer), "value": str(number)}).encode()
+            request = Request(url, body, {"content-type": "application/json"})
+            with urlopen(request, timeout=30) as answer:
+                assert answer.status == 200
+
+    with ThreadPoolExecutor(9) as pool:
+        list(pool.map(write, range(9)))
+    shown: dict[str, list[str]] = {}
+    node = shared_cluster.nodes[1]
+    with urlopen(f"http://{node.http}/v1/topics/crowded/messages?limit=500", timeout=30) as answer:
+        for message in json.load(answer):
+            shown.setdefault(message["key"], []).append(message["value"])
+    # Each writer's messages are there once and in its order, whichever node took them.
+    assert shown == {str(writer): [str(n) for n in range(20)] for writer in range(9)}
 
 
 def peeked(node: MemberNode, topic: str, query: str) -> tuple[list[str], int]:
