@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainstem.streams.ack_policy import AckPolicy
 from mainstem.testing.cluster_sim import tell
-from mainstem.testing.cluster_sim_clients import Offended
+from mainstem.testing.cluster_sim_stories import SOURCE, Story, stories, summary
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
@@ -26,25 +27,52 @@ def test_a_seed_tells_the_same_story_twice() -> None:
     assert first.counts == second.counts
 
 
-def test_a_writer_that_waits_for_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_tells_stories_and_where_to_go_on(tmp_path: Path) -> None:
+    first = told("--seed", "3", "--hours", "0.01", "--keep", str(tmp_path / "stories.jsonl"))
+
+    assert re.search(r"seed 3 trace [0-9a-f]{16} \d+ acknowledged", first)
+    assert "0 violations; go on with --seed 4" in first
+
+
+def test_a_story_that_is_kept_is_not_told_again(tmp_path: Path) -> None:
+    keep = tmp_path / "stories.jsonl"
+    kept = Story(SOURCE, 4, 60.0, "0123456789abcdef", 1.0, {"acknowledged": 42})
+    of_another_program = msgspec.structs.replace(kept, source="", seed=3)
+    keep.write_bytes(
+        b"\n".join([msgspec.json.encode(kept), msgspec.json.encode(of_another_program), b""])
+    )
+
+    first, second = stories(range(3, 5), 60.0, keep)
+
+    assert first.trace != kept.trace
+    assert second == kept
+
+
+def told(*words: str) -> str:
+    """What the command prints."""
+    command = [str(Path(sys.executable).with_name("mainstem")), "sim", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_broken_promise_is_kept_with_its_seed_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(AckPolicy, "committed", lambda _policy, ends: max(ends))
+    keep = tmp_path / "stories.jsonl"
 
-    with pytest.raises(Offended):
-        _tell_all(range(1, 13))
+    found = list(stories(range(1, 9), 40, keep))
+
+    broken = [story for story in found if story.violation]
+    assert broken
+    assert len(broken) < len(found) == 8
+    lines = [msgspec.json.decode(line, type=Story) for line in keep.read_bytes().splitlines()]
+    assert lines == found
+    assert "8 stories, 0.0889 h" in summary(found)
 
 
-def _tell_all(seeds: range) -> None:
-    for seed in seeds:
-        tell(seed, 40, policy="fsync" if seed % 2 else "written")
+def test_the_same_seed_gives_the_same_trace_in_another_process(tmp_path: Path) -> None:
+    first, second = (
+        told("--seed", "5", "--hours", "0.01", "--keep", str(tmp_path / name)) for name in "ab"
+    )
 
-
-def test_the_command_tells_stories_and_where_to_go_on() -> None:
-    told = subprocess.run(
-        [str(Path(sys.executable).with_name("mainstem")), "sim", "--seed", "3", "--hours", "0.01"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-    assert re.search(r"seed 3 trace [0-9a-f]{16} \d+ acknowledged", told)
-    assert "go on with --seed 4" in told
+    assert re.findall("trace .*", first) == re.findall("trace .*", second)

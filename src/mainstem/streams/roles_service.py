@@ -160,6 +160,8 @@ class StreamRoles:
                 self._desk.depose(stream.id, not_writer(stream, topic.name))
             self._take_over(topic, stream)
         elif not is_lone(stream) and (writer is None or writer.epoch != stream.epoch):
+            if writer is not None:  # others wrote it since: who waits at the old door is told
+                self._desk.depose(stream.id, not_writer(stream, topic.name))
             self._open(topic, stream)
         self.keeper.tend(topic, stream)
         self.followers.look_at(topic, stream)

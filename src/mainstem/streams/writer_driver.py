@@ -335,6 +335,8 @@ class StreamWriter(StreamReader):
         """Whether the batch at ``base`` is committed; if not, ``settled`` is called once it is."""
         if base < self.committed:
             return True
+        if self.closed is not None:  # since the flush: nobody would answer any more
+            raise self.closed
         if len(self._pending) >= APPENDS_WAITING_PER_STREAM_MAX:
             raise Unavailable(
                 ErrorCode.OVERLOADED,

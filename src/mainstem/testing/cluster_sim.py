@@ -3,45 +3,36 @@
     clients write and read ── nodes are killed, cut off, begun anew ── streams roll and move
                          at the end everything heals, and everything acknowledged is there
 
-Nodes are ``StreamService`` with all its drivers; what they see of the catalogue comes late, and not
-at all while they are cut off. Promises that are checked: what was acknowledged is read under its
-offset; an offset once read never changes; a producer's batch is stored once, in its order; when all
-is well again every stream can be written and every sealed range is whole on all its nodes.
+Nodes are ``StreamService`` with all its drivers, a member of the catalogue's Raft group, a lease
+and a placement leader's duties; what they see of the catalogue comes late, and not at all while
+they are cut off. Promises that are checked: what was acknowledged is read under its offset; an
+offset once read never changes; a producer's batch is stored once, in its order; when all is well
+again every stream can be written and every sealed range is whole on all its nodes.
 """
 
-import argparse
 import asyncio
-import logging
 import shutil
-import sys
 import tempfile
-import time
-from collections import Counter
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mainstem.model.errors import InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Stream
 from mainstem.model.record import ProducerStamp
-from mainstem.placement.fact import Command
-from mainstem.placement.placing import Placing
+from mainstem.placement.leases import NORMAL
 from mainstem.placement.records import CreateTopic
-from mainstem.placement.replication_records import FenceNode, UnfenceNode
 from mainstem.testing.cluster_sim_clients import Metadata, Offended, SimClients, Trace
 from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_node import SimNode, rot
 from mainstem.testing.peer_network import PeerNetwork
-from mainstem.testing.raft_cluster import LoopClock, SimulatedLoop
+from mainstem.testing.raft_cluster import SimulatedLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 NODES = 3
 CLIENTS = 3
-LEASE_S = 1.5
 TOPIC = TopicId(b"simulated topic.")
 STREAM = StreamId(TOPIC, PartitionIndex(0))
 STORY_S = 60.0
@@ -67,7 +58,6 @@ class ClusterSim:
         }
         self._policy = policy
         self._folder = folder
-        self._is_over = False
         self._known: Stream
         self._fatal: list[BaseException] = []
 
@@ -87,14 +77,11 @@ class ClusterSim:
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self.clients.write_for_ever(number)) for number in range(CLIENTS)]
         tasks += [loop.create_task(self.clients.read_for_ever())]
-        upkeep = [loop.create_task(self._leases()), loop.create_task(self._place())]
         await self._storm(seconds)
         await self._heal()
         self.clients.is_done = True
         await asyncio.gather(*tasks)
         await self._check_end()
-        self._is_over = True
-        await asyncio.gather(*upkeep)
         for node in self.nodes.values():
             node.kill()
         await asyncio.sleep(1)
@@ -159,7 +146,6 @@ class ClusterSim:
 
     def _cut_off(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))
-        node.is_reachable = False
         self.network.isolate(node.id)
         self.council.isolate(self.council.nodes[node.id])
         self.counts["cuts"] += 1
@@ -173,8 +159,6 @@ class ClusterSim:
     def _mend(self) -> None:
         self.network.heal()
         self.council.heal()
-        for node in self.nodes.values():
-            node.is_reachable = True
 
     def _roll(self) -> None:
         writer = self._writer()
@@ -193,47 +177,6 @@ class ClusterSim:
         node = self.nodes.get(self.stream.writer)
         return node if node is not None and node.streams is not None else None
 
-    async def _leases(self) -> None:
-        """Whoever is not heard of is fenced; whoever is heard of again is not."""
-        heard = dict.fromkeys(self.nodes, 0.0)
-        loop = asyncio.get_running_loop()
-        while not self._is_over:
-            await asyncio.sleep(0.3)
-            for node in self.nodes.values():
-                known = self.council.service.catalogue.node(node.id)
-                if known is None:
-                    break  # whoever knows most has just begun
-                current = known.incarnation
-                if node.is_up and node.is_reachable:
-                    heard[node.id] = loop.time()
-                    if known.fenced and current == node.incarnation:
-                        await self._submit(UnfenceNode(node.id, current))
-                elif loop.time() - heard[node.id] > LEASE_S and not known.fenced:
-                    await self._submit(FenceNode(node.id, current, "no lease"))
-
-    async def _place(self) -> None:
-        """What the placement leader does besides."""
-        placing = Placing()
-        clock = LoopClock()
-        while not self._is_over:
-            await asyncio.sleep(0.5)
-            steps = placing.step(self.council.service.catalogue, int(clock.monotonic() * 1000))
-            for command in steps.commands:
-                await self._submit(command)
-            for name, orders in steps.orders.items():
-                node = self.nodes[name]
-                if node.is_reachable and node.streams is not None:
-                    for order in orders:
-                        node.streams.roll(order.stream, new_writer=order.new_writer)
-
-    async def _submit(self, command: Command[Any]) -> None:
-        try:
-            await self.council.service.submit(command)
-        except (MainstemError, TimeoutError) as error:
-            # Decided on something older, or nobody leads: the next turn looks again.
-            if isinstance(error, InvalidRequest):
-                raise
-
     # The end.
 
     async def _heal(self) -> None:
@@ -241,7 +184,7 @@ class ClusterSim:
         for node in self.nodes.values():
             if not node.is_up:
                 self._start(node)
-        await asyncio.sleep(3 * LEASE_S)
+        await asyncio.sleep(3 * NORMAL.lease_ms / 1000)
 
     async def _check_end(self) -> None:
         stamp = ProducerStamp(99, 0, 0)
@@ -297,33 +240,3 @@ def tell(seed: int, seconds: float, *, policy: str = "fsync") -> ClusterSim:
     finally:
         shutil.rmtree(folder)
     return sim
-
-
-def main() -> None:
-    """Tell story after story, for so many hours of their time; each can be told alone again."""
-    parser = argparse.ArgumentParser(prog="mainstem sim", description=main.__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="the first story")
-    parser.add_argument("--hours", type=float, default=1.0, help="how long, all stories together")
-    parser.add_argument("--seconds", type=float, default=STORY_S, help="how long a story is")
-    args = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    total: Counter[str] = Counter()
-    whole = blake2b(digest_size=8)
-    count = max(1, round(args.hours * 3600 / args.seconds))
-    began_s = time.process_time()
-    for seed in range(args.seed, args.seed + count):
-        sim = tell(seed, args.seconds, policy="fsync" if seed % 2 else "written")
-        total.update(sim.counts, acknowledged=len(sim.clients.acked))
-        whole.update(sim.trace.digest.encode())
-        sys.stdout.write(
-            f"seed {seed} trace {sim.trace.digest} {len(sim.clients.acked)} acknowledged\n"
-        )
-        sys.stdout.flush()
-    took_s = time.process_time() - began_s
-    told = ", ".join(f"{number} {what}" for what, number in sorted(total.items()))
-    sys.stdout.write(f"{count} stories of {args.seconds:g} s in {took_s:.0f} CPU s: {told}\n")
-    sys.stdout.write(f"trace {whole.hexdigest()}; go on with --seed {args.seed + count}\n")
-
-
-if __name__ == "__main__":
-    main()

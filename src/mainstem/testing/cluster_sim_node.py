@@ -23,6 +23,7 @@ from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.service import StreamService
 from mainstem.telemetry.metrics import Metrics
 from mainstem.testing.cluster_sim_council import SimCouncil
+from mainstem.testing.cluster_sim_duties import SimDuties
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock
 
@@ -39,7 +40,6 @@ class SimNode:
         self.id = NodeId(number)
         self.incarnation = 0
         self.is_up = False
-        self.is_reachable = True
         self.fatal: list[BaseException] = []
         self.streams: StreamService | None = None
         self._boots = 0
@@ -48,6 +48,7 @@ class SimNode:
         self._network = network
         self._store: LogStore
         self._commits: GroupCommit
+        self._duties: SimDuties | None = None
         self._starting: asyncio.Task[None] | None = None
 
     def begin(self) -> "asyncio.Task[None]":
@@ -72,6 +73,7 @@ class SimNode:
         commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed)
         rolls = RollDriver(service, self._store, commits, failed)
         flusher = Flusher(Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed)
+        peers = self._network.join(self.id)
         streams = StreamService(
             service,
             self._store,
@@ -79,11 +81,14 @@ class SimNode:
             clock,
             lambda topic: topic_settings(topic.configs),
             self.id,
-            peers=self._network.join(self.id),
+            peers=peers,
         )
+        self._duties = SimDuties(self._council.nodes[self.id], service, failed)
+        self._duties.begin(peers, life, streams)
         self._council.on_restored[self.id] = streams.resync
         self.streams = streams
         await streams.start(life)
+        self._duties.keep_fresh()
 
     def scrub(self) -> int:
         """Read all sealed bytes; how much damage was found."""
@@ -117,6 +122,8 @@ class SimNode:
         self.is_up = False
         if self._starting is not None:
             self._starting.cancel()
+        if self._duties is not None:
+            self._duties.end()
         self._network.leave(self.id)
         if power:
             self._boots += 1

@@ -166,6 +166,46 @@ def test_a_deposed_writer_that_lives_on_acknowledges_nothing(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+def test_who_waits_at_the_door_of_a_former_life_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            former = town.writer
+            town.network.isolate(former.id)
+            for listener in former._listeners:  # its catalogue hears nothing, either
+                town.placement.service._listeners.remove(listener)
+            lost = asyncio.create_task(former.streams.append("t", 0, batch_of(b"lost")))
+            await town.fence(former)
+            await town.write(b"1")
+            await town.unfence(former)
+            town.writer.streams.roll(STREAM, new_writer=former.id)
+            await eventually(lambda: town.writer is former)
+            town.placement.service._listeners += former._listeners
+            former.streams.resync()  # a snapshot with all of it
+            with pytest.raises(MainstemError):
+                await asyncio.wait_for(lost, 1)
+            town.network.heal()
+            assert await town.write(b"2") == 2
+
+    asyncio.run(story())
+
+
+def test_a_batch_that_is_asked_after_once_its_stream_is_closed_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            door = town.writer.streams.door("t", 0)
+            batch = batch_of(b"0")
+            base = door.stage(memoryview(batch), 0, len(batch))
+            town.writer.streams.flush()
+            door.close(Unavailable(ErrorCode.NOT_WRITER, "deposed"))
+            with pytest.raises(Unavailable):
+                door.when_written(base, lambda _: None)
+
+    asyncio.run(story())
+
+
 def test_a_deposed_writer_does_not_judge_a_producer_that_wrote_elsewhere(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:

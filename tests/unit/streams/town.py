@@ -16,7 +16,7 @@ from mainstem.model.record import NO_PRODUCER, ProducerStamp, Record, build_batc
 from mainstem.model.topic_config import topic_settings
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import CreateTopic, RegisterNode
-from mainstem.placement.replication_records import FenceNode
+from mainstem.placement.replication_records import FenceNode, UnfenceNode
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.service import StreamService
@@ -164,6 +164,11 @@ class Town:
         """The lease of a node has ended."""
         incarnation = self.placement.incarnation + node.incarnation
         await self.placement.service.submit(FenceNode(node.id, incarnation, "no lease"))
+
+    async def unfence(self, node: TownNode) -> None:
+        """A node has its lease again."""
+        incarnation = self.placement.incarnation + node.incarnation
+        await self.placement.service.submit(UnfenceNode(node.id, incarnation))
 
     async def write(self, *values: bytes, stamp: ProducerStamp | None = None) -> int:
         """Append one batch, wherever the writer is; its base offset."""
