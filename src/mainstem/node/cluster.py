@@ -37,7 +37,6 @@ from mainstem.node.cluster_config import PEER_PORT
 from mainstem.node.cluster_secret import cluster_secrets
 from mainstem.node.config import Config
 from mainstem.node.founding import found_group, founders_state, put_journal_aside
-from mainstem.node.gossiping import NodeGossip
 from mainstem.node.joining import KNOCK_PAUSE_S, Arrival, FrontDoor, Knock, peer_address
 from mainstem.node.peer_trust_driver import TrustDriver, peer_tls
 from mainstem.node.voters_driver import VotersDriver
@@ -111,6 +110,9 @@ class ClusterNode:
         self.driver: RaftDriver
         self.address: Address = ("", 0)
         self._arrival: Arrival
+        # Its ciphers take 7 MB, which a lone node can do without.
+        from mainstem.node.gossiping import NodeGossip  # noqa: PLC0415
+
         self.gossip = NodeGossip(self.peers, self.book, clock)
         self.on_role: list[Callable[[SoftState], None]] = []
         self.on_restored: list[Callable[[], None]] = []
