@@ -29,6 +29,7 @@ IO_PLACES = (
     "broker/api.py", "broker/topics_api.py", "broker/groups_api.py",
     "broker/transactions_api.py", "broker/security_api.py", "broker/broker.py",
     "broker/cluster_api.py", "broker/queues_api.py", "broker/waiters.py", "broker/admin.py",
+    "broker/share_api.py",
     "protocols/kafka/handlers/",
 )  # fmt: skip
 IO_WORDS = {"driver", "service", "transport", "runtime", "listener", "storage", "client"}

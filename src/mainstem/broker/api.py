@@ -8,6 +8,7 @@
     broker.cluster   features, nodes and the catalogue as a whole (``cluster_api``)
     broker.client_metrics  what clients measure of themselves (``client_metrics_api``)
     broker.queues    queues, exchanges and bindings (``queues_api``)
+    broker.shares    share groups (``share_api``)
     broker.security  logins, rights, quotas and their administration (``security_api``)
 
 Appending takes two steps, because one read burst of a connection brings many batches and the disk
@@ -23,6 +24,7 @@ from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
+from mainstem.broker.share_api import ShareGroups
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
 from mainstem.model.errors import MainstemError
@@ -259,4 +261,5 @@ class Broker(Protocol):
     cluster: Cluster
     client_metrics: ClientMetrics
     queues: Queues
+    shares: ShareGroups
     node: Node

@@ -8,6 +8,7 @@ from mainstem.broker.cluster_api import Cluster
 from mainstem.broker.groups_api import Groups
 from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
+from mainstem.broker.share_api import ShareGroups
 from mainstem.broker.topics_api import Topics
 from mainstem.broker.transactions_api import Transactions
 from mainstem.model.metadata import Node
@@ -27,3 +28,4 @@ class NodeBroker:
     cluster: Cluster
     client_metrics: ClientMetrics
     queues: Queues
+    shares: ShareGroups

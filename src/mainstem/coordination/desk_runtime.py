@@ -19,6 +19,7 @@ from mainstem.coordination.records import GroupSaved
 from mainstem.coordination.shard import Instant
 from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.shards_runtime import stopping
+from mainstem.coordination.share_groups import ShareDecision
 from mainstem.model.clock import Clock
 from mainstem.model.errors import MainstemError
 
@@ -77,6 +78,8 @@ class Desk:
             self.carry_out(live, group_id, effects)
         for group_id, wake_ms in live.shard.consumers.loaded(self.now()).items():
             self._wake(group_id, wake_ms)
+        for group_id, wake_ms in live.shard.shares.loaded(self.now()).items():
+            self._wake(group_id, wake_ms)
 
     def carry_out(self, live: LiveGroups, group_id: str, effects: GroupEffects) -> None:
         """Store, answer, and remember when to come back."""
@@ -105,6 +108,19 @@ class Desk:
         except MainstemError as error:
             raise as_coordinator_error(error) from error
         self.carry_out(live, decision.group_id, live.shard.settle(decision, now))
+
+    def settle_share(self, live: LiveGroups, decision: ShareDecision) -> None:
+        """Carry out a decision about a share group.
+
+        Raises:
+            MainstemError: its facts cannot be stored; nothing has changed.
+        """
+        now = self.now()
+        try:
+            live.store(decision.facts, now.wall_ms)
+        except MainstemError as error:
+            raise as_coordinator_error(error) from error
+        self._wake(decision.group_id, live.shard.shares.settle(decision, now))
 
     def _wake(self, group_id: str, at_ms: int | None) -> None:
         if at_ms is not None:
@@ -143,6 +159,7 @@ class Desk:
             if live is not None:
                 self.carry_out(live, group_id, live.shard.groups.on_time(group_id, now))
                 self._ring_consumers(live, group_id, now)
+                self._ring_shares(live, group_id, now)
         self._set_timer()
 
     def _ring_consumers(self, live: LiveGroups, group_id: str, now: Instant) -> None:
@@ -158,3 +175,17 @@ class Desk:
                 group.postpone(now.monotonic_ms)
         group = consumers.get(group_id)
         self._wake(group_id, None if group is None else group.next_ms())
+
+    def _ring_shares(self, live: LiveGroups, group_id: str, now: Instant) -> None:
+        shares = live.shard.shares
+        group = shares.get(group_id)
+        decision = shares.on_time(group_id, now)
+        if group is None:
+            return
+        if decision is not None:
+            try:
+                self.settle_share(live, decision)
+            except MainstemError as error:
+                _log.warning("members of group %s cannot be removed now: %s", group_id, error)
+                group.postpone(now.monotonic_ms)
+        self._wake(group_id, group.next_ms())

@@ -28,20 +28,33 @@ from mainstem.coordination.requests import (
 )
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
+from mainstem.coordination.share_configs import ShareConfigs
+from mainstem.coordination.share_group import not_a_share_group
+from mainstem.coordination.share_groups import ShareDecision, ShareGroupTable
+from mainstem.coordination.share_records import ShareFact
+from mainstem.coordination.share_requests import ShareHeartbeat
+from mainstem.coordination.share_settings import ShareSettings
 from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 
 _UNSTAMPED = -1
+_SHARING = ShareSettings()
 
 
 class GroupShard:
     """The groups whose names fall on one internal stream."""
 
     def __init__(
-        self, settings: GroupSettings, topics: TopicSource, new_id: Callable[[], str]
+        self,
+        settings: GroupSettings,
+        topics: TopicSource,
+        new_id: Callable[[], str],
+        sharing: ShareSettings = _SHARING,
     ) -> None:
         self.groups = GroupTable(settings, new_id)
         self.consumers = ConsumerGroupTable(settings, GroupTopics(topics), new_id)
+        configs = ShareConfigs(sharing, topics.group_texts)
+        self.shares = ShareGroupTable(configs, GroupTopics(topics))
         self.offsets = OffsetTable(
             metadata_bytes_max=settings.offset_metadata_bytes_max,
             retention_ms=settings.offsets_retention_ms,
@@ -49,15 +62,17 @@ class GroupShard:
 
     @property
     def group_count(self) -> int:
-        """Groups of both protocols."""
-        return len(self.groups) + len(self.consumers)
+        """Groups of every kind."""
+        return len(self.groups) + len(self.consumers) + len(self.shares)
 
     def has(self, group_id: str) -> bool:
-        """Whether there is such a group, of whichever protocol."""
-        return self.groups.get(group_id) is not None or self.consumers.get(group_id) is not None
+        """Whether there is such a group, of whichever kind."""
+        tables = (self.groups, self.consumers, self.shares)
+        return any(table.get(group_id) is not None for table in tables)
 
     def commit(self, request: CommitRequest, now: Instant) -> tuple[list[Outcome], Sequence[Fact]]:
         """Decide a commit of positions; a member's commit is a sign of life."""
+        self.check_unshared(request.group_id)
         group = self.groups.get(request.group_id)
         consumers = self.consumers.get(request.group_id)
         if consumers is not None:
@@ -72,6 +87,7 @@ class GroupShard:
         self, request: CommitRequest, producer: ProducerIdentity, now: Instant
     ) -> tuple[list[Outcome], Sequence[GroupFact]]:
         """Decide a commit of positions that counts once the producer's transaction commits."""
+        self.check_unshared(request.group_id)
         group = self.groups.get(request.group_id)
         consumers = self.consumers.get(request.group_id)
         if consumers is not None:
@@ -102,6 +118,11 @@ class GroupShard:
             if consumers.members:
                 raise _not_empty(group_id, len(consumers.members), consumers.phase.value)
             return [*self.offsets.delete_all(group_id), *removal(consumers)]
+        shared = self.shares.get(group_id)
+        if shared is not None:
+            if shared.members:
+                raise _not_empty(group_id, len(shared.members), shared.state)
+            return [*self.shares.removal(shared)]
         group = self._known(group_id)
         if group.state is not GroupState.EMPTY:
             raise _not_empty(group_id, len(group.members), group.state.value)
@@ -130,7 +151,19 @@ class GroupShard:
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, now: Instant) -> Decision:
         """Decide what a member of a consumer group is told; a classic group may become one."""
+        self.check_unshared(request.group_id)
         return self.consumers.heartbeat(request, self.groups.get(request.group_id), now)
+
+    def share_heartbeat(self, request: ShareHeartbeat) -> ShareDecision:
+        """Decide what a member of a share group is told; no other group becomes one."""
+        if self.has(request.group_id) and self.shares.get(request.group_id) is None:
+            raise not_a_share_group(request.group_id, "it is a group of another kind")
+        return self.shares.heartbeat(request)
+
+    def check_unshared(self, group_id: str) -> None:
+        """Refuse to do with a share group what only others can do."""
+        if self.shares.get(group_id) is not None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "it is a share group", subject=group_id)
 
     def settle(self, decision: Decision, now: Instant) -> GroupEffects:
         """The facts of a decision about a consumer group hold: what follows."""
@@ -155,6 +188,9 @@ class GroupShard:
         if isinstance(fact, ConsumerFact):
             self._replay_consumers(fact)
             return
+        if isinstance(fact, ShareFact):
+            self.shares.replay(fact)
+            return
         if isinstance(fact, TransactionEnded):
             self.offsets.end_transaction(fact.producer.producer_id, commit=fact.commit)
             return
@@ -171,6 +207,7 @@ class GroupShard:
         """The groups in one of these states and of one of these types; none named: all."""
         lines = [generation.listed(group) for group in self.groups]
         lines += [consumer_group_view.listed(group) for group in self.consumers]
+        lines += [group.listed() for group in self.shares]
         return [
             line
             for line in lines
@@ -180,6 +217,7 @@ class GroupShard:
 
     def describe(self, group_id: str) -> DescribedGroup:
         """One classic group in full."""
+        self.check_unshared(group_id)
         if self.consumers.get(group_id) is not None:
             raise InvalidRequest(
                 ErrorCode.UNKNOWN_GROUP, "it is not a classic group", subject=group_id
@@ -190,6 +228,7 @@ class GroupShard:
         """One consumer group in full."""
         group = self.consumers.get(group_id)
         if group is None:
+            self.check_unshared(group_id)
             self._known(group_id)
             raise not_a_consumer_group(group_id, "it is a classic group")
         return consumer_group_view.described(

@@ -13,6 +13,8 @@ from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
 from mainstem.coordination.shard_runtime import LiveShard, as_coordinator_error
 from mainstem.coordination.shards_runtime import InternalTopic, Shards
+from mainstem.coordination.share_configs import ShareConfigs
+from mainstem.coordination.share_settings import ShareSettings
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import GROUPS_MAX
@@ -34,6 +36,7 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         topics: TopicSource,
         clock: Clock,
         new_id: Callable[[], str],
+        sharing: ShareSettings,
     ) -> None:
         super().__init__(
             topic,
@@ -44,10 +47,12 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         self._settings = settings
         self._topics = topics
         self._new_id = new_id
+        self._sharing = sharing
+        self.share_configs = ShareConfigs(sharing, topics.group_texts)
 
     def make(self, partition: int) -> LiveGroups:
         """A shard without any facts yet."""
-        shard = GroupShard(self._settings, self._topics, self._new_id)
+        shard = GroupShard(self._settings, self._topics, self._new_id, self._sharing)
         return LiveShard(shard, GROUP_CODEC, self._topic.open_stream(partition), partition)
 
     def check_room(self, live: LiveGroups, key: str) -> None:
@@ -69,6 +74,7 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         for topic in live.shard.offsets.topics():
             if not self._topic.partition_count(topic):
                 self.store_or_warn(live, live.shard.offsets.delete_topic(topic))
+        self.store_or_warn(live, live.shard.shares.gone())
         self.store_or_warn(live, live.shard.expire(self._clock.wall_ms()))
 
     def topic_deleted(self, topic: str) -> None:
@@ -76,12 +82,15 @@ class GroupShards(Shards[GroupShard, GroupFact]):
         for live in self:
             if live.is_ready:
                 self.store_or_warn(live, live.shard.offsets.delete_topic(topic))
+                self.store_or_warn(live, live.shard.shares.gone())
                 live.shard.consumers.topic_changed(topic)
+                live.shard.shares.topic_changed(topic)
 
     def topic_changed(self, topic: str) -> None:
         """A topic came or grew: groups that read it share its partitions anew."""
         for live in self:
             live.shard.consumers.topic_changed(topic)
+            live.shard.shares.topic_changed(topic)
 
 
 def store_then(live: LiveGroups, saved: GroupSaved, then: Then, now: Instant) -> GroupEffects:

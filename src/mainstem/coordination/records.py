@@ -6,7 +6,8 @@
     GroupSaved         2  group                                 3
     GroupRemoved       2  group                                 none
 
-Facts of consumer groups (keys 3 to 8 and 16) are in ``consumer_group_records``.
+Facts of consumer groups (keys 3 to 8 and 16) are in ``consumer_group_records``, those of share
+groups (10, 11 and 932) in ``share_records``.
 
 The first two bytes of key and value are a version. Keys say what a record is, so tools that read
 that topic understand ours. Promises: every fact survives the round trip; keys and values of a
@@ -17,10 +18,11 @@ import struct
 
 from msgspec import Struct
 
-from mainstem.coordination import consumer_group_records
+from mainstem.coordination import consumer_group_records, share_records
 from mainstem.coordination.consumer_group_records import ConsumerFact
 from mainstem.coordination.fact_bytes import INT, LONG, SHORT, Reader, text
 from mainstem.coordination.requests import NO_EPOCH, CommittedOffset
+from mainstem.coordination.share_records import ShareFact
 from mainstem.model.errors import Corrupt
 
 _OFFSET_KEYS = (0, 1)
@@ -81,7 +83,7 @@ class GroupRemoved(Struct, frozen=True):
     group_id: str
 
 
-Fact = OffsetCommitted | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerFact
+Fact = OffsetCommitted | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerFact | ShareFact
 
 
 def encode(fact: Fact) -> tuple[bytes, bytes | None]:
@@ -96,6 +98,8 @@ def encode(fact: Fact) -> tuple[bytes, bytes | None]:
         case GroupRemoved(group_id):
             return SHORT.pack(_GROUP_KEY) + text(group_id), None
         case _:
+            if isinstance(fact, ShareFact):
+                return share_records.encode(fact)
             return consumer_group_records.encode(fact)
 
 
@@ -114,6 +118,8 @@ def decode(key: bytes | None, value: bytes | None) -> Fact | None:
             return _decode_offset(reader.text(), reader.text(), reader.int32(), value)
         if version == _GROUP_KEY:
             return _decode_group(reader.text(), value)
+        if version in share_records.KINDS:
+            return share_records.decode(version, reader, value)
         return consumer_group_records.decode(version, reader, value)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Corrupt(f"a record of {len(key)} key bytes does not decode: {error}") from error

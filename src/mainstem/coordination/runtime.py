@@ -32,8 +32,12 @@ from mainstem.coordination.requests import (
 )
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.coordination.share_members_runtime import ShareMembersRuntime
+from mainstem.coordination.share_settings import ShareSettings
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
+
+_SHARING = ShareSettings()
 
 
 def _uuid() -> str:
@@ -49,6 +53,7 @@ class GroupsRuntime:
         topics: the topics of the cluster, which groups read.
         clock: the time.
         new_id: makes ids that are never used twice.
+        sharing: the settings of share groups.
     """
 
     def __init__(
@@ -58,10 +63,12 @@ class GroupsRuntime:
         topics: TopicSource,
         clock: Clock,
         new_id: Callable[[], str] = _uuid,
+        sharing: ShareSettings = _SHARING,
     ) -> None:
-        self._shards = self.shards = GroupShards(settings, topic, topics, clock, new_id)
+        self._shards = self.shards = GroupShards(settings, topic, topics, clock, new_id, sharing)
         self._desk = Desk(self._shards, clock)
         self.consumers = ConsumerGroupsRuntime(self._shards, self._desk)
+        self.sharers = ShareMembersRuntime(self._shards, self._desk)
         self.positions = GroupPositions(self._shards, self._desk.now)
 
     def start(self) -> None:
@@ -93,6 +100,10 @@ class GroupsRuntime:
         """Take part in the next generation; answered when it begins."""
         check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
+        if live.shard.shares.get(request.group_id) is not None:
+            raise InvalidRequest(
+                ErrorCode.INCONSISTENT_PROTOCOL, "it is a share group", subject=request.group_id
+            )
         consumers = live.shard.consumers.get(request.group_id)
         if consumers is not None:
             if consumers.members:

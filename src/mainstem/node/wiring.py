@@ -14,10 +14,12 @@ from mainstem.broker.client_metrics_service import ClientMetricsDesk
 from mainstem.broker.cluster_service import ClusterAdmin
 from mainstem.broker.producers_service import ProducerIds
 from mainstem.broker.security_service import SecurityService
+from mainstem.broker.share_service import ShareService
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.coordination.share_settings import ShareSettings
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
@@ -41,6 +43,7 @@ from mainstem.node.mqtt import MqttListeners
 from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms, QueueGuide
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
+from mainstem.node.share_groups import share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
 from mainstem.protocols.kafka.served import served_apis
@@ -91,6 +94,7 @@ class Rooms:
     amqp: AmqpDoor
     native: NativeDoor
     queues: NodeQueueRooms
+    shares: ShareService
     cluster: ClusterNode | None = None
     duties: Duties | None = None
     mqtt: MqttListeners | None = None
@@ -201,6 +205,7 @@ class Rooms:
         await self.amqp.stop(grace_s)
         await self.native.stop(grace_s)
         await self.queues.runtime.stop()
+        await self.shares.stop()
         self.transactions.stop()
         self.groups.stop()
         await self.commits.drain()
@@ -294,6 +299,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         ),
         topics,
         clock,
+        sharing=ShareSettings(**asdict(config.share)),
     )
     producers = ProducerIds(placement.service, node.id, placement.incarnation)
     marking = markers(cluster, streams, groups)
@@ -319,9 +325,11 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     queues = NodeQueueRooms(
         placement.service, topics, streams, clock, memory_bytes_max=QUEUES_MEMORY_BYTES_MAX
     )
+    any_streams = any_node_streams(cluster, streams)
+    shares = share_service(cluster, groups.sharers, topics, any_streams, clock)
     broker = NodeBroker(
         node=node,
-        streams=any_node_streams(cluster, streams),
+        streams=any_streams,
         topics=topics,
         groups=groups,
         transactions=transactions,
@@ -330,6 +338,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         cluster=_cluster_admin(placement, topics, clock, cluster),
         client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
         queues=queues.counter,
+        shares=shares,
     )
 
     placement.service.subscribe(topic_news(groups, topics))
@@ -337,7 +346,6 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     transactions.start()
     if duties is not None:
         duties.connect(groups, transactions, marking)
-    amqp = AmqpDoor(config, broker)
     queues.runtime.start()
     rooms = Rooms(
         config=config,
@@ -356,9 +364,10 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         audit=audit,
         measured=measured,
         kafka=kafka,
-        amqp=amqp,
+        amqp=AmqpDoor(config, broker),
         native=NativeDoor(config, broker),
         queues=queues,
+        shares=shares,
         cluster=cluster,
         duties=duties,
     )

@@ -45,6 +45,7 @@ class Service(IntEnum):
     MARKERS = 7
     QUEUES = 8
     GOSSIP = 9
+    SHARES = 10
 
 
 class Frame(NamedTuple):

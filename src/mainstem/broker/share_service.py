@@ -1,0 +1,311 @@
+"""Share groups on this node: fetches that lock records, acknowledgements, and where groups stand.
+
+ShareFetch ─▶ session ─▶ acknowledgements, stored ─▶ lock records ─▶ answer
+nothing there? wait for the stream to
+move or for records that are given back
+"""
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from mainstem.broker.api import Streams
+from mainstem.broker.share_offsets_service import ShareOffsets
+from mainstem.broker.share_partition_service import LiveShare, SharePartitions
+from mainstem.broker.share_reading import batches_to_share, cut_to
+from mainstem.coordination.share_members_runtime import ShareMembersRuntime
+from mainstem.coordination.share_partition import Portion
+from mainstem.coordination.share_requests import (
+    SESSION_FINAL,
+    Acknowledgements,
+    DescribedShareGroup,
+    ShareAcknowledgeAnswer,
+    ShareAcknowledgeWish,
+    ShareAnswer,
+    ShareFetchAnswer,
+    ShareFetched,
+    ShareFetchWish,
+    ShareHeartbeat,
+    ShareOffset,
+    ShareOffsetsDeleted,
+    ShareOffsetToAlter,
+)
+from mainstem.coordination.share_sessions import ShareSession, ShareSessions
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import StreamId
+from mainstem.model.limits import (
+    FETCH_RESPONSE_BYTES_MAX,
+    FETCH_WAIT_MS_MAX,
+    GROUP_NAME_LENGTH_MAX,
+    MIB,
+)
+
+# Read at a time from one partition: members want a few hundred records, not the whole log.
+READ_BYTES: Final = 1 * MIB
+PARTITIONS_PER_SESSION_MAX: Final = 100_000
+# Markers and aborted transactions in a row that one fetch passes over.
+_PASSED_OVER_MAX: Final = 100
+
+Refusals = dict[StreamId, MainstemError | None]
+
+
+class ShareService:
+    """The ``ShareGroups`` of one node.
+
+    Args:
+        streams: where records are read.
+        members: the groups that this node coordinates.
+        partitions: the share partitions of this node.
+        offsets: where groups stand.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        members: ShareMembersRuntime,
+        partitions: SharePartitions,
+        offsets: ShareOffsets,
+    ) -> None:
+        self._streams = streams
+        self._members = members
+        self._partitions = partitions
+        self._offsets = offsets
+        self._configs = members.configs
+        self._sessions = ShareSessions(
+            self._configs.settings.sessions_max, PARTITIONS_PER_SESSION_MAX
+        )
+
+    async def stop(self) -> None:
+        """Store what is not stored yet."""
+        await self._partitions.stop()
+
+    async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
+        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        return await self._members.heartbeat(request)
+
+    def describe(self, group_id: str) -> DescribedShareGroup:
+        """One share group in full."""
+        return self._members.describe(group_id)
+
+    async def fetch(self, wish: ShareFetchWish) -> ShareFetchAnswer:
+        """Take acknowledgements, then lock records for the member; waits as the wish says."""
+        _check_names(wish.group_id, wish.member_id)
+        before = set(self._sessions_streams(wish.group_id, wish.member_id))
+        session = self._sessions.fetching(wish)
+        refusals = await self._acknowledge(wish, wish.acknowledgements)
+        fetched: dict[StreamId, ShareFetched] = {}
+        if wish.session_epoch == SESSION_FINAL:
+            self._close(session)
+        else:
+            for stream in before - session.streams.keys():
+                self._left(session, stream)
+            if wish.max_records > 0 and not wish.renews:
+                fetched = await _Fetch(self, wish, session).run()
+        for stream, refusal in refusals.items():
+            found = fetched.get(stream, ShareFetched(stream))
+            fetched[stream] = ShareFetched(
+                stream, found.records, found.acquired, found.error, refusal
+            )
+        lock_ms = self._configs.rules(wish.group_id).lock_duration_ms
+        return ShareFetchAnswer(lock_ms, list(fetched.values()))
+
+    async def acknowledge(self, wish: ShareAcknowledgeWish) -> ShareAcknowledgeAnswer:
+        """Take acknowledgements; answered once they are safe."""
+        _check_names(wish.group_id, wish.member_id)
+        session = self._sessions.acknowledging(wish)
+        refusals = await self._acknowledge(wish, wish.acknowledgements)
+        if wish.session_epoch == SESSION_FINAL:
+            self._close(session)
+        lock_ms = self._configs.rules(wish.group_id).lock_duration_ms
+        return ShareAcknowledgeAnswer(lock_ms, list(refusals.items()))
+
+    def disconnected(self, connection: Hashable) -> None:
+        """A connection ended: close its sessions and give back what they hold."""
+        for session in self._sessions.of_connection(connection):
+            self._close(session)
+
+    async def offsets(
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> Sequence[ShareOffset]:
+        """Where a group stands, in the partitions asked for or (None) wherever it has read."""
+        return await self._offsets.shown(group_id, topics)
+
+    async def alter_offsets(
+        self, group_id: str, wanted: Sequence[ShareOffsetToAlter]
+    ) -> Sequence[ShareOffset]:
+        """Let a group without members stand elsewhere; one answer for each, in order."""
+        outcomes = await self._offsets.altered(group_id, wanted)
+        self._partitions.drop_group(group_id)
+        return outcomes
+
+    async def delete_offsets(
+        self, group_id: str, topics: Sequence[str]
+    ) -> Sequence[ShareOffsetsDeleted]:
+        """Forget where a group without members stands in topics."""
+        outcomes = await self._offsets.deleted(group_id, topics)
+        self._partitions.drop_group(group_id)
+        return outcomes
+
+    async def opened(self, wish: ShareFetchWish, stream: StreamId) -> LiveShare | MainstemError:
+        """A share partition that the member may read, or why not."""
+        try:
+            self._check_right(wish, stream)
+            return await self._partitions.open(wish.group_id, stream)
+        except MainstemError as error:
+            return error
+
+    def acquire(self, live: LiveShare, wish: ShareFetchWish, room: tuple[int, int]) -> ShareFetched:
+        """Lock records of one partition; ``room``: bytes and records that the answer still takes.
+
+        Raises:
+            MainstemError: they cannot be read.
+        """
+        live.check()
+        door, machine, (max_bytes, max_records) = live.door, live.machine, room
+        rules = self._configs.rules(wish.group_id)
+        committed_only = self._configs.committed_only(wish.group_id)
+        portion = Portion(records=max_records, batch_size=wish.batch_size, strict=wish.strict)
+        machine.trim(door.start_offset)
+        for _ in range(_PASSED_OVER_MAX):
+            offset = machine.next_offset(rules.locks_max)
+            if offset is None:
+                break
+            part = door.read(
+                offset,
+                max_bytes=min(max_bytes, READ_BYTES),
+                committed_only=committed_only,
+                min_one=max_bytes >= min(wish.max_bytes, FETCH_RESPONSE_BYTES_MAX),
+            )
+            if part is None:
+                break
+            data = part.read()
+            aborted = door.aborted_transactions(offset, part.until_offset) if committed_only else ()
+            batches = batches_to_share(data, aborted)
+            now_ms = live.now_ms()
+            acquired = machine.acquire(wish.member_id, batches, portion, rules, now_ms)
+            live.locked()
+            if acquired:
+                return ShareFetched(door.id, cut_to(data, acquired), acquired)
+        return ShareFetched(door.id)
+
+    def _check_right(self, wish: ShareFetchWish | ShareAcknowledgeWish, stream: StreamId) -> None:
+        topic = self._streams.door_by_id(stream.topic, stream.partition).topic
+        if not wish.may_read(topic):
+            raise InvalidRequest(ErrorCode.NOT_AUTHORIZED, subject=topic)
+
+    async def _acknowledge(
+        self, wish: ShareFetchWish | ShareAcknowledgeWish, every: Acknowledgements
+    ) -> Refusals:
+        async def one(stream: StreamId) -> MainstemError | None:
+            try:
+                self._check_right(wish, stream)
+                live = self._partitions.found(wish.group_id, stream)
+                await live.acknowledge(wish.member_id, every[stream])
+            except MainstemError as error:
+                return error
+            return None
+
+        streams = [stream for stream, ranges in every.items() if ranges]
+        refusals = await asyncio.gather(*map(one, streams))
+        return dict(zip(streams, refusals, strict=True))
+
+    def _sessions_streams(self, group_id: str, member_id: str) -> Sequence[StreamId]:
+        session = self._sessions.get(group_id, member_id)
+        return () if session is None else tuple(session.streams)
+
+    def _close(self, session: ShareSession) -> None:
+        self._sessions.close(session.group_id, session.member_id)
+        for stream in session.streams:
+            self._left(session, stream)
+
+    def _left(self, session: ShareSession, stream: StreamId) -> None:
+        """A member does not read a partition any more; what it has it may still acknowledge."""
+        shared = (session.group_id, stream)
+        is_closed = self._sessions.get(session.group_id, session.member_id) is not session
+        try:
+            live = self._partitions.found(session.group_id, stream)
+        except MainstemError:
+            live = None  # it was given up here: another node, or another epoch, has it
+        if live is not None and is_closed:
+            live.release(session.member_id)
+        if not self._sessions.is_read(shared) and (live is None or not live.machine.acquired):
+            self._partitions.drop(shared)
+
+
+class _Fetch:
+    """One fetch, from what is there to what comes while it waits."""
+
+    def __init__(self, service: ShareService, wish: ShareFetchWish, session: ShareSession) -> None:
+        self._service = service
+        self._wish = wish
+        self._session = session
+        self._news = asyncio.Event()
+        self._watched: list[LiveShare] = []
+
+    async def run(self) -> dict[StreamId, ShareFetched]:
+        """What was locked, and what was refused."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + min(self._wish.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
+        try:
+            while True:
+                self._news.clear()
+                found = await self._collect()
+                left_s = until_s - loop.time()
+                if found or left_s <= 0:
+                    return found
+                await _wait(self._news, left_s)
+        finally:
+            self._unwatch()
+
+    async def _collect(self) -> dict[StreamId, ShareFetched]:
+        wish, service = self._wish, self._service
+        streams = list(self._session.streams)
+        opened = [(stream, await service.opened(wish, stream)) for stream in streams]
+        self._watch([live for _, live in opened if isinstance(live, LiveShare)])
+        room_bytes = min(wish.max_bytes, FETCH_RESPONSE_BYTES_MAX)
+        room_records = wish.max_records
+        found: dict[StreamId, ShareFetched] = {}
+        for stream, live in opened:
+            if isinstance(live, MainstemError):
+                found[stream] = ShareFetched(stream, error=live)
+                continue
+            if room_bytes <= 0 or room_records <= 0:
+                break
+            try:
+                fetched = service.acquire(live, wish, (room_bytes, room_records))
+            except MainstemError as error:
+                found[stream] = ShareFetched(stream, error=error)
+                continue
+            if fetched.acquired:
+                found[stream] = fetched
+                room_bytes -= len(fetched.records)
+                room_records -= sum(one.until - one.start for one in fetched.acquired)
+        self._session.serve_last(found)
+        return found
+
+    def _watch(self, every: Sequence[LiveShare]) -> None:
+        self._unwatch()
+        for live in every:
+            live.add_waiter(self._news.set)
+            live.door.add_waiter(self._news.set)
+        self._watched = list(every)
+
+    def _unwatch(self) -> None:
+        for live in self._watched:
+            live.remove_waiter(self._news.set)
+            live.door.remove_waiter(self._news.set)
+        self._watched = []
+
+
+async def _wait(news: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(news.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _check_names(group_id: str, member_id: str) -> None:
+    if not 0 < len(group_id) <= GROUP_NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_GROUP, "a group has a name")
+    if not 0 < len(member_id) <= GROUP_NAME_LENGTH_MAX:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a member has an id", subject=group_id)

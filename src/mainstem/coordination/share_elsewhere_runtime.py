@@ -1,0 +1,138 @@
+"""States of share partitions on their way to the node that coordinates the group.
+
+    writer of a partition ── Read, Write(state) ──▶ coordinator of the group: stored, then answered
+
+On one node both are the same. Promises: a state that was answered is stored; one that is tried
+again says the same, so that storing it twice does no harm.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Service
+from mainstem.coordination.share_group import Place
+from mainstem.coordination.share_members_runtime import ShareMembersRuntime
+from mainstem.coordination.share_records import ShareState
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.ids import NO_NODE, NodeId, TopicId
+
+ASK_TIMEOUT_S: Final = 5.0
+PATIENCE_S: Final = 5.0
+PAUSE_S: Final = 0.05
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOADING,
+        ErrorCode.COORDINATOR_UNAVAILABLE,
+        ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.TIMED_OUT,
+    }
+)
+
+
+class Asker(Protocol):
+    """As much of ``Peers`` as is needed here."""
+
+    def ask(
+        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+    ) -> Awaitable[memoryview]:
+        """A node's answer."""
+        ...
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What is stored of a partition?"""
+
+    group_id: str
+    topic: bytes
+    partition: int
+    leader_epoch: int
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Store the state of a partition."""
+
+    group_id: str
+    topic: bytes
+    partition: int
+    state: ShareState
+
+
+_asked = msgspec.msgpack.Decoder(Read | Write)
+_answered: msgspec.msgpack.Decoder[ShareState | None] = msgspec.msgpack.Decoder(ShareState | None)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class ClusterShareStore:
+    """The states of all groups, wherever each is coordinated.
+
+    Args:
+        node: this node.
+        peers: how others are asked.
+        local: the groups that this node coordinates.
+        coordinator_of: who coordinates a group; ``NO_NODE`` while nobody does.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        peers: Asker,
+        local: ShareMembersRuntime,
+        coordinator_of: Callable[[str], NodeId],
+    ) -> None:
+        self._node = node
+        self._peers = peers
+        self._local = local
+        self._coordinator_of = coordinator_of
+
+    async def read(self, group_id: str, place: Place, leader_epoch: int) -> ShareState | None:
+        """What is stored of a partition; None: nothing yet."""
+        return await self._asked(Read(group_id, *place, leader_epoch))
+
+    async def write(self, group_id: str, place: Place, state: ShareState) -> None:
+        """Store a state; returns once it is safe."""
+        await self._asked(Write(group_id, *place, state))
+
+    async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        """Another node asks (the handler of ``Service.SHARES``)."""
+        try:
+            asked = _asked.decode(body)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"not a question about share groups: {error}") from error
+        return [_encode(await self._here(asked))]
+
+    async def _here(self, asked: Read | Write) -> ShareState | None:
+        place = (TopicId(asked.topic), asked.partition)
+        if isinstance(asked, Read):
+            return await self._local.read(asked.group_id, place, asked.leader_epoch)
+        await self._local.write(asked.group_id, place, asked.state)
+        return None
+
+    async def _asked(self, asked: Read | Write) -> ShareState | None:
+        """Ask the coordinator, and whoever it is then as long as it moves."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE_S
+        while True:
+            node = self._coordinator_of(asked.group_id)
+            refusal: MainstemError = Unavailable(
+                ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it", subject=asked.group_id
+            )
+            try:
+                if node == self._node:
+                    return await self._here(asked)
+                if node != NO_NODE:
+                    answer = await self._peers.ask(
+                        node, Service.SHARES, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
+                    )
+                    return _answered.decode(answer)
+            except MainstemError as error:
+                if error.code not in _AGAIN:
+                    raise
+                refusal = error
+            if loop.time() > give_up:
+                raise refusal
+            await asyncio.sleep(PAUSE_S)

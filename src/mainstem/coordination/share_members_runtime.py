@@ -1,0 +1,105 @@
+"""Share groups where they are coordinated: members, and what is stored about their partitions.
+
+Nothing waits for other members here: every answer goes out as soon as the facts it rests on are
+committed. What becomes of records is decided where a partition is written and stored here, by the
+node that coordinates the group.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from mainstem.coordination.desk_runtime import Desk
+from mainstem.coordination.group_positions_runtime import check_name, store
+from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups
+from mainstem.coordination.share_configs import ShareConfigs
+from mainstem.coordination.share_group import Place, not_a_share_group
+from mainstem.coordination.share_records import ShareState
+from mainstem.coordination.share_requests import DescribedShareGroup, ShareAnswer, ShareHeartbeat
+from mainstem.coordination.share_states import forgotten, moved, stored, taken_over
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import TopicId
+
+
+class ShareMembersRuntime:
+    """The coordinator of the share groups on this node."""
+
+    def __init__(self, shards: GroupShards, desk: Desk) -> None:
+        self._shards = shards
+        self._desk = desk
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the internal topic that a group is kept in."""
+        return self._shards.partition_of(group_id)
+
+    @property
+    def configs(self) -> ShareConfigs:
+        """What holds for each group."""
+        return self._shards.share_configs
+
+    async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
+        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        check_name(request.group_id)
+        if request.epoch == 0:
+            live = await self._shards.find_to_write(request.group_id)
+        else:
+            live = self._find(request.group_id)
+        decision = live.shard.share_heartbeat(request)
+        self._desk.settle_share(live, decision)
+        await live.safe()
+        assert decision.reply is not None, "whoever asks is answered"
+        return decision.reply
+
+    def describe(self, group_id: str) -> DescribedShareGroup:
+        """One share group in full."""
+        check_name(group_id)
+        return self._find(group_id).shard.shares.known(group_id).described()
+
+    def states(self, group_id: str) -> Mapping[Place, ShareState]:
+        """Where a group stands, wherever it has read."""
+        check_name(group_id)
+        return self._find(group_id).shard.shares.known(group_id).states
+
+    async def read(self, group_id: str, place: Place, leader_epoch: int) -> ShareState | None:
+        """What is stored of a partition, told to its writer."""
+        live = self._find(group_id)
+        group = live.shard.shares.known(group_id)
+        await store(live, taken_over(group, place, leader_epoch), self._desk.now())
+        return group.states.get(place)
+
+    async def write(self, group_id: str, place: Place, state: ShareState) -> None:
+        """Store what the writer of a partition decided; returns once it is safe."""
+        live = self._find(group_id)
+        facts = stored(live.shard.shares.known(group_id), place, state)
+        await store(live, facts, self._desk.now())
+
+    async def move(self, group_id: str, wanted: Sequence[tuple[Place, int]]) -> None:
+        """Let a group without members stand elsewhere."""
+        live = self._find_empty(group_id)
+        group = live.shard.shares.known(group_id)
+        facts = [fact for place, start in wanted for fact in moved(group, place, start)]
+        await store(live, facts, self._desk.now())
+
+    async def forget(self, group_id: str, topics: Sequence[TopicId]) -> None:
+        """Forget where a group without members stands in topics."""
+        live = self._find_empty(group_id)
+        group = live.shard.shares.known(group_id)
+        facts = [fact for topic in topics for fact in forgotten(group, topic)]
+        await store(live, facts, self._desk.now())
+
+    def _find(self, group_id: str) -> LiveGroups:
+        live = self._shards.find(group_id)
+        if live is None:
+            raise not_a_share_group(group_id, "nobody has joined it")
+        return live
+
+    def _find_empty(self, group_id: str) -> LiveGroups:
+        check_name(group_id)
+        live = self._find(group_id)
+        group = live.shard.shares.known(group_id)
+        if group.members:
+            raise InvalidRequest(
+                ErrorCode.GROUP_NOT_EMPTY,
+                f"{len(group.members)} members",
+                subject=group_id,
+                remedy="stop its members first",
+            )
+        return live
