@@ -7,7 +7,7 @@ are copied at a time, so that writers are not held up.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -61,14 +61,13 @@ class CopyDriver:
         if key in self._tasks:
             return
         assert facts.end is not None, "only sealed ranges are completed"
-        if facts.generation:
-            work = self._repeat(key, lambda now: self._complete_folder(key, now))
-        else:
+        held: HeldReplica | None = None
+        if not facts.generation:
             held = self._replicas.hold(topic, stream, facts)
             if held.machine.sealed_end is None:
                 held.seal(facts.end)
             held.log.missing = held.machine.written_end < facts.end
-            work = self._repeat(key, lambda now: self._complete(key, now, held))
+        work = self._repeat(key, held)
         task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda done: self._completed(key, done))
 
@@ -108,16 +107,19 @@ class CopyDriver:
         except MainstemError as error:
             _log.warning("range %d of %s is damaged here: %s", key.index, key.stream, error)
 
-    async def _repeat(self, key: RangeKey, work: Callable[[Range], Awaitable[None]]) -> None:
-        """Do the work for a range as the catalogue has it now, until it is done."""
+    async def _repeat(self, key: RangeKey, held: HeldReplica | None) -> None:
+        """Complete a range as the catalogue has it now, rewritten meanwhile or not."""
         pause_s = PAUSE_S_MIN
         while True:
-            facts = self._facts(key)
-            if facts is None or facts.end is None or not self._is_wanted(facts):
-                return
             try:
-                async with self._turns:
-                    await work(facts)
+                async with self._turns:  # which may take long: the catalogue is looked at behind it
+                    facts = self._facts(key)
+                    if facts is None or facts.end is None or not self._is_wanted(facts):
+                        return
+                    if facts.generation or held is None:
+                        await self._complete_folder(key, facts)
+                    else:
+                        await self._complete(key, facts, held)
             except MainstemError as error:
                 if error.code is ErrorCode.STORAGE_FAILED:
                     raise
@@ -128,8 +130,6 @@ class CopyDriver:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _complete(self, key: RangeKey, facts: Range, held: HeldReplica) -> None:
-        if facts.generation:
-            return  # rewritten meanwhile: who looks at the stream next sees to it
         await self._copy(key, facts, held)
         await self._synced(held)
         await self._seal(held.log)

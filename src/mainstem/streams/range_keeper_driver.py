@@ -82,6 +82,7 @@ class RangeKeeper:
             name = RangeName(stream.id, topic.name, facts.index, generation)
             old = store.logs.get(range_directory(store.data_dir, name))
             if old is not None:
+                self._copies.stop(key_of(stream.id, facts.index))
                 self._replicas.forget(stream.id, facts.index)
                 store.drop_range(old)
 

@@ -1,16 +1,22 @@
 """Sealed ranges on several nodes: compacted, joined, damaged, and whole again."""
 
 import asyncio
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.streams.town import Town, TownNode, eventually
+from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.ids import NodeId
+from mainstem.placement.replication_records import ReplicaLost
 from mainstem.streams.compaction_driver import CompactionDriver
+from mainstem.streams.copy_driver import COPIES_MAX
 from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.scrub_driver import ScrubDriver
 from mainstem.telemetry.metrics import Metrics
+from mainstem.testing.peer_network import PeerNetwork
 
 COMPACTED = {
     "cleanup_policy": "compact",
@@ -199,3 +205,57 @@ def readable(town: Town) -> list[bytes | None]:
         return town.values()
     except MainstemError:
         return []
+
+
+class LateAnswers(PeerNetwork):
+    """The first answers that a node is sent are held back until they are let go."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(delay_s)
+        self.slow: NodeId | None = None
+        self.late: list[Callable[[], None]] = []
+
+    def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
+        is_answer = "_answer" in deliver.__qualname__
+        if is_answer and target == self.slow and len(self.late) < COPIES_MAX:
+            self.late.append(deliver)
+        else:
+            super().carry(source, target, deliver)
+
+
+def test_a_range_that_is_rewritten_while_others_are_copied_is_sealed_no_more(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        town = Town(tmp_path)
+        town.network = network = LateAnswers(delay_s=0.001)
+        async with town:
+            await town.create(**COMPACTED)
+            for _ in range(COPIES_MAX + 1):
+                for number in range(20):
+                    await town.write(b"%d" % number)
+                await roll(town)
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            *lost, killed_in = town.stream.ranges[:-1]
+            await away.crash()
+            for facts in lost:
+                (folder,) = away.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0")
+                shutil.rmtree(folder)
+                await town.placement.service.submit(ReplicaLost(STREAM, facts.index, away.id))
+            # It was killed when it had told that the range is whole, and before it had noted so.
+            (folder,) = away.folder.glob(f"topics/*/partition-0/range-{killed_in.index}.g0")
+            (folder / "range.seal").unlink(missing_ok=True)
+            network.slow = away.id
+            await away.start()
+            await eventually(lambda: len(network.late) == COPIES_MAX)
+            assert await compact(town) > 0
+            for deliver in network.late:
+                deliver()
+            await asyncio.sleep(0.05)
+            assert away.fatal == []
+            await eventually(lambda: all(len(one.done) == 3 for one in town.stream.ranges[:-1]))
+            assert away.fatal == []
+            for facts in town.stream.ranges[:-1]:
+                assert files(away, facts.index) == files(town.writer, facts.index)
+
+    asyncio.run(story())
