@@ -104,6 +104,10 @@ class Cluster(Protocol):
         """Every range, or those of one topic, and who holds it."""
         ...
 
+    def lost_lately(self) -> Sequence[Node]:
+        """Nodes that were taken for dead a moment ago, and may be back in the next."""
+        ...
+
     def is_live(self, node: NodeId) -> bool:
         """Whether a node is registered and not taken for dead."""
         ...

@@ -37,6 +37,9 @@ REBALANCED_AT_ONCE = 1_000
 # How long an answer about writers waits for the death of a node to be decided upon.
 SETTLE_S = 1.0
 SETTLE_PAUSE_S = 0.005
+# How long clients are told of a node that is gone: a client that hears of it no more tears down all
+# it has with it, which librdkafka does not always survive (its issue 5511); most nodes come back.
+NAMED_AFTER_LOSS_S = 30.0
 _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 
 _log = logging.getLogger(__name__)
@@ -117,6 +120,8 @@ class ClusterAdmin:
         self._catalogue = placement.catalogue
         self._node = node
         self._wall_ms = clock.wall_ms
+        self._monotonic = clock.monotonic
+        self._lost_at: dict[NodeId, float] = {}
         # How nodes are, as this one has heard; without others there is nothing to hear.
         self.seen: Callable[[NodeId], Sighting] = lambda _: Sighting("alive", None)
 
@@ -209,6 +214,13 @@ class ClusterAdmin:
     def is_live(self, node: NodeId) -> bool:
         """Whether a node is registered and not taken for dead."""
         return node == self._node().id or self._catalogue.is_live(node)
+
+    def lost_lately(self) -> Sequence[Node]:
+        """See ``Cluster``: those that this node has found taken for dead not long ago."""
+        own, now = self._node().id, self._monotonic()
+        lost = {known.node.id: known.node for known in self._catalogue.nodes() if known.fenced}
+        self._lost_at = {node: self._lost_at.get(node, now) for node in lost if node != own}
+        return [lost[n] for n, since in self._lost_at.items() if now - since < NAMED_AFTER_LOSS_S]
 
     async def ensure_internal(self, topic: str) -> None:
         """Create one of the house's own topics if it is not there."""

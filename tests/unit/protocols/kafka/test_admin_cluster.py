@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from tests.unit.broker.kit import CLUSTER, NODE, FixedClock
 from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
 
-from mainstem.broker.cluster_service import SETTLE_S, ClusterAdmin
+from mainstem.broker.cluster_service import NAMED_AFTER_LOSS_S, SETTLE_S, ClusterAdmin
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId
+from mainstem.placement.records import RegisterNode
 from mainstem.placement.replication_records import FenceNode
 from mainstem.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from mainstem.wire.kafka.messages.describe_log_dirs import (
@@ -337,5 +338,35 @@ def test_a_death_that_nobody_decides_upon_is_not_waited_for_long() -> None:
         async with asyncio.timeout(10 * SETTLE_S):
             [topic] = (await metadata(client, named("t"))).topics
         assert topic.partitions[0].leader_id == NODE.id
+
+    tell(story)
+
+
+class Watch(FixedClock):
+    """A clock that is put forward."""
+
+    now_s = 1.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+def test_a_node_is_named_for_a_while_after_it_was_lost() -> None:
+    async def story(client: Client) -> None:
+        admin, watch = client.counter.topics, Watch()
+        client.counter.cluster = ClusterAdmin(admin._placement, lambda: admin.node, watch)
+        lost = replace(NODE, id=NodeId(2), port=9_099)
+        await admin._placement.submit(RegisterNode(lost, 1, "2d" * 16))
+        await admin._placement.submit(FenceNode(lost.id, 1, "it is gone"))
+
+        async def brokers() -> list[tuple[int, int]]:
+            found = await metadata(client, [])
+            return [(one.node_id, one.port) for one in found.brokers]
+
+        both = await brokers()
+        watch.now_s += NAMED_AFTER_LOSS_S
+        assert [node for node, _ in both] == [NODE.id, lost.id]
+        assert both[1] == (lost.id, lost.port)
+        assert await brokers() == both[:1]
 
     tell(story)

@@ -128,7 +128,7 @@ async def _ensure(call: Call, name: str) -> MainstemError | None:
 
 def _cluster_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     brokers = []
-    for node in call.broker.topics.nodes():
+    for node in (*call.broker.topics.nodes(), *call.broker.cluster.lost_lately()):
         host, port = reached_at(call, node)
         brokers.append(MetadataResponseBroker(node.id, host, port, node.rack))
     return MetadataResponse(
