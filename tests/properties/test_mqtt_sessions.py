@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.model.message import Message
-from mainstem.protocols.mqtt.backlog import Place
+from mainstem.protocols.mqtt.backlog import NOT_YET, NotYet, Place
 from mainstem.protocols.mqtt.client_session import ClientSession, Reader, Sending, Where
 from mainstem.protocols.mqtt.convert import Incoming, message_of
 from mainstem.protocols.mqtt.session_image import (
@@ -72,6 +72,8 @@ class World:
         self.receiver = Receiver(window)
         self.wire: Wire | None = None
         self.image = b""
+        self.unreadable = 0  # times that the log cannot be read
+        self.asking: dict[Reader, None] = {}
         self.unsaved: list[Callable[[], None]] = []
         self.is_dirty = False
         self.session = ClientSession("c", self, waiting_max=waiting_max)
@@ -83,9 +85,23 @@ class World:
     def now_ms(self) -> int:
         return 0
 
-    def fetch(self, where: Where) -> Incoming | None:
+    def fetch(self, where: Where) -> Incoming | NotYet | None:
         assert isinstance(where, Place)
+        if self.unreadable:
+            self.unreadable -= 1
+            return NOT_YET
         return self.log[where.offset]
+
+    def ask_again(self, reader: Reader) -> None:
+        self.asking[reader] = None
+
+    def slow(self) -> None:
+        self.unreadable += 2
+
+    def ask(self) -> None:
+        asking, self.asking = self.asking, {}
+        for reader in asking:
+            reader.drain()
 
     def save(self, _session: ClientSession, then: Callable[[], None] | None = None) -> None:
         self.is_dirty = True
@@ -120,6 +136,8 @@ class World:
 
     def connect(self) -> None:
         if self.wire is None:
+            while not self.session.recall():
+                pass
             self.wire = Wire(self.receiver)
             self.session.joined(self.wire)
 
@@ -131,6 +149,7 @@ class World:
     def kill(self) -> None:
         self.disconnect()
         self.unsaved.clear()
+        self.asking.clear()
         self.is_dirty = False
         image = image_of(self.image)
         assert isinstance(image, SessionImage)
@@ -165,7 +184,7 @@ class World:
         return True
 
 
-STEPS = ("0", "1", "2", "1", "2", *("look",) * 4, "commit", "commit", "drop", "kill")
+STEPS = ("0", "1", "2", "1", "2", *("look",) * 4, "commit", "commit", "drop", "kill", "slow")
 # Somebody who is gone comes back soon, or nothing much would happen.
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.booleans()), max_size=60)
 
@@ -181,6 +200,7 @@ def test_nothing_is_lost_and_qos_2_arrives_once(
         "commit": world.commit,
         "drop": world.disconnect,
         "kill": world.kill,
+        "slow": world.slow,
     }
     world.connect()
     for step, comes_back in play:
@@ -193,7 +213,8 @@ def test_nothing_is_lost_and_qos_2_arrives_once(
     world.connect()
     for _ in range(10_000):
         world.commit()
-        if not world.look() and not world.is_dirty:
+        world.ask()
+        if not world.look() and not world.is_dirty and not world.asking:
             break
 
     assert not world.session.in_flight

@@ -177,11 +177,6 @@ class TopicsAdmin(ConfigAdmin):
         """Create the internal topic of transactions if it is not there."""
         await self._ensure_internal(TRANSACTION_STATE_TOPIC, self._defaults.transactions_partitions)
 
-    async def ensure_mqtt_topics(self) -> None:
-        """Create the internal topics of MQTT if they are not there."""
-        for name in (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC):
-            await self._ensure_internal(name, 1)
-
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
         topic = self._need(name)

@@ -20,10 +20,12 @@ from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId, Offset, StreamId, TopicId
 from mainstem.node.far_look import FarLook, Question, answered
+from mainstem.streams.look_driver import Piece
 
 PATIENCE_S: Final = 10.0
 PAUSE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 30.0
+WAIT_MS_MAX: Final = 10_000
 
 
 class Asker(Protocol):
@@ -139,6 +141,22 @@ class AnyNodeStreams:
                 )
             await asyncio.sleep(PAUSE_S)
 
+    async def follow(
+        self, topic: str, partition: int, offset: int, max_bytes: int, wait_ms: int
+    ) -> tuple[Look, Piece | None]:
+        """What another node's stream holds from ``offset`` on, and its bounds.
+
+        Where there is nothing yet its writer waits ``wait_ms`` for it.
+
+        Raises:
+            Unavailable: no other node writes it now.
+        """
+        writer = self._writer_of(topic, partition)
+        if writer in (self._node, NO_NODE):
+            raise Unavailable(ErrorCode.NOT_WRITER, "no other node writes it", subject=topic)
+        look = FarLook(partial(self._look_at, writer, topic, partition))
+        return look, await look.next_piece(offset, max_bytes, wait_ms)
+
     def _near(self, topic: str, partition: int) -> Look | None:
         try:
             return self._local.glance(topic, partition)
@@ -170,6 +188,8 @@ class AnyNodeStreams:
         except msgspec.DecodeError as error:
             raise Corrupt(f"not what one node passes on to another: {error}") from error
         if head.look is not None:
+            if head.look.wait_ms:
+                await self._until_more(head.topic, head.partition, head.look)
             return await answered(await self._local.look(head.topic, head.partition), head.look)
         batch = bytearray(body[_LENGTH_BYTES + length :])
         try:
@@ -177,6 +197,21 @@ class AnyNodeStreams:
         except _NothingStored:
             raise Unavailable(ErrorCode.NOT_WRITER, "another node writes it") from None
         return [base.to_bytes(8)]
+
+    async def _until_more(self, topic: str, partition: int, question: Question) -> None:
+        """Wait until something stands at an offset, or the asker's patience ends."""
+        door = self._local.door(topic, partition)
+        moved = asyncio.Event()
+        door.add_waiter(moved.set)
+        try:
+            async with asyncio.timeout(min(question.wait_ms, WAIT_MS_MAX) / 1000):
+                while door.last_stable <= (question.offset or 0) and door.closed is None:
+                    await moved.wait()
+                    moved.clear()
+        except TimeoutError:
+            pass
+        finally:
+            door.remove_waiter(moved.set)
 
     async def _append_here(self, topic: str, partition: int, batch: bytearray) -> Offset:
         try:

@@ -1,6 +1,6 @@
 """A look into a stream that another node writes: asked for piece by piece.
 
-question  offset, bytes at most, or a time
+question  offset, bytes at most, how long to wait for the first of them; or a time
 answer    where the stream begins and ends, what the time means, [batches]
 """
 
@@ -25,6 +25,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     offset: int | None = None
     max_bytes: int = 0
     timestamp: int | None = None
+    wait_ms: int = 0  # for something to stand at the offset
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -79,7 +80,11 @@ class FarLook:
 
     async def piece(self, offset: int, max_bytes: int) -> Piece | None:
         """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
-        answer, data = await self._asked(Question(offset, max_bytes))
+        return await self.next_piece(offset, max_bytes, 0)
+
+    async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> Piece | None:
+        """As ``piece``, but the writer waits a while where there is nothing yet."""
+        answer, data = await self._asked(Question(offset, max_bytes, wait_ms=wait_ms))
         if answer.until_offset is None:
             return None
         return Piece(bytes(data), answer.until_offset, answer.aborted)

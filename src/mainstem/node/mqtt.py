@@ -1,16 +1,23 @@
 """The MQTT listeners of a node, opened and closed together."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mainstem.broker.admin import TopicsAdmin
 from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.model.topic_name import INTERNAL_TOPICS, check_topic_name
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.ids import StreamId
+from mainstem.model.topic_name import INTERNAL_TOPICS, MQTT_SESSIONS_TOPIC, check_topic_name
+from mainstem.node.any_node import AnyNodeStreams
 from mainstem.node.config import Config
 from mainstem.node.listener_spec import is_loopback
+from mainstem.node.mqtt_topics import MqttTopics
+from mainstem.placement.service import PlacementService
 from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.mqtt.entrance_service import MqttEntrance
 from mainstem.protocols.mqtt.hub_service import MqttHub
@@ -21,8 +28,15 @@ from mainstem.protocols.mqtt.websocket_transport import websocket_factory
 from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
+from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
 _IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
@@ -36,14 +50,46 @@ class MqttListeners:
         broker: NodeBroker,
         clock: Clock,
         metrics: Metrics,
-        ensure_internal: Callable[[], Awaitable[None]],
+        topics: MqttTopics,
     ) -> None:
         self._config = config
         self._broker = broker
         self._metrics = metrics
-        self.hub = MqttHub(broker, mqtt_settings(config), clock, ensure_internal)
+        # Where there are other nodes, what they write is read from them.
+        streams = broker.streams
+        follow = streams.follow if isinstance(streams, AnyNodeStreams) else None
+        self.hub = MqttHub(broker, topics.settings, clock, topics.ensure, follow)
         self._runner = LoopRunner()
         self._open: list[tuple[str, Listener, int]] = []
+        self._sessions: StreamId | None = None
+        self._loading: asyncio.Task[None] | None = None
+        # Where several nodes form a cluster: connections that another node serves, by listener.
+        self.relays: dict[str, Relays] = {}
+
+    def opened(self, stream: StreamWriter) -> None:
+        """This node writes a stream; with that of the sessions it has these."""
+        if stream.topic == MQTT_SESSIONS_TOPIC:
+            self._sessions = stream.id
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    def closed(self, stream: StreamId) -> None:
+        """It writes it no more."""
+        if stream == self._sessions:
+            self._sessions = None
+            if self._loading is not None:
+                self._loading.cancel()
+            self.hub.lost()
+
+    async def _load(self) -> None:
+        """Know the sessions before anybody asks for them: their wills and their ends are due."""
+        while True:
+            try:
+                await self.hub.ready()
+            except MainstemError as error:
+                log.warning("MQTT sessions cannot be loaded now: %s", error)
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
 
     def addresses(self) -> dict[str, object]:
         """Where they listen."""
@@ -84,19 +130,35 @@ class MqttListeners:
                 connections_max=config.mqtt.max_connections,
                 buffers=buffers,
             )
+            listener.relays = self.relays.get(name)
             taken = await listener.start(config.mqtt.host, port, tls_door)
             self._open.append((name, listener, taken))
 
     async def stop(self) -> None:
         """Accept no more connections, and tell every client that the node goes."""
+        for relays in self.relays.values():
+            relays.close()
         for _, listener, _ in self._open:
             await listener.stop()
+        if self._loading is not None:
+            self._loading.cancel()
         self.hub.disconnect_all()
         self.hub.close()
 
     async def drain(self, timeout_s: float) -> None:
         """Let unfinished answers go out, then close every connection."""
         await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
+
+
+def mqtt_topics(config: Config, placement: PlacementService, topics: TopicsAdmin) -> MqttTopics:
+    """The topics that MQTT needs by this configuration."""
+    return MqttTopics(
+        placement,
+        topics,
+        mqtt_settings(config),
+        partitions=config.topics.default_partitions,
+        replicas=config.topics.default_replicas,
+    )
 
 
 def mqtt_settings(config: Config) -> MqttSettings:

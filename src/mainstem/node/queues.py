@@ -1,28 +1,19 @@
 """The queues of a node: how they reach its topics and streams."""
 
-from collections.abc import Callable, Iterator, Sequence
-from ipaddress import ip_address
-from typing import Any, Final
+from collections.abc import Sequence
 
 from mainstem.broker.admin import INTERNAL_REPLICAS, TopicsAdmin, new_topic_id
 from mainstem.broker.queues_service import NodeQueues
-from mainstem.cluster.peers.frames import Service
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.model.ids import NO_NODE, NodeId
-from mainstem.model.metadata import Node
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import QUEUES_TOPIC
-from mainstem.node.cluster import ClusterNode
-from mainstem.node.listener_spec import is_loopback
 from mainstem.placement.records import CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
-from mainstem.protocols.relay_listener import Relays
 from mainstem.queues.queues_runtime import QueuesRuntime, TopicDesk, TopicWish
 from mainstem.queues.upkeep_runtime import QueueUpkeep
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
-
-ASK_TIMEOUT_S: Final = 2.0
 
 
 class NodeQueueRooms:
@@ -52,6 +43,11 @@ class NodeQueueRooms:
         self.upkeep = QueueUpkeep(self.runtime)
         self.counter = NodeQueues(self.runtime)
         streams.watch(self.runtime.stream_opened, self.runtime.stream_lost)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether this node serves queues now."""
+        return self.runtime.refusal is None and bool(self.runtime.shards)
 
     async def _ensure(self, wish: TopicWish) -> None:
         if self._topics.by_name(wish.name) is not None:
@@ -101,68 +97,3 @@ class NodeQueueRooms:
                 subject=name,
                 remedy="connect to that node",
             ) from error
-
-
-class QueueGuide:
-    """Leads clients of queues to the node that serves them, where several nodes form a cluster."""
-
-    def __init__(
-        self, queues: NodeQueueRooms, cluster: ClusterNode, addresses: Callable[[], dict[str, Any]]
-    ) -> None:
-        self._runtime = queues.runtime
-        self._cluster = cluster
-        self._addresses = addresses
-        cluster.peers.serve(Service.QUEUES, self._answer)
-
-    def relays(self, protocol: str, host: str) -> Relays:
-        """How a listener on ``host`` passes its clients on.
-
-        What others reach passes nobody on to a listener that trusts this machine.
-        """
-        return Relays(
-            lambda: self._owner() is not None,
-            lambda: self._locate(protocol, is_here=is_loopback(host)),
-        )
-
-    def _owner(self) -> NodeId | None:
-        """The other node that serves queues, if one does."""
-        topic = self._cluster.service.catalogue.topic(QUEUES_TOPIC)
-        if topic is None or self._runtime.shards:
-            return None
-        owner = topic.streams[0].writer
-        return None if owner in (NO_NODE, self._cluster.node) else owner
-
-    async def _locate(self, protocol: str, *, is_here: bool) -> tuple[str, int] | None:
-        """Where the node that serves queues listens; None if it cannot be told now."""
-        owner = self._owner()
-        if owner is None:
-            return None
-        try:
-            answer = await self._cluster.peers.ask(
-                owner, Service.QUEUES, [protocol.encode()], timeout_s=ASK_TIMEOUT_S
-            )
-        except MainstemError:
-            return None
-        host, _, port = bytes(answer).decode().rpartition(":")
-        if not port:
-            return None
-        host = host.strip("[]")
-        if _is_everywhere(host):
-            host = next(node.host for node in self._nodes() if node.id == owner)
-        return None if is_loopback(host) and not is_here else (host, int(port))
-
-    def _nodes(self) -> Iterator[Node]:
-        return (known.node for known in self._cluster.service.catalogue.nodes())
-
-    async def _answer(self, _: NodeId, body: memoryview) -> Sequence[bytes]:
-        """Where this node listens for a protocol, if it serves queues."""
-        if self._runtime.refusal is not None or not self._runtime.shards:
-            return [b""]
-        return [str(self._addresses().get(bytes(body).decode(), "")).encode()]
-
-
-def _is_everywhere(host: str) -> bool:
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False

@@ -30,18 +30,19 @@ from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
-from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
+from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC, QUEUES_TOPIC, TRANSACTION_STATE_TOPIC
 from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
 from mainstem.node.duties import Duties, any_node_streams, markers
 from mainstem.node.found_ranges import found_ranges
+from mainstem.node.guide import Guide, Served
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
-from mainstem.node.mqtt import MqttListeners
+from mainstem.node.mqtt import MqttListeners, mqtt_topics
 from mainstem.node.native import NativeDoor
-from mainstem.node.queues import NodeQueueRooms, QueueGuide
+from mainstem.node.queues import NodeQueueRooms
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.node.share_groups import share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
@@ -97,6 +98,7 @@ class Rooms:
     shares: ShareService
     cluster: ClusterNode | None = None
     duties: Duties | None = None
+    guide: Guide | None = None
     mqtt: MqttListeners | None = None
     http: RestService | None = None
     http_port: int = 0
@@ -151,8 +153,14 @@ class Rooms:
         self.broker.node = self.topics.node
         if config.mqtt.enabled:
             self.mqtt = MqttListeners(
-                config, self.broker, self.clock, self.metrics, self.topics.ensure_mqtt_topics
+                config,
+                self.broker,
+                self.clock,
+                self.metrics,
+                mqtt_topics(config, self.placement.service, self.topics),
             )
+            _lead_to_mqtt(self, self.mqtt)
+            self.streams.watch(self.mqtt.opened, self.mqtt.closed)
             await self.mqtt.start(tls)
         if config.http.enabled:
             self.http = rest_service(
@@ -371,6 +379,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         cluster=cluster,
         duties=duties,
     )
+    rooms.guide = None if cluster is None else Guide(cluster, rooms.addresses)
     _lead_to_queues(rooms)
     await rooms.listen(on_fatal)
     _tend_the_log(rooms, flusher, on_fatal)
@@ -416,10 +425,18 @@ def _cluster_admin(
 
 def _lead_to_queues(rooms: Rooms) -> None:
     """Clients of queues may come to any node of a cluster."""
-    if rooms.cluster is not None:
-        guide = QueueGuide(rooms.queues, rooms.cluster, rooms.addresses)
-        rooms.amqp.relays = guide.relays("amqp", rooms.config.amqp.host)
-        rooms.native.relays = guide.relays("native", rooms.config.native.host)
+    if rooms.guide is not None:
+        queues = Served(QUEUES_TOPIC, lambda: rooms.queues.is_served)
+        rooms.amqp.relays = rooms.guide.relays("amqp", queues, rooms.config.amqp.host)
+        rooms.native.relays = rooms.guide.relays("native", queues, rooms.config.native.host)
+
+
+def _lead_to_mqtt(rooms: Rooms, mqtt: MqttListeners) -> None:
+    """Clients of MQTT may come to any node of a cluster."""
+    if rooms.guide is not None:
+        sessions = Served(MQTT_SESSIONS_TOPIC, lambda: mqtt.hub.is_open)
+        for name in ("mqtt", "mqtt_tls"):
+            mqtt.relays[name] = rooms.guide.relays(name, sessions, rooms.config.mqtt.host)
 
 
 def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:

@@ -357,7 +357,7 @@ class Listener:
 
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
         if tls is not None:
-            self._server = TlsServer(self, tls, connect)
+            self._server = TlsServer(self, tls, connect, self.relays)
             return await self._server.listen(host, port)
         self._server = server = await loop.create_server(
             connect_or_pass_on, host, port, backlog=BACKLOG

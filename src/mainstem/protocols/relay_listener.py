@@ -4,8 +4,9 @@
                   │ nobody does, or it cannot be reached
                   └─▶ a session of this node, which says so in the client's own words
 
-Whoever writes faster than the other side reads is held back. Only listeners without TLS pass on:
-what was encrypted for this node is not to travel further in the clear.
+Whoever writes faster than the other side reads is held back. Behind TLS nothing is opened here:
+the client shakes hands with the node that serves, whose certificate has to bear the name that the
+client knows; where nobody serves, its connection is closed.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from mainstem.model.limits import CONNECTIONS_MAX
 
 Address = tuple[str, int]
 Locate = Callable[[], Awaitable[Address | None]]
+Own = Callable[[], asyncio.BaseProtocol]
 
 CONNECT_TIMEOUT_S: Final = 5.0
 
@@ -36,8 +38,8 @@ class Relays:
         self.locate = locate
         self._all: set[Relay] = set()
 
-    def make(self, own: Callable[[], asyncio.BaseProtocol]) -> "Relay":
-        """The protocol of a new connection; ``own`` makes a session of this node."""
+    def make(self, own: Own | None) -> "Relay":
+        """The protocol of a new connection; ``own`` makes a session of this node, if one can."""
         return Relay(self, own)
 
     def add(self, relay: "Relay") -> bool:
@@ -91,7 +93,7 @@ class _Side(asyncio.Protocol):
 class Relay(_Side):
     """The client's side."""
 
-    def __init__(self, relays: Relays, own: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, relays: Relays, own: Own | None) -> None:
         super().__init__()
         self._relays = relays
         self._own = own
@@ -136,10 +138,14 @@ class Relay(_Side):
             if far is not None and far.transport is not None:
                 far.transport.close()
             return
+        if far is None and self._own is None:
+            transport.abort()
+            return
         if far is None:
             # This node says in the client's words why it is not served.
             self._relays.discard(self)
             self.transport = None
+            assert self._own is not None, "asked before"
             own = self._own()
             transport.set_protocol(own)
             own.connection_made(transport)

@@ -2,7 +2,8 @@
 
 An event loop that is given a TLS context shakes hands with everybody before anyone is asked: who
 comes too often, or in too great numbers, would still cost a handshake each, and who never finishes
-one would be counted nowhere. So callers are accepted here, looked at, and then shake hands.
+one would be counted nowhere. So callers are accepted here, looked at, and then shake hands; or
+they are passed on to the node that serves them, and shake hands with that one.
 """
 
 import asyncio
@@ -11,9 +12,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
 
 ACCEPTED_AT_ONCE_MAX: Final = 100
 BACKLOG: Final = 1_024
@@ -44,8 +48,15 @@ class Hall(Protocol):
 class TlsServer:
     """The sockets of one TLS listener, and the handshakes that are under way."""
 
-    def __init__(self, hall: Hall, door: TlsDoor, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(
+        self,
+        hall: Hall,
+        door: TlsDoor,
+        make: Callable[[], asyncio.BaseProtocol],
+        relays: "Relays | None" = None,
+    ) -> None:
         self._hall = hall
+        self._relays = relays
         self._door = door
         self._make = make
         self._sockets: list[socket.socket] = []
@@ -113,10 +124,14 @@ class TlsServer:
     async def _shake(self, caller: socket.socket, address: str) -> None:
         with contextlib.suppress(OSError):
             caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop, relays = asyncio.get_running_loop(), self._relays
         try:
             # From here on the socket is the loop's, to be closed by it alone: closed twice, its
             # number may by then be that of another connection.
-            await asyncio.get_running_loop().connect_accepted_socket(
+            if relays is not None and relays.is_elsewhere():
+                await loop.connect_accepted_socket(lambda: relays.make(None), caller)
+                return
+            await loop.connect_accepted_socket(
                 self._make,
                 caller,
                 ssl=self._door.context,

@@ -11,7 +11,14 @@ has caught up with what is noted. So nothing is lost and memory is bounded.
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+
+class NotYet:
+    """What is asked for is there, but cannot be read now: ask again a little later."""
+
+
+NOT_YET: Final = NotYet()
 
 
 class Place(NamedTuple):

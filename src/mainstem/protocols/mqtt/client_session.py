@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.protocols.mqtt.backlog import Backlog, Place
+from mainstem.protocols.mqtt.backlog import Backlog, NotYet, Place
 from mainstem.protocols.mqtt.convert import Incoming
 from mainstem.protocols.mqtt.settings import WINDOW_MAX
 from mainstem.protocols.mqtt.subscription_trie import Granted
 from mainstem.wire.mqtt.topics import SHARE, fits
 
 if TYPE_CHECKING:
+    from mainstem.broker.api import Settled
     from mainstem.wire.mqtt.packets import Will
 
 Where = Place | str  # in the log, or a retained message by its topic
@@ -62,8 +63,12 @@ class Link(Protocol):
 class House(Protocol):
     """What a session asks of the node."""
 
-    def fetch(self, where: Where) -> Incoming | None:
+    def fetch(self, where: Where) -> Incoming | NotYet | None:
         """The message at a place; None where it is gone."""
+        ...
+
+    def ask_again(self, reader: "Reader") -> None:
+        """Let somebody drain a little later: what waits cannot be read now."""
         ...
 
     def now_ms(self) -> int:
@@ -176,6 +181,7 @@ class ClientSession:
         self.backlog = Backlog(waiting_max)
         self.in_flight = InFlight()
         self.received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
+        self.arriving: dict[int, list[Settled]] = {}  # of QoS 2, not stored yet: who waits
         self.lenders: dict[Lender, None] = {}
         self._retained: deque[str] = deque()
         self._house = house
@@ -251,6 +257,20 @@ class ClientSession:
             lender.settled(place)
         return True
 
+    def recall(self) -> bool:
+        """Find what was in flight before a restart; False where it cannot be read now."""
+        for flight in self.in_flight.values():
+            if flight.sending is not None or flight.released:
+                continue
+            incoming = self._house.fetch(flight.where)
+            if isinstance(incoming, NotYet):
+                return False
+            if incoming is not None:
+                numbers = _numbers(self.grants_for(incoming.topic))
+                flight.sending = Sending(incoming, flight.qos, numbers)
+                flight.sending.retain = isinstance(flight.where, str)
+        return True
+
     def joined(self, link: Link) -> None:
         """A connection takes the session up: what was in flight is sent again, then what waits."""
         self.link = link
@@ -312,6 +332,11 @@ class ClientSession:
             if where is None:
                 break
             incoming = self._house.fetch(where)
+            if isinstance(incoming, NotYet):
+                assert isinstance(where, Place), "retained messages are in memory"
+                self.backlog.give_back(where)
+                self._house.ask_again(self)
+                return
             if incoming is not None:
                 self._send_waiting(where, incoming)
         if self.link is not None and not self.backlog and self.backlog.behind:
@@ -367,13 +392,6 @@ class ClientSession:
         if flight.released:
             link.send_release(packet_id)
             return
-        if flight.sending is None:
-            # It was in flight before a restart.
-            incoming = self._house.fetch(flight.where)
-            if incoming is not None:
-                numbers = _numbers(self.grants_for(incoming.topic))
-                flight.sending = Sending(incoming, flight.qos, numbers)
-                flight.sending.retain = isinstance(flight.where, str)
         sending = flight.sending
         if sending is None:
             self._settle(packet_id, flight)

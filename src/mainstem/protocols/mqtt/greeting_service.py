@@ -1,8 +1,10 @@
 """How a client comes in: its login, its session, and the answer to CONNECT."""
 
+import asyncio
+import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.limits import CLIENT_ID_LENGTH_MAX
 from mainstem.protocols.mqtt.client_session import ClientSession
 from mainstem.protocols.mqtt.entrance_service import Guest, MqttEntrance
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 METHOD: Final = "authentication_method"
 DATA: Final = "authentication_data"
+RECALLS_MAX: Final = 250
+RECALL_PAUSE_S: Final = 0.02
 
 
 class Greeting:
@@ -63,6 +67,7 @@ class Greeting:
         """
         self._check()
         await self._hub.ready()
+        await self._recall()
         method = self.connect.properties.get(METHOD)
         if method is None:
             return await self._entrance.receive(self.connect, self._address, tls)
@@ -70,6 +75,15 @@ class Greeting:
             raise InvalidRequest(ErrorCode.UNSUPPORTED_MECHANISM, f"{method[:40]!r} is not served")
         self._exchange = self._entrance.security.logins.begin(method, self._address)
         return await self._step(self.connect.properties.get(DATA, b""))
+
+    async def _recall(self) -> None:
+        """Find what was in flight to this client before a restart."""
+        for _ in range(RECALLS_MAX):
+            session = self._hub.book.sessions.get(self.connect.client_id)
+            if session is None or session.recall():
+                return
+            await asyncio.sleep(RECALL_PAUSE_S)
+        raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "what was in flight cannot be read now")
 
     async def go_on(self, packet: Auth) -> Auth | Guest:
         """Take the next step of a login.
@@ -106,7 +120,7 @@ class Greeting:
             raise InvalidRequest(
                 ErrorCode.NOT_AUTHORIZED, "no right to publish the will", subject=will.topic
             )
-        client_id = connect.client_id or hub.new_client_id()
+        client_id = connect.client_id or f"auto-{secrets.token_hex(12)}"
         expiry_s = self._expiry_s()
         owner = str(guest.identity.principal)
         session, is_present = hub.join(client_id, owner, is_clean=connect.clean_start)

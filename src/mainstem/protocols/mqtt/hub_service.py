@@ -4,34 +4,45 @@
          ▲                                        │
          └──────── ClientSession ◀── trie ◀── Tail┘
 
-Nothing is opened before the first client comes: a node without MQTT has no topics for it. Sessions
+Nothing is made before the first client comes: a node without MQTT has no topics for it. Sessions
 that outlive their connections are kept in ``__mqtt_sessions`` and retained messages in
 ``__mqtt_retained``, both compacted, so that a node that was killed finds them again.
+
+Of a cluster one node has all sessions: the one that writes ``__mqtt_sessions``. It reads and writes
+the other streams wherever they are. When another node takes that stream over it takes the sessions
+over too, and whoever is connected here is sent there.
 """
 
 import asyncio
+import contextlib
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol
 
-from mainstem.broker.api import Broker
+from mainstem.broker.api import Broker, Settled
+from mainstem.broker.topics_api import Topics
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.message import Message
 from mainstem.model.topic_name import MQTT_RETAINED_TOPIC, MQTT_SESSIONS_TOPIC
-from mainstem.protocols.mqtt.backlog import Place
+from mainstem.protocols.mqtt.backlog import NotYet, Place
 from mainstem.protocols.mqtt.client_session import ClientSession, Reader, Where
 from mainstem.protocols.mqtt.convert import Incoming, message_of, topic_of
+from mainstem.protocols.mqtt.far_stream_driver import FarStream, Follow
 from mainstem.protocols.mqtt.laggards import Laggards
-from mainstem.protocols.mqtt.log_writer import LogWriter, Settled
+from mainstem.protocols.mqtt.log_writer import LogWriter
 from mainstem.protocols.mqtt.retained_tree import RetainedTree
 from mainstem.protocols.mqtt.session_book import SessionBook
+from mainstem.protocols.mqtt.sessions_owner_service import (
+    check_owned,
+    until_owned,
+    until_read,
+)
 from mainstem.protocols.mqtt.settings import NEVER_S, MqttSettings
 from mainstem.protocols.mqtt.stored_service import stored_messages
 from mainstem.protocols.mqtt.subscription_trie import Granted, SubscriptionTrie
 from mainstem.protocols.mqtt.tail import Tail
-from mainstem.protocols.mqtt.topics_service import LogTopics
 from mainstem.protocols.mqtt.wills import Wills
 from mainstem.wire.mqtt.packets import Publish, Subscription, Will
 from mainstem.wire.mqtt.topics import shared_filter
@@ -39,6 +50,8 @@ from mainstem.wire.mqtt.topics import shared_filter
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
+AGAIN_S: Final = 0.02
+OPENING_S: Final = 3.0  # for streams that were just made to open, and others to be reached
 RETAIN_ALWAYS, RETAIN_IF_NEW = 0, 1
 
 
@@ -53,38 +66,63 @@ class Ticked(Protocol):
         """The node stops."""
         ...
 
+    def moved(self) -> None:
+        """Another node has the sessions."""
+        ...
+
 
 class MqttHub:
-    """See the module's text."""
+    """See the module's text.
+
+    Args:
+        broker: the counter.
+        settings: limits and routes.
+        clock: the time.
+        ensure: makes the topics of MQTT where they are missing.
+        follow: reads streams that other nodes write; None: there are no other nodes.
+    """
 
     def __init__(
         self,
         broker: Broker,
         settings: MqttSettings,
         clock: Clock,
-        ensure_internal: Callable[[], Awaitable[None]],
+        ensure: Callable[[], Awaitable[None]],
+        follow: Follow | None = None,
     ) -> None:
         self.settings = settings
         self.now_ms = clock.wall_ms
         self.now_s = clock.monotonic
         self._broker = broker
-        self._ensure_internal = ensure_internal
+        self._ensure = ensure
+        self._follow = follow
         self._loop = asyncio.get_running_loop()
-        self._topics = LogTopics(broker.topics, settings)
         self._opening: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self.links: dict[Ticked, None] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """No session is known, and nothing is read."""
+        settings, loop = self.settings, self._loop
         self._trie: SubscriptionTrie[Reader] = SubscriptionTrie()
         self._retained = RetainedTree(
             messages_max=settings.retained_max, bytes_max=settings.retained_bytes_max
         )
-        self.tail = Tail(broker, self._loop.call_soon, self._dispatch)
-        self.writer = LogWriter(
-            broker.streams, self._topics.partitions, self._loop.call_soon, self.tail.written
-        )
+        broker, follow = self._broker, self._follow
+        far = None if follow is None else partial(FarStream, follow=follow)
+        self.tail = Tail(broker, loop.call_soon, self._dispatch, far)
+        partitions = partial(_partitions, broker.topics)
+        self.writer = LogWriter(broker.streams, partitions, loop.call_soon, self.tail.written)
         self.wills = Wills()
         self.book = SessionBook(self, self.writer, self.tail, self._trie)
-        self._laggards = Laggards(self.tail, self._loop.call_soon)
-        self.links: dict[Ticked, None] = {}
+        self._laggards = Laggards(
+            self.tail, loop.call_soon, lambda call: loop.call_later(AGAIN_S, call)
+        )
+        # What sessions ask for: keep my state; read on for me; let me drain a little later.
+        self.save = self.book.save
+        self.catch_up = self._laggards.add
+        self.ask_again = self._laggards.ask_again
 
     # Opening and closing
 
@@ -92,26 +130,23 @@ class MqttHub:
         """Make the topics and load what is kept, once; raises what stands in the way."""
         if self._opening is None:
             self._opening = self._loop.create_task(self._open())
-        try:
-            await asyncio.shield(self._opening)
-        except MainstemError:
-            self._opening = None
-            raise
-        self._check_led()
-
-    def _check_led(self) -> None:
-        """Refuse clients where another node writes what they need: nothing is forwarded."""
-        for topic in (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC, *self.settings.topics):
-            for partition in range(self._topics.partitions(topic)):
-                closed = self._broker.streams.door(topic, partition).closed
-                if closed is not None:
-                    raise closed
+        opening = self._opening
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise Unavailable(ErrorCode.NOT_WRITER, "another node has the MQTT sessions now")
+        if (failure := opening.exception()) is not None:
+            if self._opening is opening:
+                self._leave_off()
+                self._begin()
+            raise failure
+        check_owned(self._broker)
 
     async def _open(self) -> None:
-        await self._topics.ensure()
-        await self._ensure_internal()
-        self._check_led()
-        self.tail.refresh(self.settings.topics)
+        await self._ensure()
+        await until_owned(self._broker)
+        with contextlib.suppress(TimeoutError):  # the others come later, each by itself
+            async with asyncio.timeout(OPENING_S):
+                await until_read(self.tail, self.settings.topics)
         async for message in stored_messages(self._broker, MQTT_RETAINED_TOPIC):
             topic = topic_of(message, "")
             if topic:
@@ -123,14 +158,32 @@ class MqttHub:
         self._wake_tail()
         self._tick()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this node has the sessions and knows them."""
+        opening = self._opening
+        return opening is not None and opening.done() and not opening.cancelled()
+
+    def lost(self) -> None:
+        """Another node has the sessions from now on."""
+        links = list(self.links)
+        self._leave_off()
+        self._begin()
+        for link in links:
+            link.moved()
+
     def close(self) -> None:
         """Read and write no more."""
+        self.book.save_now()
+        self._leave_off()
+
+    def _leave_off(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
         if self._opening is not None:
             self._opening.cancel()
-        self.book.save_now()
-        self.writer.flush()
+            self._opening = None
+        self.writer.close()
         self.tail.close()
 
     # Publishing
@@ -200,17 +253,9 @@ class MqttHub:
 
     # What sessions ask for
 
-    def fetch(self, where: Where) -> Incoming | None:
+    def fetch(self, where: Where) -> Incoming | NotYet | None:
         """The message at a place; None where it is gone."""
         return self._retained.get(where) if isinstance(where, str) else self.tail.fetch(where)
-
-    def save(self, session: ClientSession, then: Callable[[], None] | None = None) -> None:
-        """Keep a session's state."""
-        self.book.save(session, then)
-
-    def catch_up(self, reader: Reader) -> None:
-        """Read the log again for somebody who is behind, a piece at a time."""
-        self._laggards.add(reader)
 
     def _dispatch(self, place: Place, topic: str, message: Message) -> None:
         found = self._trie.match(topic)
@@ -238,18 +283,16 @@ class MqttHub:
 
     def _follow_topics(self) -> None:
         try:
-            gone = self.tail.refresh(self.settings.topics)
+            new, gone = self.tail.refresh(self.settings.topics)
         except MainstemError as error:
             log.warning("topics of MQTT cannot be read now: %s", error)
             return
         for number in gone:
             self.book.forget_stream(number)
+        for number in new:
+            self.book.new_stream(number)
 
     # Connections
-
-    def new_client_id(self) -> str:
-        """A name for a client that brought none."""
-        return f"auto-{secrets.token_hex(12)}"
 
     def join(self, client_id: str, owner: str, *, is_clean: bool) -> tuple[ClientSession, bool]:
         """The session that a client takes up, and whether it was there before.
@@ -284,6 +327,8 @@ class MqttHub:
         """A session's connection is gone."""
         now_ms = self.now_ms()
         session.left(now_ms)
+        if self.book.sessions.get(session.client_id) is not session:
+            return  # another node has it
         if will is not None and not graceful:
             delay_s = int(will.properties.get("will_delay_interval", 0))
             if session.expiry_s != NEVER_S:
@@ -309,3 +354,9 @@ class _Both:
         self._missing -= 1
         if not self._missing and self._settled is not None:
             self._settled(self._error)
+
+
+def _partitions(topics: Topics, topic: str) -> int:
+    """How many partitions a topic has; 0 without such a topic."""
+    known = topics.by_name(topic)
+    return 0 if known is None else len(known.streams)

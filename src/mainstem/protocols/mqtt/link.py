@@ -105,6 +105,10 @@ class ClientLink:
         """The node stops."""
         self._wire.disconnect(Reason.SERVER_SHUTTING_DOWN)
 
+    def moved(self) -> None:
+        """Another node has the session."""
+        self._wire.disconnect(Reason.USE_ANOTHER_SERVER)
+
     def tick(self, now_s: float) -> None:
         """Time has passed: a client that is silent for too long is gone."""
         if self._silence_s and now_s - self.heard_s > self._silence_s:

@@ -2,26 +2,30 @@
 
 Not a coroutine per message: ``add`` notes, ``flush`` writes everything noted as one batch per
 stream, and each message's ``settled`` is called once its batch is committed or refused. Messages of
-one stream keep their order.
+one stream keep their order. What another node writes is passed on to it.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from mainstem.broker.api import Streams
-from mainstem.model.errors import MainstemError
+from mainstem.broker.api import Settled, Streams
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import Offset
-from mainstem.model.limits import KIB
 from mainstem.model.message import Message
 from mainstem.model.murmur2 import partition_of_key
 from mainstem.model.record import build_batch
+from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC
+from mainstem.protocols.mqtt.far_writer_driver import (
+    BATCH_BYTES_TARGET,
+    BATCH_MESSAGES_MAX,
+    FarWriter,
+    Noted,
+    size_of,
+    tell,
+)
 
-BATCH_BYTES_TARGET: Final = 512 * KIB
-BATCH_MESSAGES_MAX: Final = 1_000
-_RECORD_OVERHEAD_BYTES: Final = 64
-
-Settled = Callable[[MainstemError | None], None]
-Noted = tuple[Message, Settled | None]
+# States of sessions are written by the node that has the sessions, or not at all.
+_ONLY_HERE: Final = frozenset({MQTT_SESSIONS_TOPIC})
 
 
 class LogWriter:
@@ -45,6 +49,7 @@ class LogWriter:
         self._partitions = partitions
         self._soon = soon
         self._written = written
+        self._far = FarWriter(streams)
         self._noted: dict[tuple[str, int], list[Noted]] = {}
         self._before: list[Callable[[], None]] = []
         self._is_due = False
@@ -75,11 +80,19 @@ class LogWriter:
         noted, self._noted = self._noted, {}
         staged: list[tuple[str, int, Offset, list[Noted]]] = []
         for (topic, partition), messages in noted.items():
+            if self._far.has(topic, partition):
+                self._far.put(topic, partition, messages)
+                continue
             for piece in _pieces(messages):
                 self._stage(topic, partition, piece, staged)
         self._streams.flush()
         for topic, partition, base, piece in staged:
             self._await(topic, partition, base, piece)
+
+    def close(self) -> None:
+        """Write what is noted, and pass nothing more on."""
+        self.flush()
+        self._far.close()
 
     def _stage(
         self,
@@ -88,9 +101,16 @@ class LogWriter:
         piece: list[Noted],
         staged: list[tuple[str, int, Offset, list[Noted]]],
     ) -> None:
-        batch = build_batch([message.to_record() for message, _ in piece])
         try:
             door = self._streams.door(topic, partition)
+        except MainstemError as error:
+            if error.code is ErrorCode.NOT_WRITER and topic not in _ONLY_HERE:
+                self._far.put(topic, partition, piece)
+            else:
+                tell(piece, error)
+            return
+        batch = build_batch([message.to_record() for message, _ in piece])
+        try:
             base = door.stage(memoryview(batch), 0, len(batch))
         except MainstemError as error:
             if len(piece) > 1:
@@ -98,13 +118,13 @@ class LogWriter:
                 for each in piece:
                     self._stage(topic, partition, [each], staged)
                 return
-            _tell(piece, error)
+            tell(piece, error)
             return
         staged.append((topic, partition, base, piece))
 
     def _await(self, topic: str, partition: int, base: Offset, piece: list[Noted]) -> None:
         def settled(error: MainstemError | None) -> None:
-            _tell(piece, error)
+            tell(piece, error)
 
         try:
             door = self._streams.door(topic, partition)
@@ -123,19 +143,10 @@ def _pieces(noted: list[Noted]) -> list[list[Noted]]:
     pieces: list[list[Noted]] = []
     size = BATCH_BYTES_TARGET
     for each in noted:
-        key, value, headers, _ = each[0]
-        added = _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
-        for name, text in headers:
-            added += len(name) + len(text or b"")
+        added = size_of(each[0])
         if size + added > BATCH_BYTES_TARGET or len(pieces[-1]) >= BATCH_MESSAGES_MAX:
             pieces.append([])
             size = 0
         pieces[-1].append(each)
         size += added
     return pieces
-
-
-def _tell(piece: list[Noted], error: MainstemError | None) -> None:
-    for _, settled in piece:
-        if settled is not None:
-            settled(error)

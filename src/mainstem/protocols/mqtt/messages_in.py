@@ -6,11 +6,11 @@ QoS 2   PUBLISH ─▶ committed, its number remembered ─▶ PUBREC · PUBREL 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.mqtt.answers import Answers, Slot
 from mainstem.protocols.mqtt.client_session import ClientSession
 from mainstem.protocols.mqtt.errors import ack_reason_of
@@ -22,6 +22,16 @@ from mainstem.wire.mqtt.packets import Ack, Publish
 from mainstem.wire.mqtt.primitives import Violation
 from mainstem.wire.mqtt.properties import SUBSCRIPTION_IDS
 from mainstem.wire.mqtt.reasons import REFUSED, Reason
+
+# Somebody else writes now, or nobody knows whether it was stored: no "no" and no "yes".
+_UNSURE: Final = frozenset(
+    {
+        ErrorCode.NOT_WRITER,
+        ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.TIMED_OUT,
+        ErrorCode.SHUTTING_DOWN,
+    }
+)
 
 
 class Door(Protocol):
@@ -87,7 +97,8 @@ class MessagesIn:
 
     def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
         session = self._session
-        if self._pending + len(session.received) >= self._hub.settings.receive_max:
+        unanswered = self._pending + len(session.received) + len(session.arriving)
+        if unanswered >= self._hub.settings.receive_max:
             self._slow_down(packet)
         ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
         slot = self._answers.reserve()
@@ -104,22 +115,33 @@ class MessagesIn:
     def _publish_once(
         self, packet: Publish, settled: Callable[[MainstemError | None], None]
     ) -> None:
-        """That a message of QoS 2 was received is remembered together with the message."""
-        session = self._session
-        session.received.add(packet.packet_id)
-        if not session.is_durable:
-            self._hub.publish(packet, session.client_id, settled)
+        """That a message of QoS 2 was received is remembered once the message is stored.
+
+        The other way round a message could be lost with its node, and its number be known.
+        """
+        session, number = self._session, packet.packet_id
+        waiting = session.arriving.get(number)
+        if waiting is not None:
+            # Sent again on another connection, while it is being stored.
+            waiting.append(settled)
             return
-        missing = [2]
+        session.arriving[number] = [settled]
 
-        def one(error: MainstemError | None = None) -> None:
-            missing[0] -= 1
-            if error is not None or not missing[0]:
-                missing[0] = -1
-                settled(error)
+        def told(error: MainstemError | None = None) -> None:
+            for each in session.arriving.pop(number, ()):
+                each(error)
 
-        self._hub.publish(packet, session.client_id, one)
-        self._hub.save(session, one)
+        def stored(error: MainstemError | None) -> None:
+            if error is not None:
+                told(error)
+                return
+            session.received.add(number)
+            if session.is_durable:
+                self._hub.save(session, told)
+            else:
+                told()
+
+        self._hub.publish(packet, session.client_id, stored)
 
     def _without_alias(self, packet: Publish) -> Publish:
         """The message with its topic in place of the alias."""
@@ -135,7 +157,8 @@ class MessagesIn:
 
     def _slow_down(self, packet: Publish) -> None:
         """More is unanswered than was agreed upon; 3.1.1 agrees upon nothing, and is made wait."""
-        if packet.packet_id in self._session.received:
+        number = packet.packet_id
+        if number in self._session.received or number in self._session.arriving:
             return
         if self._is_new:
             raise Violation("more messages than receive-maximum", Reason.RECEIVE_MAXIMUM_EXCEEDED)
@@ -144,9 +167,11 @@ class MessagesIn:
     def _stored(self, slot: Slot, ack: Ack, error: MainstemError | None) -> None:
         """A message is committed, or is not."""
         self._pending -= ack.kind is Kind.PUBACK
-        if error is not None:
-            self._session.received.discard(ack.packet_id)
         if self._is_over:
+            return
+        if error is not None and error.code in _UNSURE:
+            # It can be sent again, and who has sent it does so on a new connection.
+            self._door.shut()
             return
         if error is not None:
             self._refuse(slot, replace(ack, reason=ack_reason_of(error)))

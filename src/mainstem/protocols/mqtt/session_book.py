@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from mainstem.broker.api import Settled
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.message import Message
 from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC
 from mainstem.protocols.mqtt.backlog import Place
 from mainstem.protocols.mqtt.client_session import ClientSession, House, Reader
-from mainstem.protocols.mqtt.log_writer import LogWriter, Settled
+from mainstem.protocols.mqtt.log_writer import LogWriter
 from mainstem.protocols.mqtt.session_image import (
     GroupImage,
     Image,
@@ -224,6 +225,16 @@ class SessionBook:
         readers: list[Reader] = [*self.sessions.values(), *self.groups.values()]
         for reader in readers:
             reader.backlog.forget(number)
+
+    def new_stream(self, number: int) -> None:
+        """A stream can be read from now on: from where those stopped who know it.
+
+        Others have it from its present end on.
+        """
+        end = self._tail.ends()[number]
+        readers: list[Reader] = [*self.sessions.values(), *self.groups.values()]
+        starts = [reader.backlog.floors.setdefault(number, end) for reader in readers]
+        self._tail.start_from(number, min([end, *starts]))
 
     # Keeping
 

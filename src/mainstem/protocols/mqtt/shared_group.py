@@ -6,7 +6,7 @@ that was lent to a member comes back when the member goes without having acknowl
 
 from collections.abc import Sequence
 
-from mainstem.protocols.mqtt.backlog import Backlog, Place
+from mainstem.protocols.mqtt.backlog import Backlog, NotYet, Place
 from mainstem.protocols.mqtt.client_session import ClientSession, House
 from mainstem.protocols.mqtt.convert import Incoming
 from mainstem.protocols.mqtt.subscription_trie import Granted
@@ -66,6 +66,10 @@ class SharedGroup:
         """Hand out what waits, as far as members have room."""
         while self._anybody() and (place := self.backlog.take()) is not None:
             incoming = self._house.fetch(place)
+            if isinstance(incoming, NotYet):
+                self.backlog.give_back(place)
+                self._house.ask_again(self)
+                return
             if incoming is not None and not self._lend(place, incoming):
                 self.backlog.give_back(place)
                 return

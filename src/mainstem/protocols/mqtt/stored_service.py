@@ -18,19 +18,21 @@ async def stored_messages(broker: Broker, topic: str) -> AsyncIterator[Message]:
 
     Raises:
         Corrupt: something is damaged.
+        Unavailable: nobody writes it now.
     """
     known = broker.topics.by_name(topic)
     for partition in range(0 if known is None else len(known.streams)):
-        door = broker.streams.door(topic, partition)
-        offset = door.start_offset
-        while offset < door.committed:
-            piece = door.read(offset, max_bytes=_READ_BYTES, committed_only=True, min_one=True)
+        look = await broker.streams.look(topic, partition)
+        offset, end = look.start_offset, look.last_stable
+        while offset < end:
+            piece = await look.piece(offset, _READ_BYTES)
             if piece is None:
                 break
             reached = offset
-            for header, batch in batches_of(piece.read()):
+            for header, batch in batches_of(piece.data):
                 for record in records_of(batch):
-                    yield Message.of_record(record)
+                    if record.offset >= offset:
+                        yield Message.of_record(record)
                 reached = header.until_offset
             if reached <= offset:
                 raise Corrupt(f"no whole batch at offset {offset} of {topic}")

@@ -3,7 +3,8 @@
     stream ──(committed)──▶ Tail ──▶ dispatch(place, topic, message)
 
 Pure but for what it is handed: ``soon`` gives others their turn between pieces. What this node has
-just written is dispatched from memory; everything else is read from the log. A damaged batch is
+just written is dispatched from memory; everything else is read from the log, here or from the node
+that writes it. Who writes a stream may change: it is read on from where it was. A damaged batch is
 passed over, counted and logged: MQTT has no way to tell a subscriber about it.
 """
 
@@ -11,12 +12,22 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from mainstem.broker.api import Broker, StreamDoor
+from mainstem.broker.api import Broker
 from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.ids import NO_NODE, StreamId
 from mainstem.model.limits import KIB
 from mainstem.model.message import Message
-from mainstem.protocols.mqtt.backlog import Place
+from mainstem.protocols.mqtt.backlog import NOT_YET, NotYet, Place
 from mainstem.protocols.mqtt.convert import Incoming, topic_of
+from mainstem.protocols.mqtt.far_stream_driver import FarStream
+from mainstem.protocols.mqtt.tail_doors import (
+    OpenFar,
+    StreamNumbers,
+    TailDoor,
+    TailDoors,
+    leave,
+    name_of,
+)
 from mainstem.protocols.mqtt.visibility import visible_batches
 
 log = logging.getLogger(__name__)
@@ -33,7 +44,7 @@ Soon = Callable[[Callable[[], None]], object]
 class TailedStream:
     """One stream and how far it was read."""
 
-    def __init__(self, number: int, name: str, door: StreamDoor) -> None:
+    def __init__(self, number: int, name: str, door: TailDoor) -> None:
         self.number = number
         self.name = name
         self.door = door
@@ -44,49 +55,76 @@ class TailedStream:
 class Tail:
     """See the module's text. ``is_idle``: nobody listens, so nothing need be read."""
 
-    def __init__(self, broker: Broker, soon: Soon, dispatch: Dispatch) -> None:
+    def __init__(
+        self, broker: Broker, soon: Soon, dispatch: Dispatch, far: OpenFar | None = None
+    ) -> None:
         self._broker = broker
         self._soon = soon
+        self._doors = TailDoors(broker, far)
         self._dispatch = dispatch
         self._due: dict[TailedStream, None] = {}
         self._wakers: dict[int, Callable[[], None]] = {}
         self._cache: dict[Place, Message] = {}
         self.streams: dict[int, TailedStream] = {}
-        self.names: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
+        self._numbers = StreamNumbers()
+        self.names = self._numbers.names
         self._by_partition: dict[tuple[str, int], TailedStream] = {}
+        self._coming: dict[tuple[str, int], FarStream] = {}  # not reached yet
         self.is_idle = True
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The streams that are read, by name."""
-        return {stream.name: stream.number for stream in self.streams.values()}
+        """The streams that are read, and those that will be once they can be reached, by name."""
+        found = {stream.name: stream.number for stream in self.streams.values()}
+        for door in self._coming.values():
+            found[name_of(door.id)] = self._numbers.of(door.id)
+        return found
 
     def ends(self) -> dict[int, int]:
         """How far each stream was read."""
-        return {number: stream.position for number, stream in self.streams.items()}
+        coming = {self._numbers.of(each.id): 0 for each in self._coming.values()}
+        return coming | {number: stream.position for number, stream in self.streams.items()}
 
-    def refresh(self, topics: Iterable[str]) -> list[int]:
-        """Read partitions that are new, and those gone no more; the numbers of the latter."""
-        gone = [n for n, stream in self.streams.items() if stream.door.closed is not None]
-        for number in gone:
-            self._drop(number)
+    def refresh(self, topics: Iterable[str]) -> tuple[list[int], list[int]]:
+        """Read partitions that are new, and those gone no more; the numbers of both.
+
+        A stream that another node writes by now is read on from there.
+        """
+        there: dict[tuple[str, int], StreamId] = {}
         for topic in topics:
             known = self._broker.topics.by_name(topic)
-            for partition in range(0 if known is None else len(known.streams)):
-                if (topic, partition) not in self._by_partition:
-                    self._add(topic, partition)
-        return gone
+            for partition, found in enumerate(() if known is None else known.streams):
+                there[topic, partition] = found.id
+        gone = []
+        for key, stream in list(self._by_partition.items()):
+            if there.get(key) != stream.door.id:
+                gone.append(stream.number)
+                self._drop(stream.number)
+            else:
+                self._reopen(stream)
+        for key, door in list(self._coming.items()):
+            if there.get(key) != door.id or self._doors.are_here(door.id, door.topic):
+                self._coming.pop(key).close()
+        new = []
+        for key, stream_id in there.items():
+            if key not in self._by_partition:
+                new += self._add(*key, stream_id)
+        return new, gone
 
-    def _add(self, topic: str, partition: int) -> None:
-        door = self._broker.streams.door(topic, partition)
-        if door.closed is not None:
-            return  # another node writes it
-        name = f"{door.id.topic.hex()}-{partition}"
-        number = self._numbers.setdefault(name, len(self._numbers))
-        stream = TailedStream(number, name, door)
+    def _add(self, topic: str, partition: int, stream_id: StreamId) -> list[int]:
+        """Read a stream from its end on; its number, unless it cannot be read yet."""
+        door: TailDoor | None = self._coming.get((topic, partition))
+        if door is None:
+            door = self._doors.open(stream_id, topic)
+        if isinstance(door, FarStream) and not door.opened.is_set():
+            self._coming[topic, partition] = door
+            return []
+        self._coming.pop((topic, partition), None)
+        if door is None:
+            return []
+        number = self._numbers.of(stream_id)
+        stream = TailedStream(number, name_of(stream_id), door)
         self.streams[number] = stream
-        self.names[number] = name
         self._by_partition[topic, partition] = stream
 
         def wake() -> None:
@@ -94,16 +132,52 @@ class Tail:
 
         self._wakers[number] = wake
         door.add_waiter(wake)
+        return [number]
+
+    def _reopen(self, stream: TailedStream) -> None:
+        """Read on where the stream can be read now, if that has changed."""
+        old = stream.door
+        is_far = isinstance(old, FarStream)
+        if old.closed is None if not is_far else not self._doors.are_here(old.id, old.topic):
+            return
+        door = self._doors.open(old.id, old.topic)
+        if door is None:
+            return
+        wake = self._wakers[stream.number]
+        leave(old, wake)
+        stream.door = door
+        stream.fresh.clear()
+        door.add_waiter(wake)
+        self._wake(stream)
+
+    def open(self, topics: Iterable[str]) -> bool:
+        """Read all these topics from their ends on; False where more of them can be read soon.
+
+        A stream that nobody writes is not waited for.
+        """
+        topics = list(topics)
+        self.refresh(topics)
+        for topic in topics:
+            known = self._broker.topics.by_name(topic)
+            for partition, found in enumerate(() if known is None else known.streams):
+                if (topic, partition) not in self._by_partition and found.writer != NO_NODE:
+                    return False
+        for stream in self.streams.values():
+            stream.position = stream.door.last_stable
+        return True
 
     def _drop(self, number: int) -> None:
         stream = self.streams.pop(number)
-        stream.door.remove_waiter(self._wakers.pop(number))
+        leave(stream.door, self._wakers.pop(number))
         self._by_partition = {k: v for k, v in self._by_partition.items() if v is not stream}
 
     def close(self) -> None:
         """Read no more."""
         for number in list(self.streams):
             self._drop(number)
+        for door in self._coming.values():
+            door.close()
+        self._coming.clear()
 
     def written(self, topic: str, partition: int, base: int, messages: list[Message]) -> None:
         """This node has written these; they need not be read."""
@@ -113,7 +187,9 @@ class Tail:
 
     def start_from(self, number: int, offset: int) -> None:
         """Read a stream from there on, or from its start if that is later."""
-        stream = self.streams[number]
+        stream = self.streams.get(number)
+        if stream is None:
+            return  # it is not there yet, and will be read from there when it is
         stream.position = max(offset, stream.door.start_offset)
         self._wake(stream)
 
@@ -128,13 +204,18 @@ class Tail:
         """Where each stream ends for readers."""
         return {number: stream.door.last_stable for number, stream in self.streams.items()}
 
-    def fetch(self, place: Place) -> Incoming | None:
+    def fetch(self, place: Place) -> Incoming | NotYet | None:
         """One message; None where it is gone."""
         stream = self.streams.get(place.stream)
         if stream is None:
-            return None
+            is_coming = any(
+                self._numbers.of(each.id) == place.stream for each in self._coming.values()
+            )
+            return NOT_YET if is_coming else None
         message = self._cache.pop(place, None)
-        if message is None and self._fill(stream, place.offset):
+        if message is None:
+            if not self._fill(stream, place.offset):
+                return NOT_YET
             message = self._cache.pop(place, None)
         return None if message is None else Incoming(message, topic_of(message, stream.door.topic))
 
@@ -204,17 +285,21 @@ class Tail:
         return reached
 
     def _fill(self, stream: TailedStream, offset: int) -> bool:
-        """Read what lies around an offset: whoever wants one wants those after it."""
+        """Read what lies around an offset, as who wants one wants those after it; False: not now.
+
+        Not only up to where the stream was read: that may be further back after a restart.
+        """
         if offset < stream.door.start_offset:
-            return False
+            return True
         found: list[tuple[Place, Message]] = []
 
         def keep(place: Place, _topic: str, message: Message) -> None:
             if len(found) < CACHED_MAX:
                 found.append((place, message))
 
-        self._read(stream, offset, stream.position, keep)
+        if self._read(stream, offset, stream.door.last_stable, keep) <= offset:
+            return False
         if len(self._cache) + len(found) > 4 * CACHED_MAX:
             self._cache.clear()
         self._cache.update(found)
-        return bool(found)
+        return True

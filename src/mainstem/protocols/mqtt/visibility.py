@@ -1,15 +1,36 @@
 """The records of a piece of the log that readers of committed messages see, in order."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
-from mainstem.broker.api import Slice, StreamDoor
 from mainstem.model.batch import BatchHeader
 from mainstem.model.record import Record, batches_of, records_of
 from mainstem.protocols.visibility import Visibility
 
 
+class Batches(Protocol):
+    """Whole batches that can be read."""
+
+    @property
+    def until_offset(self) -> int:
+        """The offset after the last of them."""
+        ...
+
+    def read(self) -> bytes:
+        """Their bytes."""
+        ...
+
+
+class Aborts(Protocol):
+    """Who knows which transactions were aborted."""
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [start, until)."""
+        ...
+
+
 def visible_batches(
-    door: StreamDoor, found: Slice, start: int
+    door: Aborts, found: Batches, start: int
 ) -> Iterator[tuple[int, Iterator[Record]]]:
     """For each batch from ``start`` on: the offset after it, and the records that count.
 

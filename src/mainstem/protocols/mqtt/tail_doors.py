@@ -1,0 +1,93 @@
+"""Where the streams that MQTT reads can be read: here, or at the node that writes them."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from mainstem.broker.api import Broker
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.ids import StreamId
+from mainstem.protocols.mqtt.far_stream_driver import FarStream
+from mainstem.protocols.mqtt.visibility import Batches
+
+OpenFar = Callable[[StreamId, str], FarStream]
+
+
+class TailDoor(Protocol):
+    """As much of a stream as is read here."""
+
+    id: StreamId
+    topic: str
+    closed: MainstemError | None
+    start_offset: int
+    last_stable: int
+
+    def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [start, until)."""
+        ...
+
+    def read(
+        self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
+    ) -> Batches | None:
+        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        ...
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever there is more."""
+        ...
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        """Forget ``wake``."""
+        ...
+
+
+class TailDoors:
+    """See the module's text; without ``far`` there are no other nodes."""
+
+    def __init__(self, broker: Broker, far: OpenFar | None) -> None:
+        self._streams = broker.streams
+        self._open_far = far
+
+    def are_here(self, stream: StreamId, topic: str) -> bool:
+        """Whether this node writes a stream."""
+        try:
+            self._streams.door(topic, stream.partition)
+        except MainstemError:
+            return False
+        return True
+
+    def open(self, stream: StreamId, topic: str) -> TailDoor | None:
+        """The stream as it can be read now; None: it cannot."""
+        try:
+            door = self._streams.door(topic, stream.partition)
+        except MainstemError as error:
+            if error.code is not ErrorCode.NOT_WRITER or self._open_far is None:
+                return None
+            return self._open_far(stream, topic)
+        return None if door.closed is not None or door.id != stream else door
+
+
+class StreamNumbers:
+    """Streams by small numbers, for as long as the node runs; their names last longer."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def of(self, stream: StreamId) -> int:
+        """The number of a stream."""
+        name = name_of(stream)
+        number = self._numbers.setdefault(name, len(self._numbers))
+        self.names[number] = name
+        return number
+
+
+def name_of(stream: StreamId) -> str:
+    """How a stream is known in what is kept: another topic of the same name is another stream."""
+    return f"{stream.topic.hex()}-{stream.partition}"
+
+
+def leave(door: TailDoor, wake: Callable[[], None]) -> None:
+    """Read a stream no more."""
+    door.remove_waiter(wake)
+    if isinstance(door, FarStream):
+        door.close()
