@@ -1,230 +1,108 @@
-"""Three nodes of one machine: what copies cost, and how soon writing goes on after a death.
+"""A cluster on one machine: what copies cost, and how long writing stands still after a fault.
 
     python bench/cluster.py                     all rows
-    python bench/cluster.py --only fail_over    some of them: copies, fail_over, streams, shards
-    python bench/cluster.py --rounds 20         how often a writer is killed
+    python bench/cluster.py --only seal,shards  some of them
+    python bench/cluster.py --quick             few rounds, to see that everything runs
+    python bench/cluster.py --document          and put the table into docs/benchmarks.md
 
-Prints one line per row with its goal, and one JSON line at the end. Processor time is that of all
-servers together. Fail-over is the longest time between two acknowledgements of a partition whose
-writer was killed with ``kill -9``, as a producer sees it; the client's own pauses count.
+Prints a table with every row's target, and leaves the samples in ``bench/results``.
 """
 
 import argparse
+import datetime
 import json
 import os
+import platform
 import signal
-import statistics
-import subprocess
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.loads import BATCHING, build_rdload
-from bench.measure import cpu_s, load_average
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from bench.cluster_costs import Row, copies, shards, streams
+from bench.cluster_faults import fail_over, seal
+from bench.measure import load_average, settle
+from bench.progress import RESULTS
+from bench.table import DOCUMENT
 
-from mainstem.testing.local_cluster import LocalCluster
-from mainstem.testing.local_node import LocalNode
-
-Row = dict[str, Any]
-COUNT = 2_000_000
-SMALL = 200_000
-STREAMS = 2_000
-PRODUCER = {
-    "enable.idempotence": True,
-    "linger.ms": 1,
-    "retry.backoff.ms": 20,
-    "retry.backoff.max.ms": 50,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 50,
-    "topic.metadata.refresh.fast.interval.ms": 20,
-}
-
-
-def create(address: str, topic: str, partitions: int, replicas: int) -> AdminClient:
-    """A topic, and who made it."""
-    admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(120)
-    return admin
-
-
-def load(address: str, topic: str, count: int, pids: Sequence[int], *words: str) -> float:
-    """Processor time of the servers per message, in nanoseconds, in batches of 60 KB."""
-    command = [str(build_rdload()), "produce", address, topic, str(count), "100", *words]
-    before = sum(map(cpu_s, pids))
-    subprocess.run(command, check=True, capture_output=True)
-    time.sleep(0.5)
-    return (sum(map(cpu_s, pids)) - before) * 1e9 / count
-
-
-def copies(rounds: int) -> Row:
-    """Three copies beside one, on the same batches."""
-    alone: list[float] = []
-    three: list[float] = []
-    words = (*BATCHING, "p.acks=-1")
-    for number in range(max(1, rounds // 7)):
-        with tempfile.TemporaryDirectory() as folder, LocalNode(Path(folder)) as node:
-            create(node.kafka, f"c{number}", 1, 1)
-            load(node.kafka, f"c{number}", COUNT // 10, [node.pid], *words)
-            alone.append(load(node.kafka, f"c{number}", COUNT, [node.pid], *words))
-        with LocalCluster() as cluster:
-            create(cluster.bootstrap, f"c{number}", 1, 3)
-            pids = [node.pid for node in cluster.nodes.values()]
-            load(cluster.bootstrap, f"c{number}", COUNT // 10, pids, *words)
-            three.append(load(cluster.bootstrap, f"c{number}", COUNT, pids, *words))
-    ratio = statistics.median(three) / statistics.median(alone)
-    return {"one_ns": alone, "three_ns": three, "ratio": ratio, "goal": 3.5, "met": ratio <= 3.5}
-
-
-class Beat:
-    """A producer that writes to one partition all the while and knows when it was answered."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self._producer = Producer({**PRODUCER, "bootstrap.servers": address})
-        self._topic = topic
-        self._over = threading.Event()
-        self._lock = threading.Lock()
-        self._last_s = time.monotonic()
-        self._gap_s = 0.0
-        self.failed = 0
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self._thread.start()
-
-    def begin(self) -> None:
-        """The longest gap counts from now on."""
-        with self._lock:
-            self._gap_s = 0.0
-
-    def gap_s(self) -> float:
-        """The longest time without an answer."""
-        with self._lock:
-            return max(self._gap_s, time.monotonic() - self._last_s)
-
-    def end(self) -> None:
-        """Write no more."""
-        self._over.set()
-        self._thread.join()
-        self._producer.flush(30)
-
-    def _answered(self, error: object, message: object) -> None:
-        del message
-        now = time.monotonic()
-        with self._lock:
-            self.failed += error is not None
-            self._gap_s = max(self._gap_s, now - self._last_s)
-            self._last_s = now
-
-    def _write(self) -> None:
-        while not self._over.is_set():
-            self._producer.produce(self._topic, b"x" * 100, on_delivery=self._answered)
-            self._producer.poll(0.005)
-
-
-def fail_over(rounds: int) -> Row:
-    """The writer of a partition is killed, with either preset, leading the group or not."""
-    row: Row = {}
-    for preset, goal_s in (("normal", 3.0), ("fast", 1.0)):
-        with LocalCluster(arguments=("--set", f"cluster.preset={preset}")) as cluster:
-            admin = create(cluster.bootstrap, "t", 1, 3)
-            beat = Beat(cluster.bootstrap, "t")
-            gaps: dict[bool, list[float]] = {True: [], False: []}
-            for _ in range(rounds):
-                time.sleep(6)
-                found = admin.list_topics("t", timeout=20)
-                writer = found.topics["t"].partitions[0].leader
-                is_leader = found.controller_id == writer
-                beat.begin()
-                cluster.nodes[writer].kill9()
-                time.sleep(2 * goal_s)
-                gaps[is_leader].append(round(beat.gap_s(), 2))
-                cluster.nodes[writer].start()
-            beat.end()
-        every = gaps[True] + gaps[False]
-        row[preset] = {
-            "median_s": statistics.median(every),
-            "led_s": sorted(gaps[True]),
-            "others_s": sorted(gaps[False]),
-            "failed": beat.failed,
-            "goal_s": goal_s,
-            "met": statistics.median(every) <= goal_s,
-        }
-    return row
-
-
-def streams(rounds: int) -> Row:
-    """The same messages into one stream and into two thousand, in requests of the same size."""
-    few: list[float] = []
-    many: list[float] = []
-    words = ("p.linger.ms=50", "p.batch.size=61440", "p.acks=-1")
-    with tempfile.TemporaryDirectory() as folder, LocalNode(Path(folder)) as node:
-        create(node.kafka, "one", 1, 1)
-        create(node.kafka, "many", STREAMS, 1)
-        for _ in range(max(1, rounds // 4)):
-            few.append(load(node.kafka, "one", COUNT, [node.pid], *words))
-            many.append(load(node.kafka, "many", COUNT, [node.pid], *words))
-    ratio = statistics.median(many) / statistics.median(few)
-    return {"one_ns": few, "many_ns": many, "ratio": ratio, "goal": 1.2, "met": ratio <= 1.2}
-
-
-def shards(rounds: int) -> Row:
-    """Small requests to two shards beside one node, per second of the servers' processors."""
-    one = [_requests(1) for _ in range(max(1, rounds // 7))]
-    two = [_requests(2) for _ in range(max(1, rounds // 7))]
-    per_shard = statistics.median(two) / statistics.median(one)
-    return {"one_us": one, "two_us": two, "ratio": per_shard, "goal": 1.1, "met": per_shard <= 1.1}
-
-
-def _requests(count: int) -> float:
-    """Processor time of all shards per message that travels alone, in microseconds."""
-    ports = [w for name in ("kafka", "http", "amqp", "mqtt", "native")
-             for w in ("--set", f"{name}.port=0")]  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mainstem.node", "--shards", str(count), "--preset", "local",
-             "--data-dir", folder, *(["--peer-port", "0"] if count > 1 else []), *ports],
-            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            ready = json.loads(process.stdout.readline().removeprefix(b"READY "))
-            nodes = ready.get("shards", [ready])
-            create(nodes[0]["kafka"], "t", count, 1)
-            words = ("p.linger.ms=0", "p.batch.num.messages=1", "p.acks=-1")
-            address = ",".join(str(node["kafka"]) for node in nodes)
-            return load(address, "t", SMALL, [node["pid"] for node in nodes], *words) / 1e3
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-
-
-ROWS: dict[str, Callable[[int], Row]] = {
-    "copies": copies,
-    "fail_over": fail_over,
-    "streams": streams,
-    "shards": shards,
+BEGIN, END = "<!-- cluster: begin -->", "<!-- cluster: end -->"
+HEAD = ["load", "median", "unit", "beside", "target"]
+# What is measured, how often, and how often at least.
+ROWS: dict[str, tuple[Callable[[int], list[Row]], int, int]] = {
+    "copies": (copies, 5, 1),
+    "normal": (partial(fail_over, preset="normal"), 20, 2),
+    "fast": (partial(fail_over, preset="fast"), 20, 2),
+    "seal": (seal, 20, 3),
+    "streams": (streams, 5, 1),
+    "shards": (shards, 7, 1),
 }
 
 
 def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=20)
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(ROWS), help="rows, with commas between")
+    parser.add_argument("--rounds", type=int, default=0, help="how often, for every row")
+    parser.add_argument("--quick", action="store_true", help="as few rounds as show anything")
+    parser.add_argument("--document", action="store_true", help="put the table into the docs")
     options = parser.parse_args()
-    found: dict[str, Row] = {}
-    for name in options.only.split(","):
-        found[name] = ROWS[name](options.rounds)
-        print(name, json.dumps(found[name]), flush=True)
-    print(json.dumps({"load_average": load_average(), "rows": found}))
+    # Nodes lead their own process groups: a polite end must pass through our clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    names = options.only.split(",")
+    if unknown := set(names) - set(ROWS):
+        sys.stderr.write(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ROWS)}\n")
+        return 2
+    began = load_average()
+    found: list[Row] = []
+    for name in names:
+        measure, many, few = ROWS[name]
+        settle()
+        rows = measure(options.rounds or (few if options.quick else many))
+        found += rows
+        for row in rows:
+            sys.stderr.write(f"{name:8} {row.title}: {row.value:.3g} {row.unit} ({row.beside})\n")
+    table = render(found)
+    print(table)
+    print(f"\nload average {began:.1f} before, {load_average():.1f} after")
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    RESULTS.mkdir(exist_ok=True)
+    kept = json.dumps([asdict(row) for row in found], indent=1)
+    (RESULTS / f"cluster-{stamp}.json").write_text(kept)
+    if options.document:
+        document(table, began)
     return 0
+
+
+def render(rows: list[Row]) -> str:
+    """The table in Markdown."""
+    lines = [HEAD, ["---"] * len(HEAD)]
+    lines += [[row.title, f"{row.value:.3g}", row.unit, row.beside, _target(row)] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _target(row: Row) -> str:
+    if row.target is None:
+        return ""
+    sign = "≥" if row.at_least else "≤"
+    return f"{sign} {row.target:g} {'met' if row.is_met else '**missed**'}"
+
+
+def document(table: str, load_before: float) -> None:
+    """Replace the cluster's table in the document by this one."""
+    text = DOCUMENT.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    today = datetime.datetime.now(datetime.UTC).date()
+    note = (
+        f"Measured {today} on {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"load average {load_before:.1f} before."
+    )
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{note}\n\n{table}\n{END}{after}")
 
 
 if __name__ == "__main__":

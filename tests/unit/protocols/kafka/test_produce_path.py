@@ -14,6 +14,7 @@ from mainstem.model.record import Record, build_batch
 from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.handlers.produce import ProducePath
+from mainstem.protocols.kafka.handlers.produce_shape import SHAPES_MAX, Shape, Shapes
 from mainstem.protocols.kafka.replies import Replies
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
@@ -314,3 +315,19 @@ def test_topics_that_only_the_node_writes_are_refused(version: int, topic: str) 
 
     assert offsets(wire.answers(version)) == [(1, [(0, 17, -1)]), (2, [(0, 17, -1)])]
     assert not streams.doors[0].stored
+
+
+def test_a_connection_remembers_every_partition_that_it_writes_to_up_to_a_limit() -> None:
+    door: Any = MemoryStreams(commit_at_once=True).doors[0]
+    shapes = Shapes()
+    first, second = (Shape(door, 9, 1, b"prefix %d" % n) for n in (0, 1))
+    shapes.learn(first)
+    shapes.learn(second)
+
+    assert shapes.find(memoryview(first.prefix), 9) is shapes.last is first
+    assert shapes.find(memoryview(second.prefix), 8) is None
+    shapes.forget(second)
+    assert shapes.find(memoryview(second.prefix), 9) is None
+    for number in range(SHAPES_MAX):
+        shapes.learn(Shape(door, 9, 1, b"%d" % number))
+    assert shapes.find(memoryview(first.prefix), 9) is None

@@ -2,8 +2,9 @@
 
     take ─ take ─ take ──▶ finish: one write per stream, then all answers in one send
 
-Requests that look like the one before (``produce_shape``) are neither decoded nor their answers
-encoded; the bytes that make the shape are compared and that is all.
+Requests that look like the one before (``produce_shape``), or like another that came before it,
+are neither decoded nor their answers encoded; the bytes that make the shape are compared and that
+is all.
 """
 
 from collections.abc import Coroutine, Mapping, Sequence
@@ -28,6 +29,7 @@ from mainstem.protocols.kafka.handlers.produce_shape import (
     API_KEY,
     OFFSET_MARK,
     Shape,
+    Shapes,
     is_transactional,
     prefix_until,
     records_at,
@@ -82,7 +84,7 @@ class ProducePath:
         "_peer",
         "_replies",
         "_sender",
-        "_shape",
+        "_shapes",
         "_streams",
         "_throttle_ms",
         "_transactions",
@@ -96,7 +98,7 @@ class ProducePath:
         self._transactions = broker.transactions
         self._replies = replies
         self._sender = sender
-        self._shape: Shape | None = None
+        self._shapes = Shapes()
         self._burst: list[Known | Wide] = []
         self._metrics = metrics
         self._throttle_ms = 0
@@ -115,17 +117,21 @@ class ProducePath:
         returned, to be awaited before anything else of the connection is served.
         """
         version, correlation = _version_and_correlation(buf, start + 2)
-        shape = self._shape
+        shape = self._shapes.last
         if shape is not None and version == shape.version:
             at = start + 8 + len(shape.prefix)
-            if view[start + 8 : at] == shape.prefix:
+            if view[start + 8 : at] != shape.prefix:
+                # The same topic, perhaps, but another of its partitions.
+                shape = self._shapes.find(view[start + 8 : at], version)
+            if shape is not None:
                 records = records_at(buf, at, until, flexible=shape.flexible)
                 rights = self._peer.rights
                 if records is not None and shape.fits_still(buf, records, rights):
                     try:
                         base = shape.door.stage(view, records[0], records[1])
                     except MainstemError:
-                        self._shape = None  # refused below, with everything a client may know
+                        # Refused below, with everything a client may know.
+                        self._shapes.forget(shape)
                     else:
                         self._burst.append((correlation, shape, base))
                         return None
@@ -323,7 +329,7 @@ class ProducePath:
         self, view: memoryview, start: int, until: int, wide: Wide, request: ProduceRequest
     ) -> None:
         """Remember the shape of a request with one accepted partition."""
-        self._shape = None
+        self._shapes.last = None
         if len(wide.parts) != 1 or len(wide.response.responses) != 1:
             return
         reply, door, _ = wide.parts[0]
@@ -341,7 +347,7 @@ class ProducePath:
         reply.log_start_offset = shape.start
         shape.learn_answer(b"".join(wide.encoded()))  # type: ignore[arg-type]
         reply.base_offset = -1
-        self._shape = shape
+        self._shapes.learn(shape)
 
     # Answers
 

@@ -1,7 +1,8 @@
 """The shape of a produce request: what may be served without decoding it.
 
 Most requests of a connection look alike: one topic, one partition, only correlation id and records
-differ. What lies between those is kept with an answer ready to be filled in.
+differ. What lies between those is kept with an answer ready to be filled in, for every partition
+that the connection writes to.
 """
 
 from struct import Struct
@@ -13,6 +14,8 @@ from mainstem.wire.kafka import codec
 
 API_KEY = 0
 FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
+# Of so many partitions a connection remembers how their requests look.
+SHAPES_MAX = 4_096
 OFFSET_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
 
 ATTRIBUTES_LOW_AT = 22  # the low byte of the attributes in a batch's header
@@ -84,6 +87,39 @@ class Shape:
         if throttle_ms:
             _int32.pack_into(frame, self.throttle_at, throttle_ms)
         return frame
+
+
+class Shapes:
+    """What a connection's requests look like; ``last`` is the one that came last, if it is known.
+
+    Only what is as long as the last one is looked for: the requests for the partitions of a topic
+    are.
+    """
+
+    __slots__ = ("_known", "last")
+
+    def __init__(self) -> None:
+        self.last: Shape | None = None
+        self._known: dict[bytes, Shape] = {}
+
+    def find(self, prefix: memoryview, version: int) -> Shape | None:
+        """The shape of a request that is not like the last one."""
+        shape = self._known.get(bytes(prefix))
+        if shape is None or shape.version != version:
+            return None
+        self.last = shape
+        return shape
+
+    def learn(self, shape: Shape) -> None:
+        """Remember one more."""
+        if len(self._known) >= SHAPES_MAX:
+            self._known.clear()
+        self._known[shape.prefix] = self.last = shape
+
+    def forget(self, shape: Shape) -> None:
+        """Requests of this shape are to be looked at closely again."""
+        self._known.pop(shape.prefix, None)
+        self.last = None
 
 
 def is_transactional(buf: Any, start: int, until: int) -> bool:
