@@ -1,7 +1,8 @@
 """Who votes on the catalogue: 1, 3 or 5 nodes, at most one of each machine. Pure.
 
 The leader asks for one step at a time. Two voters would be worse than one, since either's loss
-stops both: the second and the third are taken in right after each other.
+stops both: nobody becomes the second before a third has caught up as well, and the two are taken in
+right after each other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,8 @@ from mainstem.cluster.raft.status import MemberStatus, RaftStatus
 from mainstem.model.ids import NodeId
 
 VOTERS_MAX = 5
+# A learner that lacks so few entries has caught up: more come all the while.
+LAG_ENTRIES_MAX = 64
 
 
 class Watched(NamedTuple):
@@ -42,9 +45,11 @@ def next_change(status: RaftStatus, seen: Watched) -> ConfChange | None:
         leaving = lost or [m for m in voters if m.node_id != status.node_id]
         return ConfChange(ConfChangeType.ConfChangeAddLearnerNode, leaving[-1].node_id)
     if len(voters) < wanted or lost:
-        heir = _heir(voters, learners, seen)
-        if heir is not None:
-            return ConfChange(ConfChangeType.ConfChangeAddNode, heir)
+        heirs = _heirs(status, voters, learners, seen)
+        # An even number on the way to an odd one must not last: both that are missing are at hand.
+        needed = 2 if len(voters) < wanted and len(voters) % 2 else 1
+        if len(heirs) >= needed:
+            return ConfChange(ConfChangeType.ConfChangeAddNode, heirs[0])
     return None
 
 
@@ -57,12 +62,20 @@ def _wanted(voters: Sequence[MemberStatus], learners: Sequence[MemberStatus], se
     return count if count % 2 else max(1, count - 1)
 
 
-def _heir(
-    voters: Sequence[MemberStatus], learners: Sequence[MemberStatus], seen: Watched
-) -> NodeId | None:
+def _heirs(
+    status: RaftStatus,
+    voters: Sequence[MemberStatus],
+    learners: Sequence[MemberStatus],
+    seen: Watched,
+) -> list[NodeId]:
+    """Who could vote at once: it has caught up, and its machine has no voter yet."""
     taken = {seen.machine(m) for m in voters if m.node_id not in seen.away}
+    found = []
     for learner in learners:
-        is_there = learner.node_id not in seen.away and learner.match
-        if is_there and seen.machine(learner) not in taken:
-            return learner.node_id
-    return None
+        machine = seen.machine(learner)
+        match = learner.match or 0
+        is_ready = match > 0 and match >= status.committed - LAG_ENTRIES_MAX
+        if is_ready and learner.node_id not in seen.away and machine not in taken:
+            found.append(learner.node_id)
+            taken.add(machine)
+    return found

@@ -1,4 +1,8 @@
-"""Has the leader of the catalogue's group look after its membership, one step at a time."""
+"""Has the leader of the catalogue's group look after its membership, one step at a time.
+
+A step that was taken is followed by the next at once; there is a pause only when there is nothing
+to do, or when it cannot be done now.
+"""
 
 import asyncio
 import logging
@@ -36,8 +40,10 @@ class VotersDriver:
 
     async def run(self) -> None:
         """Act as long as this node leads, until cancelled."""
+        pause_s = PAUSE_S
         while True:
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
+            pause_s = PAUSE_S
             status = self._driver.status
             if status.state is not StateType.StateLeader:
                 self._heard_s.clear()
@@ -50,6 +56,7 @@ class VotersDriver:
             except MainstemError as error:
                 _log.debug("the group stays as it is for now: %s", error)
             else:
+                pause_s = 0.0
                 _log.info("the catalogue's group: %s of node %d", change.type.name, change.node_id)
 
     def _watched(self, status: RaftStatus) -> Watched:

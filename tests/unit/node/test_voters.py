@@ -14,9 +14,16 @@ DEMOTE = ConfChangeType.ConfChangeAddLearnerNode
 REMOVE = ConfChangeType.ConfChangeRemoveNode
 
 
-def group(voters: Collection[int], learners: Collection[int] = ()) -> RaftStatus:
-    members = [MemberStatus(NodeId(n), n in learners, 7, None, True) for n in (*voters, *learners)]
-    return RaftStatus(NodeId(1), StateType.StateLeader, 2, NodeId(1), 7, 7, 1, 7, 0, tuple(members))
+def group(
+    voters: Collection[int], learners: Collection[int] = (), *, behind: Collection[int] = ()
+) -> RaftStatus:
+    members = [
+        MemberStatus(NodeId(n), n in learners, 7 if n in behind else 700, None, True)
+        for n in (*voters, *learners)
+    ]
+    return RaftStatus(
+        NodeId(1), StateType.StateLeader, 2, NodeId(1), 700, 700, 1, 700, 0, tuple(members)
+    )
 
 
 def machines(*numbers: int) -> dict[NodeId, str]:
@@ -36,6 +43,14 @@ def test_the_third_node_brings_two_voters_more() -> None:
     assert next_change(group([1], [2, 3]), seen) == step(PROMOTE, 2)
     assert next_change(group([1, 2], [3]), seen) == step(PROMOTE, 3)
     assert next_change(group([1, 2, 3]), seen) is None
+
+
+def test_nobody_becomes_the_second_voter_before_the_third_has_caught_up() -> None:
+    seen = Watched(machines(1, 2, 3, 4, 5))
+    assert next_change(group([1], [2, 3], behind=[3]), seen) is None
+    assert next_change(group([1, 2], [3], behind=[3]), seen) is None
+    assert next_change(group([1], [2, 3, 4], behind=[2]), seen) == step(PROMOTE, 3)
+    assert next_change(group([1, 2, 3], [4, 5], behind=[4]), seen) is None
 
 
 def test_the_fourth_node_listens_and_the_fifth_makes_five_voters() -> None:
