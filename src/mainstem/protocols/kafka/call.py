@@ -26,7 +26,8 @@ class Peer(Struct):
 
     ``login`` is there on listeners that ask for one. ``listener`` is the kind of listener that it
     came through, ``advertised`` what clients of that are told to dial. ``owed_ms`` is how long the
-    client has to wait for what it has used, most of all of ``owed_for``.
+    client has to wait for what it has used, most of all of ``owed_for``. ``shares_as`` is who it is
+    to share groups, once it has asked them for something.
     """
 
     address: str
@@ -44,6 +45,13 @@ class Peer(Struct):
     owed_for: str = ""
     advertised: tuple[str, int] | None = None
     listener: str = "PLAINTEXT"
+    shares_as: object | None = None
+
+    def shares(self) -> object:
+        """Who this connection is to share groups, which take back what it holds when it ends."""
+        if self.shares_as is None:
+            self.shares_as = object()
+        return self.shares_as
 
     def is_now(self, identity: Identity, rights: Rights) -> None:
         """A login went well."""

@@ -18,6 +18,8 @@ _TRANSACTIONS = "tests/integration/kafka/test_transactions.py::test_"
 _GROUPS = "tests/integration/groups/test_group_members.py::test_"
 _CONSUMERS = "tests/integration/groups/test_consumer_protocol.py::test_"
 _JAVA_CONSUMERS = "tests/integration/groups/test_consumer_protocol_java.py::test_"
+_SHARERS = "tests/integration/groups/test_share_groups.py::test_"
+_JAVA_SHARERS = "tests/integration/groups/test_share_groups_java.py::test_"
 _CONFLUENT = "tests/integration/admin/test_confluent_calls.py::test_"
 _SECURITY = "tests/integration/security/test_admin_by_clients.py::test_"
 _LOGINS = "tests/integration/security/test_clients.py::test_"
@@ -25,6 +27,7 @@ _LOGINS = "tests/integration/security/test_clients.py::test_"
 _A_CLIENT = f"{_CLIENTS}a_real_client_takes_the_node_for_kafka"
 _TOOLS = f"{_CLIENTS}kafkas_own_tools_administer_the_node"
 _MEMBERS = f"{_GROUPS}members_share_partitions_and_take_over_when_one_leaves"
+_SHARE_TOOLS = f"{_JAVA_SHARERS}kafkas_tools_administer_share_groups"
 _TOKENS = f"{_SECURITY}a_delegation_token_lives_as_kafkas_do"
 
 PROOFS: dict[int, str] = {
@@ -88,24 +91,23 @@ PROOFS: dict[int, str] = {
     72: f"{_METRICS}java_pushes_what_it_is_asked_for",
     74: f"{_METRICS}java_pushes_what_it_is_asked_for",
     75: _TOOLS,
+    76: f"{_SHARERS}members_of_a_group_share_the_records_of_one_partition",
+    77: _SHARE_TOOLS,
+    78: f"{_SHARERS}members_of_a_group_share_the_records_of_one_partition",
+    79: f"{_SHARERS}a_member_that_leaves_gives_back_what_it_did_not_acknowledge",
+    90: _SHARE_TOOLS,
+    91: _SHARE_TOOLS,
+    92: _SHARE_TOOLS,
 }
 
-_SHARE = "share groups are planned; until then clients see that they are not there"
 _STREAMS = "groups of Kafka Streams are planned; its applications use classic groups until then"
 _VOTERS = "a single node is its whole quorum: there is no voter to add or to remove"
 
 REASONS: dict[int, str] = {
-    76: _SHARE,
-    77: _SHARE,
-    78: _SHARE,
-    79: _SHARE,
     80: _VOTERS,
     81: _VOTERS,
     88: _STREAMS,
     89: _STREAMS,
-    90: _SHARE,
-    91: _SHARE,
-    92: _SHARE,
 }
 
 

@@ -127,6 +127,9 @@ class KafkaSession:
         if self._stop_work is not None:
             self._stop_work()
             self._stop_work = None
+        if self._peer.shares_as is not None:
+            self._broker.shares.disconnected(self._peer.shares_as)
+            self._peer.shares_as = None
 
     def _check_length(self, length: int) -> None:
         most = self._frame_bytes_max

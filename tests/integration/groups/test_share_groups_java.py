@@ -1,0 +1,266 @@
+"""Share groups (KIP-932), as Java's share consumer and Kafka's own tools use them."""
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.clients.client import java_command
+from tests.clients.drivers.console import TOOLS, command, run
+
+from mainstem.testing.local_node import LocalNode
+
+pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
+
+PATIENCE_S = 60.0
+ARGUMENTS = (
+    "--set", "share.heartbeat_interval_ms=200",
+    "--set", "share.session_timeout_ms=8000",
+    "--set", "share.lock_duration_ms=2000",
+    "--set", "share.lock_duration_min_ms=1000",
+)  # fmt: skip
+SHARE_GROUPS = f"{TOOLS}.consumer.group.ShareGroupCommand"
+GROUPS = f"{TOOLS}.GroupsCommand"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[LocalNode]:
+    with LocalNode(arguments=ARGUMENTS) as running:
+        yield running
+
+
+def create(node: LocalNode, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+
+
+def produce(node: LocalNode, topic: str, values: list[str], partitions: int = 1) -> None:
+    producer = Producer({"bootstrap.servers": node.kafka})
+    for number, value in enumerate(values):
+        producer.produce(topic, value.encode(), partition=number % partitions)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def texts(numbers: range) -> list[str]:
+    return [str(number) for number in numbers]
+
+
+def tool(node: LocalNode, name: str, *options: str) -> str:
+    return run(name, ["--bootstrap-server", node.kafka, *options])
+
+
+def begin_at_the_start(node: LocalNode, group: str) -> None:
+    """As an operator does it."""
+    tool(
+        node, "kafka.admin.ConfigCommand", "--alter", "--entity-type", "groups",
+        "--entity-name", group, "--add-config", "share.auto.offset.reset=earliest",
+    )  # fmt: skip
+
+
+class Read(NamedTuple):
+    """One record as a member saw it."""
+
+    partition: int
+    offset: int
+    deliveries: int
+    value: str
+
+
+class Member:
+    """A Java share consumer in a process of its own: what it says."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self.read: list[Read] = []
+        self.acked: list[tuple[int, int, str]] = []
+        self.failures: list[str] = []
+        self._log = log.open("w")
+        self.process = subprocess.Popen(
+            [*java_command("ShareMember"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            word, _, rest = line.strip().partition(" ")
+            if word == "read":
+                partition, offset, count, value = rest.split(" ", 3)
+                self.read.append(Read(int(partition), int(offset), int(count), value))
+            elif word == "acked":
+                partition, offset, outcome = rest.split(" ")
+                self.acked.append((int(partition), int(offset), outcome))
+            elif word == "failed":
+                self.failures.append(rest)
+
+    @property
+    def values(self) -> list[str]:
+        return [read.value for read in self.read]
+
+    def stop(self) -> None:
+        """Let it say goodbye."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(PATIENCE_S)
+        self._end()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye."""
+        self.process.kill()
+        self.process.wait()
+        self._end()
+
+    def _end(self) -> None:
+        self._listener.join(PATIENCE_S)
+        assert self.process.stdout is not None
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self._log.close()
+
+
+Start = Callable[..., Member]
+
+
+@pytest.fixture
+def start(node: LocalNode, tmp_path: Path) -> Iterator[Start]:
+    """Starts members and stops at the end those that still run."""
+    started: list[Member] = []
+
+    def run(group: str, topic: str, mode: str = "implicit", *settings: str) -> Member:
+        log = tmp_path / f"member-{len(started)}.log"
+        started.append(Member(log, node.kafka, group, topic, mode, *settings))
+        return started[-1]
+
+    yield run
+    for member in started:
+        member.kill()
+
+
+def wait(claim: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not claim():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.05)
+
+
+def test_members_share_records_die_and_outlive_the_node(node: LocalNode, start: Start) -> None:
+    create(node, "jshare", 2)
+    begin_at_the_start(node, "jshare")
+    produce(node, "jshare", texts(range(200)), partitions=2)
+    first, second = start("jshare", "jshare"), start("jshare", "jshare")
+    wait(lambda: set(first.values + second.values) == set(texts(range(200))))
+    assert max(Counter(first.values + second.values).values()) == 1
+    wait(lambda: len(first.acked) + len(second.acked) == 200)
+    second.kill()
+    node.kill9()
+    node.start()
+    produce(node, "jshare", texts(range(200, 400)), partitions=2)
+    wait(lambda: set(first.values + second.values) == set(texts(range(400))))
+    wait(lambda: len(first.acked) + len(second.acked) >= 400)
+    assert {outcome for _, _, outcome in first.acked} == {"ok"}
+    assert max(Counter(first.values + second.values).values()) == 1
+    first.stop()
+    assert not first.failures
+    late = start("jshare", "jshare")
+    produce(node, "jshare", ["late"])
+    wait(lambda: late.values == ["late"])
+
+
+def test_a_member_says_what_becomes_of_every_record(node: LocalNode, start: Start) -> None:
+    create(node, "jexplicit", 1)
+    begin_at_the_start(node, "jexplicit")
+    values = ["a", "release:1", "b", "reject", "release:9", "c", "renew:2", "d"]
+    produce(node, "jexplicit", values)
+    only = start("jexplicit", "jexplicit", "explicit")
+    wait(lambda: Counter(only.values)["release:9"] == 5)
+    wait(lambda: Counter(only.values)["renew:2"] == 3)
+    produce(node, "jexplicit", ["e"])
+    wait(lambda: "e" in only.values)
+    counted = Counter(only.values)
+    assert {value: counted[value] for value in "abcde"} == dict.fromkeys("abcde", 1)
+    assert (counted["release:1"], counted["reject"], counted["release:9"]) == (2, 1, 5)
+    assert [read.deliveries for read in only.read if read.value == "release:9"] == [1, 2, 3, 4, 5]
+    assert {read.deliveries for read in only.read if read.value == "renew:2"} == {1}
+    only.stop()
+    assert not only.failures
+    assert {outcome for _, _, outcome in only.acked} == {"ok"}
+
+
+def test_what_a_dead_member_held_goes_to_another(node: LocalNode, start: Start) -> None:
+    create(node, "jheir", 1)
+    begin_at_the_start(node, "jheir")
+    produce(node, "jheir", ["hold", "x", "y"])
+    victim = start("jheir", "jheir", "explicit")
+    wait(lambda: victim.values == ["hold"])
+    victim.kill()
+    heir = start("jheir", "jheir")
+    wait(lambda: sorted(heir.values) == ["hold", "x", "y"])
+    assert {read.deliveries for read in heir.read} == {2}
+
+
+def test_no_more_records_than_asked_for(node: LocalNode, start: Start) -> None:
+    create(node, "jlimit", 1)
+    begin_at_the_start(node, "jlimit")
+    produce(node, "jlimit", ["hold", *texts(range(99))])
+    holder = start(
+        "jlimit", "jlimit", "explicit", "max.poll.records=1", "share.acquire.mode=record_limit"
+    )
+    wait(lambda: holder.values == ["hold"])
+    other = start("jlimit", "jlimit")
+    wait(lambda: len(other.values) >= 99)
+    assert {read.deliveries for read in other.read if read.value != "hold"} == {1}
+
+
+def columns(printed: str, topic: str) -> list[list[str]]:
+    return [line.split() for line in printed.splitlines() if topic in line.split()]
+
+
+def test_kafkas_tools_administer_share_groups(node: LocalNode, start: Start) -> None:
+    create(node, "jtool", 1)
+    begin_at_the_start(node, "jtool")
+    produce(node, "jtool", texts(range(50)))
+    group = ("--group", "jtool")
+    member = start("jtool", "jtool")
+    wait(lambda: len(member.acked) == 50)
+    assert "jtool" in tool(node, SHARE_GROUPS, "--list").split()
+    assert ["jtool", "Share", "share"] in [
+        line.split() for line in tool(node, GROUPS, "--list").splitlines()
+    ]
+    assert "Stable" in tool(node, SHARE_GROUPS, *group, "--describe", "--state")
+    [shown] = columns(tool(node, SHARE_GROUPS, *group, "--describe", "--members"), "jtool")
+    assert shown[-1] == "jtool:0"
+    assert "GroupNotEmptyException" in tool(node, SHARE_GROUPS, *group, "--delete")
+    member.stop()
+    # GROUP TOPIC PARTITION START-OFFSET LAG
+    [shown] = columns(tool(node, SHARE_GROUPS, *group, "--describe"), "jtool")
+    assert shown[:5] == ["jtool", "jtool", "0", "50", "0"]
+    tool(
+        node, SHARE_GROUPS, *group, "--topic", "jtool", "--reset-offsets", "--to-earliest",
+        "--execute",
+    )  # fmt: skip
+    [shown] = columns(tool(node, SHARE_GROUPS, *group, "--describe"), "jtool")
+    assert shown[:5] == ["jtool", "jtool", "0", "0", "50"]
+    read = subprocess.run(
+        command(
+            f"{TOOLS}.consumer.ConsoleShareConsumer",
+            ["--bootstrap-server", node.kafka, "--topic", "jtool", *group, "--max-messages", "50"],
+        ),
+        capture_output=True, check=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert sorted(read.stdout.split()) == sorted(texts(range(50)))
+    tool(node, SHARE_GROUPS, *group, "--topic", "jtool", "--delete-offsets")
+    assert not columns(tool(node, SHARE_GROUPS, *group, "--describe"), "jtool")
+    tool(node, SHARE_GROUPS, *group, "--delete")
+    assert "jtool" not in tool(node, SHARE_GROUPS, "--list").split()
