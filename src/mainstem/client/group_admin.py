@@ -1,4 +1,4 @@
-"""Administration of consumer groups: list, describe, offsets, lag, reset, delete."""
+"""Administration of groups of every kind: list, describe, offsets, lag, reset, delete."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -11,6 +11,7 @@ from mainstem.client.cluster import Cluster
 from mainstem.client.committed import commit_offsets, fetch_committed
 from mainstem.client.link import Link
 from mainstem.client.offset_query import LATEST, list_offsets
+from mainstem.client.share_group_admin import SHARE_PROTOCOL, ShareGroupAdmin, share_member
 from mainstem.client.values import (
     CommittedOffset,
     GroupInfo,
@@ -54,17 +55,22 @@ ASSIGNMENT_VERSION_MAX: Final = 3
 class PartitionLag(Struct, frozen=True):
     """How far a group is behind on one partition.
 
-    ``committed`` is -1 where it has committed nothing, ``end`` where the partition is gone.
+    ``committed`` is -1 where it has committed nothing, ``end`` where the partition is gone. Of a
+    share group it is the first record that is not finished, and ``left`` how many are not: others
+    behind it may be.
     """
 
     partition: TopicPartition
     committed: int
     end: int
     member: MemberInfo | None = None
+    left: int | None = None
 
     @property
     def lag(self) -> int:
         """Offsets that were written and not yet committed; -1 where that cannot be said."""
+        if self.left is not None:
+            return self.left
         if self.committed < 0 or self.end < 0:
             return -1
         return max(0, self.end - self.committed)
@@ -76,6 +82,7 @@ class GroupAdmin:
     def __init__(self, cluster: Cluster, *, timeout_ms: int) -> None:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
+        self._shares = ShareGroupAdmin(self._at_coordinator)
 
     async def list_all(self, states: Collection[str] = ()) -> list[GroupListing]:
         """All groups of the cluster, or those in certain states."""
@@ -105,13 +112,23 @@ class GroupAdmin:
     async def offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed."""
-        return await fetch_committed(self._cluster, group, partitions, timeout_ms=self._timeout_ms)
+        """What the group has committed; of a share group, the first that is not finished."""
+        if await self._shares.find(group) is None:
+            return await fetch_committed(
+                self._cluster, group, partitions, timeout_ms=self._timeout_ms
+            )
+        found = await self._shares.positions(group)
+        wanted = found if partitions is None else partitions
+        return {place: CommittedOffset(found[place].start) for place in wanted if place in found}
 
     async def lag(self, group: str) -> list[PartitionLag]:
         """How far the group is behind, for every partition it has committed or reads now."""
         info = await self.describe(group)
-        committed = await self.offsets(group)
+        is_share = info.protocol_type == SHARE_PROTOCOL
+        shares = await self._shares.positions(group) if is_share else {}
+        committed = {place: CommittedOffset(at.start) for place, at in shares.items()}
+        if not is_share:
+            committed = await self.offsets(group)
         readers = {partition: member for member in info.members for partition in member.assignment}
         partitions = sorted(readers.keys() | committed.keys())
         # A group may hold offsets of topics that are gone; nobody could tell their end.
@@ -126,17 +143,22 @@ class GroupAdmin:
                 partition,
                 committed[partition].offset if partition in committed else -1,
                 ends[partition].offset if partition in ends else -1,
-                readers.get(partition),
+                # Members of a share group read the same partitions: none is the reader.
+                None if is_share else readers.get(partition),
+                shares[partition].lag if partition in shares else None,
             )
             for partition in partitions
         ]
 
     async def reset(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets the committed offsets of a group without members.
+        """Sets the committed offsets of a group without members, or where a share group stands.
 
         Raises:
             MainstemError: the group has members, or the coordinator refuses.
         """
+        if await self._shares.find(group) is not None:
+            await self._shares.move(group, offsets)
+            return
         new = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
         try:
             await commit_offsets(self._cluster, group, new, timeout_ms=self._timeout_ms)
@@ -210,7 +232,7 @@ class GroupAdmin:
             raise
         [found] = response.groups
         if found.error_code == errors.GROUP_ID_NOT_FOUND:
-            raise unknown
+            return await self._describe_sharers(link, group)
         errors.check(found.error_code, found.error_message, subject=group)
         return GroupInfo(
             id=group,
@@ -218,6 +240,20 @@ class GroupAdmin:
             protocol_type=CONSUMER_PROTOCOL,
             protocol=found.assignor_name,
             members=tuple(_consumer(member) for member in found.members),
+            coordinator=self._node_of(link),
+        )
+
+    async def _describe_sharers(self, link: Link, group: str) -> GroupInfo:
+        """The same for a group whose members share partitions."""
+        found = await self._shares.find(group)
+        if found is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "there is no such group", subject=group)
+        return GroupInfo(
+            id=group,
+            state=found.group_state,
+            protocol_type=SHARE_PROTOCOL,
+            protocol=found.assignor_name,
+            members=tuple(share_member(member) for member in found.members),
             coordinator=self._node_of(link),
         )
 
