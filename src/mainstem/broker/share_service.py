@@ -154,6 +154,10 @@ class ShareService:
         except MainstemError as error:
             return error
 
+    def has(self, session: ShareSession) -> bool:
+        """Whether a session is still open."""
+        return self._sessions.get(session.group_id, session.member_id) is session
+
     def acquire(self, live: LiveShare, wish: ShareFetchWish, room: tuple[int, int]) -> ShareFetched:
         """Lock records of one partition; ``room``: bytes and records that the answer still takes.
 
@@ -221,12 +225,11 @@ class ShareService:
     def _left(self, session: ShareSession, stream: StreamId) -> None:
         """A member does not read a partition any more; what it has it may still acknowledge."""
         shared = (session.group_id, stream)
-        is_closed = self._sessions.get(session.group_id, session.member_id) is not session
         try:
             live = self._partitions.found(session.group_id, stream)
         except MainstemError:
             live = None  # it was given up here: another node, or another epoch, has it
-        if live is not None and is_closed:
+        if live is not None and not self.has(session):
             live.release(session.member_id)
         if not self._sessions.is_read(shared) and (live is None or not live.machine.acquired):
             self._partitions.drop(shared)
@@ -261,6 +264,8 @@ class _Fetch:
         wish, service = self._wish, self._service
         streams = list(self._session.streams)
         opened = [(stream, await service.opened(wish, stream)) for stream in streams]
+        if not service.has(self._session):
+            return {}  # its connection ended meanwhile: nobody would give back what is locked now
         self._watch([live for _, live in opened if isinstance(live, LiveShare)])
         room_bytes = min(wish.max_bytes, FETCH_RESPONSE_BYTES_MAX)
         room_records = wish.max_records

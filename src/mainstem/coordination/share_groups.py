@@ -222,8 +222,6 @@ def _check(request: ShareHeartbeat) -> None:
         raise _invalid(f"there is no epoch {request.epoch}", request)
     if request.epoch == JOINING and not request.topics:
         raise _invalid("a member that joins subscribes to topics", request)
-    if request.topics is not None and not request.topics:
-        raise _invalid("a member subscribes to topics", request)
     said_bytes = sum(map(len, request.topics or ())) + len(request.client_id)
     if said_bytes > MEMBER_BYTES_MAX:
         raise _invalid(f"a subscription of {said_bytes} bytes is too large", request)

@@ -2,7 +2,7 @@
 
              start                                                         until
     ── done ───┤ acquired by a │ acknowledged │ available │ acquired by b ├── unread ──▶
-                 a window of runs without gaps, about ``locks_max`` records wide
+                 a window of runs without gaps, about ``locks_max`` records and what is archived
 
 A record is *available*, *acquired* by a member until its lock ends, *acknowledged*, or *archived*:
 rejected, given out too often, or not there at all. ``start`` moves over what is done.
@@ -216,7 +216,7 @@ class SharePartition:
         again = self.window.first(State.AVAILABLE)
         if again is not None:
             return again.start
-        return self.until if self.until - self.start < locks_max else None
+        return self.until if self.window.locks < locks_max else None
 
     def _take_again(self, at: int, batch: ReadBatch, cap: int | None) -> list[Run]:
         """What is available in the window of a batch, or archived if nobody may see it."""
@@ -237,7 +237,7 @@ class SharePartition:
 
     def _take_new(self, batch: ReadBatch, cap: int | None, locks_max: int) -> list[Run]:
         """What was never given out of a batch: all of it, or as much as there is room for."""
-        room = locks_max - (self.until - self.start)
+        room = locks_max - self.window.locks
         until = batch.until
         if self.until >= until or (room <= 0 and not batch.is_dead):
             return []

@@ -54,6 +54,11 @@ class RunWindow:
         """Where it ends."""
         return self._runs[-1].until if self._runs else self.start
 
+    @property
+    def locks(self) -> int:
+        """How many records it holds, but for those that are archived: there may be none at all."""
+        return sum(run.until - run.start for run in self._runs if run.state is not State.ARCHIVED)
+
     def append(self, until: int, state: State, deliveries: int = 0) -> Run:
         """Let it reach until there."""
         assert until > self.until, "a run holds records"
