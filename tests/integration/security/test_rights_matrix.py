@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.security import requests
+from tests.integration.security import requests, share_requests
 from tests.integration.security.kit import (
     ADMIN_PASSWORD,
     CLUSTER,
@@ -19,6 +19,7 @@ from tests.integration.security.kit import (
     texts,
 )
 from tests.integration.security.requests import GROUP, TOPIC, TRANSACTION, Asked
+from tests.integration.security.share_requests import SHARE_GROUP
 
 from mainstem.security.acl import Operation, ResourceType
 from mainstem.wire.kafka import codec
@@ -28,6 +29,8 @@ O = Operation  # noqa: E741 - the table below is read in columns
 ON_TOPIC = (ResourceType.TOPIC, TOPIC)
 ON_GROUP = (ResourceType.GROUP, GROUP)
 ON_NEW_GROUP = (ResourceType.GROUP, f"{GROUP}-new")
+ON_SHARE_GROUP = (ResourceType.GROUP, SHARE_GROUP)
+ON_NEW_SHARE_GROUP = (ResourceType.GROUP, f"{SHARE_GROUP}-new")
 ON_GONE_GROUP = (ResourceType.GROUP, f"{GROUP}-gone")
 ON_TRANSACTION = (ResourceType.TRANSACTIONAL_ID, TRANSACTION)
 CREATED, DELETED = "matrix-created", "matrix-deleted"
@@ -57,6 +60,16 @@ REFUSED: list[Row] = [
     ("consumer heartbeat", requests.consumer_heartbeat,
      [(O.READ, ON_NEW_GROUP), (O.DESCRIBE, ON_TOPIC)]),
     ("describe a consumer group", requests.CONSUMER_DESCRIBE, [(O.DESCRIBE, ON_GROUP)]),
+    ("share heartbeat", share_requests.new_member,
+     [(O.READ, ON_NEW_SHARE_GROUP), (O.DESCRIBE, ON_TOPIC)]),
+    ("describe a share group", share_requests.DESCRIBE, [(O.DESCRIBE, ON_SHARE_GROUP)]),
+    ("share fetch", share_requests.fetch, [(O.READ, ON_SHARE_GROUP), (O.READ, ON_TOPIC)]),
+    ("share acknowledge", share_requests.ACKNOWLEDGE, [(O.READ, ON_SHARE_GROUP)]),
+    ("describe share offsets", share_requests.offsets,
+     [(O.DESCRIBE, ON_SHARE_GROUP), (O.DESCRIBE, ON_TOPIC)]),
+    ("alter share offsets", share_requests.alter, [(O.READ, ON_SHARE_GROUP), (O.READ, ON_TOPIC)]),
+    ("delete share offsets", share_requests.delete,
+     [(O.DELETE, ON_SHARE_GROUP), (O.READ, ON_TOPIC)]),
     ("create a topic", lambda: requests.create_topic(CREATED),
      [(O.CREATE, (ResourceType.TOPIC, CREATED)),
       (O.DESCRIBE_CONFIGS, (ResourceType.TOPIC, CREATED))]),
@@ -145,6 +158,10 @@ def _furnished(secure_node: SecureNode) -> None:
             admin.ask(*requests.create_topic(name))
         assert codes(admin.ask(*requests.commit())) == {0}
         assert codes(admin.ask(*requests.INIT_TRANSACTIONAL)) == {0}
+        [topic] = admin.ask(*requests.metadata()).topics
+        share_requests.TOPIC_IDS[TOPIC] = topic.topic_id
+        for epoch in (0, -1):
+            assert codes(admin.ask(*share_requests.beat(SHARE_GROUP, epoch))) == {0}
 
 
 def somebody(node: SecureNode) -> str:
