@@ -18,6 +18,7 @@ from mainstem.log.checked_file import read_checked, write_checked
 from mainstem.log.checkpoint import (
     Checkpoint,
     RecoveryPoint,
+    Trust,
     load_checkpoint,
     read_boot_id,
     save_checkpoint,
@@ -95,6 +96,10 @@ class LogStore:
         checkpoint = self._load_checkpoint()
         self.trust = trust_in(checkpoint, settings.boot_id)
         self._points = dict(checkpoint.points) if checkpoint else {}
+        if self.trust is Trust.SAME_BOOT:
+            # What the process before wrote is there, though perhaps in the kernel's memory only;
+            # from here on it counts as durable.
+            self._sync_all()
         self.write_checkpoint()
         self._condemn_leftovers()
 

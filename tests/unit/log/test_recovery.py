@@ -362,7 +362,8 @@ def test_what_a_crash_left_unsynced_is_synced_before_it_is_shown(disk: Disk) -> 
     disk.restart(clean=False)
     log = disk.open()
     assert log.synced_end == 3
-    assert recorder.synced == [log.segments[0].path.name]
+    # Its header, and segments before the last one, were perhaps in the kernel's memory only.
+    assert recorder.synced == ["everything", log.segments[0].path.name]
 
 
 def test_a_stop_is_clean_only_after_everything_is_durable(disk: Disk) -> None:
