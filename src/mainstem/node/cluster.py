@@ -114,6 +114,7 @@ class ClusterNode:
         from mainstem.node.gossiping import NodeGossip  # noqa: PLC0415
 
         self.gossip = NodeGossip(self.peers, self.book, clock)
+        self.service.catalogue.busy = self.gossip.busy
         self.on_role: list[Callable[[SoftState], None]] = []
         self.on_restored: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []

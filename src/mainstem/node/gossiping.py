@@ -35,6 +35,9 @@ LOAD_PAUSE_S: Final = 5.0
 # Loads that differ by less are not worth telling everybody.
 LOAD_STEP: Final = 0.05
 CPU: Final = "cpu"
+# What placement is told of a load: quarters of a core, so that it seldom changes.
+BUSY_STEPS_PER_CORE: Final = 4
+BUSY_MAX: Final = 8
 
 _SEEN: Final[dict[MemberState, Seen]] = {
     MemberState.ALIVE: "alive",
@@ -158,6 +161,11 @@ class NodeGossip:
             return Sighting("unknown", None)
         return Sighting(_SEEN[claim.state], dict(claim.about.load).get(CPU))
 
+    def busy(self, node: NodeId) -> int:
+        """How loaded a node is, in coarse steps; 0 where that is not known."""
+        share = self.seen(node).cpu
+        return 0 if share is None else min(BUSY_MAX, int(share * BUSY_STEPS_PER_CORE))
+
     async def close(self) -> None:
         """Say good-bye."""
         if self._gossip is not None:
@@ -171,7 +179,10 @@ class NodeGossip:
             # Only the node itself says where it is; it may have moved since it registered.
             self._book.put(claim.node, (claim.about.address.host, claim.about.address.port))
         elif claim.state is not MemberState.LEFT:
-            _log.info("node %d is %s", claim.node, _SEEN[claim.state])
+            # On a busy machine suspicions come and go; that a node is dead is news.
+            is_news = claim.state is MemberState.DEAD
+            level = logging.INFO if is_news else logging.DEBUG
+            _log.log(level, "node %d is %s", claim.node, _SEEN[claim.state])
             self._peers.lookout.hung_up(claim.node)
 
     async def _tell_load(self, gossip: Gossip) -> None:

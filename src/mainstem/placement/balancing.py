@@ -5,7 +5,7 @@ streams first that like it best. Nothing moves between two nodes that both have 
 nothing moves onto a machine or rack where the stream already is, unless it has no choice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mainstem.model.ids import NodeId, StreamId
@@ -31,15 +31,18 @@ def moves(tables: Tables, limit: int) -> list[Move]:
         for stream in topic.streams
         if set(stream.wanted) <= nodes.keys()
     ]
-    found = _Balance(nodes, streams).of_copies(limit)
-    return found or _Balance(nodes, streams).of_writers(limit)
+    found = _Balance(nodes, streams, tables.busy).of_copies(limit)
+    return found or _Balance(nodes, streams, tables.busy).of_writers(limit)
 
 
 class _Balance:
     """Where streams are wanted, as moves are found."""
 
-    def __init__(self, nodes: dict[NodeId, Node], streams: Sequence[Stream]) -> None:
+    def __init__(
+        self, nodes: dict[NodeId, Node], streams: Sequence[Stream], busy: Callable[[NodeId], int]
+    ) -> None:
         self._nodes = nodes
+        self._busy = busy
         self._wanted = {stream.id: stream.wanted for stream in streams}
         self._moves: dict[StreamId, Replicas] = {}
 
@@ -50,7 +53,7 @@ class _Balance:
             for node in wanted:
                 held[node].add(stream)
         while len(self._moves) < limit:
-            low, high = _ends({node: len(streams) for node, streams in held.items()})
+            low, high = self._ends({node: len(streams) for node, streams in held.items()})
             gap = len(held[high]) - len(held[low])
             if gap < (2 if self._moves else _gap(sum(map(len, held.values())), len(held))):
                 break
@@ -69,7 +72,7 @@ class _Balance:
         for stream, wanted in self._wanted.items():
             writes[wanted[0]].add(stream)
         while len(self._moves) < limit:
-            low, high = _ends({node: len(streams) for node, streams in writes.items()})
+            low, high = self._ends({node: len(streams) for node, streams in writes.items()})
             gap = len(writes[high]) - len(writes[low])
             if gap < (2 if self._moves else _gap(len(self._wanted), len(writes))):
                 break
@@ -82,6 +85,11 @@ class _Balance:
             writes[high].discard(stream)
             writes[low].add(stream)
         return list(self._moves.items())
+
+    def _ends(self, counts: dict[NodeId, int]) -> tuple[NodeId, NodeId]:
+        """The node with the least and the one with the most, the less busy one counting as less."""
+        ordered = sorted(counts, key=lambda node: (counts[node], self._busy(node), node))
+        return ordered[0], ordered[-1]
 
     def _move(self, stream: StreamId, wanted: Replicas) -> None:
         self._wanted[stream] = self._moves[stream] = wanted
@@ -102,11 +110,6 @@ def _clashes(node: Node, beside: Sequence[Node]) -> tuple[int, int]:
     machines = sum(bool(node.machine) and node.machine == other.machine for other in beside)
     racks = sum(bool(node.rack) and node.rack == other.rack for other in beside)
     return machines, racks
-
-
-def _ends(counts: dict[NodeId, int]) -> tuple[NodeId, NodeId]:
-    ordered = sorted(counts, key=lambda node: (counts[node], node))
-    return ordered[0], ordered[-1]
 
 
 def _gap(total: int, nodes: int) -> int:

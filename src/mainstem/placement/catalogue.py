@@ -47,17 +47,19 @@ class Catalogue(Tables):
 
     def fork(self) -> "Catalogue":
         """A catalogue of its own with the same content, to decide ahead on."""
-        return Catalogue(self.state())
+        forked = Catalogue(self.state())
+        forked.busy = self.busy
+        return forked
 
     def become(self, state: CatalogueState) -> None:
         """Forget everything and be as ``state`` says; whoever holds the catalogue sees it.
 
         So does whoever holds its ``security``.
         """
-        security = self.security
+        security, busy = self.security, self.busy
         Tables.__init__(self, state)
         security.become(state.security)
-        self.security = security
+        self.security, self.busy = security, busy
 
     def _node_registered(self, fact: records.NodeRegistered) -> None:
         known = self._nodes.get(fact.node.id)

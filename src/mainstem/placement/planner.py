@@ -1,10 +1,13 @@
 """Which nodes hold a stream: consistent hashing, apart on machines and racks, with bounded load.
 
     every node has a score for every stream (rendezvous hashing)
-    one after the other: another machine ▸ another rack ▸ not above its share ▸ the best score
+    one after the other: another machine ▸ another rack ▸ not above its share ▸ less busy ▸
+                         the best score
 
-A node that joins takes streams from others and moves nothing between them; a node that leaves
-leaves its streams to others. What an operator names is taken as it is. Pure.
+How busy nodes are counts when a stream is placed, in steps so coarse that it seldom does, and never
+for a stream that is placed: loads come and go, records do not. A node that joins takes streams from
+others and moves nothing between them; a node that leaves leaves its streams to others. What an
+operator names is taken as it is. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,7 +22,7 @@ from mainstem.placement.tables import Tables
 
 Replicas = tuple[NodeId, ...]
 # The smaller, the better; compared after machine and rack.
-Rank = Callable[[Node], tuple[int, int]]
+Rank = Callable[[Node], tuple[int, ...]]
 
 NAMED_MAX = 10
 """A refusal repeats no more of what was sent than this."""
@@ -79,14 +82,20 @@ def plan(
     placed = []
     for stream in streams:
         score = scores(stream)
-        writer = min(usable, key=lambda n: (n.id in down, loads.leads(n), -score(n)))
+        writer = min(
+            usable, key=lambda n: (n.id in down, loads.leads(n), tables.busy(n.id), -score(n))
+        )
         replicas = (
             writer.id,
             *spread(
                 [node for node in usable if node.id != writer.id],
                 [writer],
                 replication_factor - 1,
-                lambda n: (_DOWN * (n.id in down) + loads.excess(n), -score(n)),  # noqa: B023
+                lambda n: (
+                    _DOWN * (n.id in down) + loads.excess(n),
+                    tables.busy(n.id),
+                    -score(n),  # noqa: B023
+                ),
             ),
         )
         loads.add(replicas)

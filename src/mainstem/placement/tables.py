@@ -1,6 +1,6 @@
 """What the catalogue holds, and how it is looked up. Reading only; ``catalogue`` changes it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_text
@@ -11,13 +11,21 @@ from mainstem.placement.replication_records import RegisteredNode
 from mainstem.placement.security_table import SecurityTable
 
 
+def _nobody_is_busy(node: NodeId) -> int:
+    """What is known of loads where nobody tells."""
+    del node
+    return 0
+
+
 class Tables:
     """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest.
 
     ``cluster_id`` is the cluster's name, empty before it is formed. ``deleted`` are the topics that
     were deleted last.
     ``client_metrics`` is what is set on subscriptions to clients' metrics, by name. ``features``
-    are the levels that somebody has set, ``features_epoch`` how often that was done.
+    are the levels that somebody has set, ``features_epoch`` how often that was done. ``busy`` says
+    how loaded a node is, in coarse steps from 0 on; it is no part of the state, only of what a
+    decision looks at.
     """
 
     __slots__ = (
@@ -31,6 +39,7 @@ class Tables:
         "_partition_count",
         "_seals",
         "_topics",
+        "busy",
         "client_metrics",
         "cluster_id",
         "deleted",
@@ -41,6 +50,7 @@ class Tables:
 
     def __init__(self, state: CatalogueState | None = None) -> None:
         state = state or CatalogueState()
+        self.busy: Callable[[NodeId], int] = _nobody_is_busy
         self.cluster_id = state.cluster_id
         self._nodes: dict[NodeId, RegisteredNode] = {n.node.id: n for n in state.nodes}
         self._topics: dict[TopicId, Topic] = {topic.id: topic for topic in state.topics}

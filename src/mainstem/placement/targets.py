@@ -37,7 +37,8 @@ class Targets:
         score = scores(stream.id)
         others = [node for node in self._live if node.id not in kept]
         beside = [known.node for node in kept if (known := self._tables.node(node)) is not None]
-        found = spread(others, beside, count - len(kept), lambda n: (0, -score(n)))
+        busy = self._tables.busy
+        found = spread(others, beside, count - len(kept), lambda n: (busy(n.id), -score(n)))
         if not kept and not any(self._tables.is_live(node) for node in wanted):
             return wanted
         # Who is down and cannot be replaced is better than nobody; who is draining has to go.

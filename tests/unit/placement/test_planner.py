@@ -119,3 +119,38 @@ def test_a_stream_likes_nodes_in_an_order_that_others_do_not_change() -> None:
         few = sorted(plain(1, 2, 3), key=score)
         many = sorted(plain(1, 2, 3, 4, 5), key=score)
         assert [node for node in many if node.id <= 3] == few
+
+
+def test_of_nodes_that_have_room_the_less_busy_are_taken() -> None:
+    catalogue = cluster(plain(1, 2, 3, 4, 5))
+    catalogue.busy = lambda node: 3 if node <= 3 else 0
+    [replicas] = placed(catalogue.fork(), partitions=1, factor=2)
+    assert set(replicas) == {4, 5}
+
+
+def test_however_busy_a_node_is_it_gets_its_share_and_racks_count_more() -> None:
+    nodes = [Node(NodeId(at), "h", 1, rack=f"rack-{at % 2}") for at in range(4)]
+    catalogue = cluster(nodes)
+    catalogue.busy = lambda node: node
+    sets = placed(catalogue, partitions=40, factor=2)
+    assert set(Counter(replicas[0] for replicas in sets).values()) == {10}
+    assert all(a % 2 != b % 2 for a, b in sets)
+
+
+def test_a_stream_that_is_placed_does_not_move_because_of_loads() -> None:
+    catalogue = cluster(plain(1, 2, 3, 4, 5))
+    placed(catalogue, partitions=10, factor=3)
+    topic = catalogue.topic("t")
+    assert topic is not None
+    before = [planner.next_set(catalogue, topic, stream, ()) for stream in topic.streams]
+    catalogue.become(catalogue.state())
+    catalogue.busy = lambda node: node
+    assert [planner.next_set(catalogue, topic, stream, ()) for stream in topic.streams] == before
+    assert balancing.moves(catalogue, limit=100) == []
+
+
+def test_what_is_known_of_loads_outlives_a_snapshot() -> None:
+    catalogue = cluster(plain(1, 2))
+    catalogue.busy = lambda _node: 7
+    catalogue.become(catalogue.state())
+    assert catalogue.busy(NodeId(1)) == catalogue.fork().busy(NodeId(2)) == 7

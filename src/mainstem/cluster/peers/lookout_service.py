@@ -74,7 +74,8 @@ class Lookout:
             await asyncio.sleep(pause_s)
             if self._hears(node) or not await self._is_refused(node) or self._hears(node):
                 continue
-            _log.info("no process of node %d is there any more", node)
+            if node not in self._lost:
+                _log.info("no process of node %d is there any more", node)
             self._lost.add(node)
             asyncio.get_running_loop().call_later(NEWS_S, self._lost.discard, node)
             for told in self.on_gone:
