@@ -1,69 +1,30 @@
-"""Faults of single nodes in a cluster of three under acks=all load, judged by the history checker.
+"""Faults of single nodes in a cluster under acks=all load, judged by the history checker.
 
-A majority is there at any time, so writing and reading must go on through every fault, and after
-the last one everything that was acknowledged is read from each node in turn.
+A majority is there at any time, so writing and reading must go on through every fault, in every
+partition, and after the last one everything that was acknowledged is read.
 """
 
 import contextlib
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
+from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import Anomaly, History, check
+from tests.chaos.java_load import JavaLoader
 from tests.chaos.load import GroupReader, Loader, Reader, create_topics, read_all
-from tests.chaos.network import NetworkCluster
-from tests.chaos.powered import PoweredCluster
+from tests.chaos.state import state_of
 
-from mainstem.testing.local_cluster import LocalCluster, MemberNode
+from mainstem.testing.local_cluster import LocalCluster
 
 RATE_PER_S = 300
 SEGMENT_BYTES = 200_000
 PROGRESS_TIMEOUT_S = 60.0
-CALM_S = (0.3, 1.5)
-CLIENTS_TOO = 0.3
+CALM_S = (0.2, 1.0)
 
-Fault = Callable[[LocalCluster, MemberNode, Random], None]
-
-
-def _kill(_: LocalCluster, node: MemberNode, random: Random) -> None:
-    node.kill9()
-    time.sleep(random.uniform(0.0, 4.0))
-    node.start()
-
-
-def _pause(_: LocalCluster, node: MemberNode, random: Random) -> None:
-    node.pause()
-    time.sleep(random.uniform(0.5, 5.0))
-    node.go_on()
-
-
-def _restart(_: LocalCluster, node: MemberNode, random: Random) -> None:
-    assert node.stop() == 0, node.log_tail()
-    node.start()
-
-
-def _cut_off(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
-    assert isinstance(cluster, NetworkCluster), "only there the network can be cut"
-    cluster.cut_off(node.number, from_clients=random.random() < CLIENTS_TOO)
-    time.sleep(random.uniform(1.0, 5.0))
-    cluster.heal(node.number)
-
-
-def _lose_power(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
-    assert isinstance(cluster, PoweredCluster), "only there the power can be cut"
-    cluster.lose_power([node])
-
-
-def _lose_all_power(cluster: LocalCluster, _: MemberNode, random: Random) -> None:
-    assert isinstance(cluster, PoweredCluster), "only there the power can be cut"
-    cluster.lose_power(cluster.nodes.values())
-
-
-FAULTS: dict[str, Fault] = {"kill -9": _kill, "pause": _pause, "restart": _restart}
-NETWORK_FAULTS: dict[str, Fault] = {"partition": _cut_off}
-POWER_FAULTS: dict[str, Fault] = {"power loss": _lose_power, "all lose power": _lose_all_power}
+Loaders = Sequence[Loader | JavaLoader]
 
 
 def fault_rounds(
@@ -72,57 +33,75 @@ def fault_rounds(
     *,
     seed: int = 0,
     faults: Mapping[str, Fault] = FAULTS,
+    with_java: bool = False,
 ) -> tuple[History, list[Anomaly], Counter[str]]:
     """Trouble one node at a time; the history, what is wrong with it, and what was done."""
+    cluster.until_three_vote()
     random = Random(seed)
     mark = uuid.uuid4().hex[:6]
     topics = {f"once-{mark}": {"segment.bytes": str(SEGMENT_BYTES)}, f"plain-{mark}": {}}
     once, plain = topics
+    if with_java:
+        topics[f"java-{mark}"] = {"segment.bytes": str(SEGMENT_BYTES)}
     create_topics(cluster.bootstrap, topics, replicas=3)
     history = History()
     done: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
-        loaders = [
-            stack.enter_context(
-                Loader(
-                    cluster.bootstrap,
-                    topic,
-                    history,
-                    idempotent=idempotent,
-                    rate_per_s=RATE_PER_S,
-                )
-            )
-            for topic, idempotent in ((once, True), (plain, False))
+        loaders: list[Loader | JavaLoader] = [
+            stack.enter_context(_loader(cluster, once, history, idempotent=True)),
+            stack.enter_context(_loader(cluster, plain, history, idempotent=False)),
         ]
+        if with_java:
+            java = JavaLoader(cluster.bootstrap, f"java-{mark}", history, rate_per_s=RATE_PER_S)
+            loaders.append(stack.enter_context(java))
         stack.enter_context(Reader(cluster.bootstrap, list(topics), history))
         group = GroupReader(cluster.bootstrap, once, history)
-        for _ in range(rounds):
-            _await_progress(cluster, loaders, group)
+        stack.callback(group.close)
+        for name, _ in zip(_rotation(faults, random), range(rounds), strict=False):
+            _await_progress(cluster, loaders, group, done)
             group.turn(random.uniform(*CALM_S))
-            name = random.choice(list(faults))
             node = random.choice(list(cluster.nodes.values()))
-            faults[name](cluster, node, random)
             done[name] += 1
-        _await_progress(cluster, loaders, group)
+            faults[name](cluster, node, random)
+        _await_progress(cluster, loaders, group, done)
+        group.bootstrap = cluster.bootstrap
         group.replace_member()
-        _await_progress(cluster, loaders, group)
+        _await_progress(cluster, loaders, group, done)
         for loader in loaders:
             loader.finish()
-        group.close()
     history.final = read_all(cluster.bootstrap, list(topics))
-    return history, check(history, once={loaders[0].name}), done
+    strict = {loader.name for loader in loaders if loader is not loaders[1]}
+    return history, check(history, once=strict), done
 
 
-def _await_progress(cluster: LocalCluster, loaders: list[Loader], group: GroupReader) -> None:
-    """Until every producer gets acknowledgements again and the group reads again."""
-    before = [loader.acknowledged for loader in loaders]
+def _loader(cluster: LocalCluster, topic: str, history: History, *, idempotent: bool) -> Loader:
+    bootstrap = cluster.bootstrap
+    return Loader(bootstrap, topic, history, idempotent=idempotent, rate_per_s=RATE_PER_S)
+
+
+def _rotation(faults: Mapping[str, Fault], random: Random) -> Iterator[str]:
+    """Every kind of fault as often as the others, in an order that changes."""
+    while True:
+        turn = list(faults)
+        random.shuffle(turn)
+        yield from turn
+
+
+def _await_progress(
+    cluster: LocalCluster, loaders: Loaders, group: GroupReader, done: Counter[str]
+) -> None:
+    """Until every partition acknowledges to every producer again and the group reads again."""
+    before = [list(loader.reached) for loader in loaders]
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S
     received = group.received
     while group.received == received or not all(
-        loader.acknowledged > count for loader, count in zip(loaders, before, strict=True)
+        now > count
+        for loader, counts in zip(loaders, before, strict=True)
+        for now, count in zip(loader.reached, counts, strict=True)
     ):
         assert time.monotonic() < deadline, (
-            f"no progress: acknowledged {before} and {[each.acknowledged for each in loaders]}, "
-            f"the group has read {received} and {group.received}\n{cluster.logs()}"
+            f"no progress after {dict(done)}: acknowledged {before} and "
+            f"{[loader.reached for loader in loaders]}, the group has read {received} and "
+            f"{group.received}\n{state_of(cluster)}\n{cluster.logs()}"
         )
         group.turn(0.1)

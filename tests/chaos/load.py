@@ -36,6 +36,7 @@ class Loader:
         self._rate_per_s = rate_per_s
         self.name = f"{topic}-{'idempotent' if idempotent else 'plain'}"
         self.acknowledged = 0
+        self.reached = [0] * PARTITIONS  # how many were acknowledged in each partition
         self._topic = topic
         self._history = history
         self._stopping = threading.Event()
@@ -125,6 +126,7 @@ class Loader:
         offset = message.offset()
         sent.offset = offset if offset is not None and offset >= 0 else None
         self.acknowledged += 1
+        self.reached[sent.stream[1]] += 1
 
 
 class Reader:
@@ -167,7 +169,7 @@ class GroupReader:
     def __init__(self, bootstrap: str, topic: str, history: History) -> None:
         self.group = f"group-{topic}"
         self.received = 0
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap  # for the next member
         self._topic = topic
         self._history = history
         self._session = 0
@@ -208,7 +210,7 @@ class GroupReader:
         self._consumer.close()
 
     def _join(self) -> Consumer:
-        settings = _reader_settings(self._bootstrap, self.group)
+        settings = _reader_settings(self.bootstrap, self.group)
         settings |= {"enable.auto.commit": False, "session.timeout.ms": 6_000}
         consumer = Consumer(settings)
         consumer.subscribe([self._topic])

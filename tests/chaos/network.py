@@ -5,7 +5,7 @@
     node 3 ─ veth ┘
 
 Cut off from the other nodes, a node is still reached by clients: the harder case, since it believes
-for a while that it leads. Needs root and ``ip``.
+for a while that it leads. Needs root, ``ip`` and ``nsenter``.
 """
 
 import os
@@ -49,7 +49,8 @@ class NetworkCluster(LocalCluster):
         flags = ["--kafka-host", host, "--http-host", host, "--insecure"]
         arguments = (*self.arguments, *flags, "--set", f"cluster.peer_host={host}")
         node = MemberNode(number, self.folder, join, arguments)
-        node.prefix = within
+        # Unlike ``ip netns exec`` this keeps the mounts that all others see.
+        node.prefix = ("nsenter", f"--net=/run/netns/{place}")
         return node
 
     def cut_off(self, number: int, *, from_clients: bool) -> None:

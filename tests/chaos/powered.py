@@ -3,8 +3,10 @@
 import subprocess
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
 from tests.chaos.power_loss import FileSystem
 
+from mainstem.log.checkpoint import load_checkpoint, save_checkpoint
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 from mainstem.testing.server_process import ServerFailed
 
@@ -38,6 +40,7 @@ class PoweredCluster(LocalCluster):
             disk = self._disks[node.number]
             disk.unmount()
             disk.mount()
+            _begin_another_boot(node)
         self.start_together(hit)
 
     def close(self) -> None:
@@ -48,6 +51,13 @@ class PoweredCluster(LocalCluster):
             if disk.mounted.is_mount():
                 subprocess.run(["umount", "-l", str(disk.mounted)], check=False)
         super().close()
+
+
+def _begin_another_boot(node: MemberNode) -> None:
+    """Let the node find that the machine went down, as it does when the power really went."""
+    found = load_checkpoint(node.data_dir)
+    if found is not None:
+        save_checkpoint(node.data_dir, replace(found, boot_id="the boot before the power went"))
 
 
 def _end(node: MemberNode) -> None:

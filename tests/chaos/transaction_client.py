@@ -11,6 +11,7 @@ not tell is never taken for an answer.
 
 import argparse
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from random import Random
@@ -354,11 +355,13 @@ def reader_settings(bootstrap: str, group: str) -> dict[str, str | int | bool]:
 
 def connection_settings(bootstrap: str) -> dict[str, str | int | bool]:
     """How every client meets a server that comes and goes."""
+    told = os.environ.get("MAINSTEM_CHAOS_DEBUG")
     return {
         "bootstrap.servers": bootstrap,
         "reconnect.backoff.max.ms": 200,
         # librdkafka 2.16 drops the only broker while it is away, and with it, for ever, a
         # send_offsets_to_transaction() that waits for this broker to come back.
         "metadata.recovery.strategy": "none",
-        "log_level": 0,
+        "log_level": 7 if told else 0,
+        **({"debug": told} if told else {}),
     }

@@ -97,6 +97,7 @@ class LocalCluster:
         (self.folder / SECRET_NAME).write_text("the secret of a cluster under test\n")
         self.nodes: dict[int, MemberNode] = {}
         self._count = count
+        self._made = 0  # a number is given once: who comes later is somebody else
 
     def __enter__(self) -> Self:
         try:
@@ -126,6 +127,12 @@ class LocalCluster:
         node.start()
         return node
 
+    def remove(self, number: int) -> None:
+        """End a node for good, in good order; nobody else may need it by then."""
+        node = self.nodes.pop(number)
+        assert node.stop() == 0, node.log_tail()
+        node.close()
+
     def start_together(self, nodes: Iterable[MemberNode]) -> None:
         """Start nodes side by side: without a majority none of them becomes ready."""
         with ThreadPoolExecutor() as threads:
@@ -136,7 +143,7 @@ class LocalCluster:
         return MemberNode(number, self.folder, join, self.arguments)
 
     def _make(self) -> MemberNode:
-        number = len(self.nodes) + 1
+        self._made = number = self._made + 1
         join = [node.peers for node in self.nodes.values() if not node.peers.endswith(":0")]
         node = self.nodes[number] = self.member(number, join)
         return node
