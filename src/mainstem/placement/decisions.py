@@ -303,7 +303,8 @@ def _merge_ranges(tables: Tables, command: records.MergeRanges, now_ms: int) -> 
     joined = [r for r in stream.ranges if first.index <= r.index <= last.index]
     if (
         len(joined) < 2
-        or any(r.replicas != first.replicas for r in joined)
+        # The order of a set says who wrote first, which matters to nobody any more.
+        or any(set(r.replicas) != set(first.replicas) for r in joined)
         or any(r.generation >= command.generation for r in joined)
     ):
         raise InvalidRequest(

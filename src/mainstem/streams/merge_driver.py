@@ -1,13 +1,16 @@
 """Keeps the number of ranges of a stream small: neighbours that hold little become one.
 
 Every restart and every compacted segment adds a range. When a stream has more than the catalogue
-likes, the run of sealed neighbours with the least bytes is joined, in a process of its own.
+likes, the run of sealed neighbours with the least bytes is joined, in a process of its own. Only
+ranges that the same nodes hold are joined: those that lack a copy get it first.
 """
+
+from itertools import groupby
 
 from mainstem.log.merging import MergedRange, MergeJob, merge, smallest_run
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
-from mainstem.model.ids import RangeIndex
+from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.placement.records import MergeRanges
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import found_log, range_log
@@ -20,23 +23,38 @@ RANGES_AFTER = 24
 
 
 class MergeDriver(StreamRounds):
-    """Joins ranges of the streams that have too many."""
+    """Joins ranges of the streams that have too many.
+
+    Args:
+        streams: the node's streams.
+        placement: the catalogue's door.
+        store: the node's files.
+        ranges_max: how many ranges a stream may have.
+        ranges_after: how many it has once they were joined.
+    """
 
     def __init__(
-        self, streams: StreamService, placement: PlacementService, store: LogStore
+        self,
+        streams: StreamService,
+        placement: PlacementService,
+        store: LogStore,
+        *,
+        ranges_max: int = RANGES_MAX,
+        ranges_after: int = RANGES_AFTER,
     ) -> None:
         super().__init__(streams, "keeps its many ranges")
+        self._ranges_max = ranges_max
+        self._ranges_after = ranges_after
         self._placement = placement
         self._store = store
 
     def _is_due(self, stream: StreamWriter) -> bool:
-        return len(stream.ranges) > RANGES_MAX
+        return len(stream.ranges) > self._ranges_max
 
     async def _tend(self, stream: StreamWriter) -> bool:
-        sealed = stream.ranges[:-1]
-        count = len(stream.ranges) - RANGES_AFTER + 1
-        at = smallest_run([held.size_bytes for held in sealed], count)
-        joined = sealed[at : at + count]
+        joined = joinable(stream, len(stream.ranges) - self._ranges_after + 1)
+        if not joined:
+            return False
         generation = 1 + max(held.identity.name.generation for held in joined)
         job = MergeJob(
             tuple(held.directory for held in joined), generation, stream.settings.segment_bytes
@@ -72,3 +90,26 @@ class MergeDriver(StreamRounds):
         stream.replace_ranges(joined, fresh, known)
         for held in joined:
             self._streams.let_go(stream, held)
+
+
+def joinable(stream: StreamWriter, count: int) -> list[RangeLog]:
+    """Up to ``count`` sealed neighbours on the same nodes: most of them, then the least bytes."""
+    replicas = {facts.index: frozenset(facts.replicas) for facts in stream.known.ranges}
+
+    def placed(log: RangeLog) -> frozenset[NodeId] | None:
+        is_whole = log.sealed and not log.missing
+        return replicas.get(RangeIndex(log.identity.name.index)) if is_whole else None
+
+    best: list[RangeLog] = []
+    best_rank = (0, 0)
+    for nodes, run in groupby(stream.ranges[:-1], placed):
+        logs = list(run)
+        length = min(count, len(logs))
+        if nodes is None or length < 2:
+            continue
+        sizes = [log.size_bytes for log in logs]
+        at = smallest_run(sizes, length)
+        rank = (length, -sum(sizes[at : at + length]))
+        if rank > best_rank or not best:
+            best, best_rank = logs[at : at + length], rank
+    return best

@@ -122,13 +122,11 @@ class RangeKeeper:
 
     def _drop_unwanted(self, stream: Stream, wanted: set[RangeIndex]) -> None:
         writer = self._writer_of(stream.id)
-        for held in self._replicas.held_of(stream.id):
-            index = RangeIndex(held.log.identity.name.index)
+        for index, log in self._replicas.logs_of(stream.id).items():
             if index in wanted or index > stream.last.index:
                 continue
-            if writer is not None and held.log in writer.ranges:
+            if writer is not None and log in writer.ranges:
                 continue  # its writer lets go of it first
             self._copies.stop(key_of(stream.id, index))
             self._replicas.forget(stream.id, index)
-            if not held.log.closed:
-                self._around.store.drop_range(held.log)
+            self._around.store.drop_range(log)

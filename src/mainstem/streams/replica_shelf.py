@@ -29,6 +29,8 @@ class ReplicaShelf:
         self._on_held = on_held
         self._held: dict[RangeKey, HeldReplica] = {}
         self._indexes: dict[StreamId, dict[RangeIndex, HeldReplica]] = {}
+        # Files that were opened for the catalogue's ranges, held as a replica or not.
+        self._logs: dict[StreamId, dict[RangeIndex, RangeLog]] = {}
         self._promises: dict[StreamId, Promise] = {}
         self._is_starting = True
 
@@ -86,10 +88,18 @@ class ReplicaShelf:
     def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
         """The files of a range, opened now or before."""
         around = self._around
-        found = found_log(around.store, topic, stream, facts)
-        if found is not None:
-            return found
-        return range_log(around.store, topic, stream, facts, around.settings_of(topic))
+        log = found_log(around.store, topic, stream, facts)
+        if log is None:
+            log = range_log(around.store, topic, stream, facts, around.settings_of(topic))
+        self._logs.setdefault(stream.id, {})[facts.index] = log
+        return log
+
+    def logs_of(self, stream: StreamId) -> dict[RangeIndex, RangeLog]:
+        """The files of every range of a stream that was opened here."""
+        logs = {
+            index: held.log for index, held in self._indexes.get(stream, {}).items()
+        } | self._logs.get(stream, {})
+        return {index: log for index, log in logs.items() if not log.closed}
 
     def is_there(self, topic: Topic, stream: Stream, facts: Range) -> bool:
         """Whether the disk has something of a range."""
@@ -103,12 +113,14 @@ class ReplicaShelf:
     def forget(self, stream: StreamId, index: RangeIndex) -> HeldReplica | None:
         """Let go of a replica; its files stay as they are."""
         self._indexes.get(stream, {}).pop(index, None)
+        self._logs.get(stream, {}).pop(index, None)
         return self._held.pop(key_of(stream, index), None)
 
     def forget_stream(self, stream: StreamId) -> None:
         """The stream is gone, and its files with it."""
         for index in self._indexes.pop(stream, {}):
             del self._held[key_of(stream, index)]
+        self._logs.pop(stream, None)
         self._promises.pop(stream, None)
 
     def _promise(self, topic: Topic, stream: StreamId) -> Promise:

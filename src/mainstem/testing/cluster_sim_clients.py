@@ -51,6 +51,7 @@ class SimClients:
     Args:
         rng: decides when.
         metadata: who writes the stream, as whoever is asked knows it.
+        nearby: a node that serves, to be read from; None: the writer is turned to.
         trace: notes what happened.
     """
 
@@ -58,6 +59,7 @@ class SimClients:
         self,
         rng: Random,
         metadata: Callable[[], Metadata],
+        nearby: Callable[[], SimNode | None],
         trace: Callable[[str], None],
     ) -> None:
         self.rng = rng
@@ -66,6 +68,7 @@ class SimClients:
         self.seen: dict[int, bytes] = {}
         self.is_done = False
         self._metadata = metadata
+        self._nearby = nearby
         self._epochs: dict[int, int] = {}
         self._read: dict[int, bytes] = {}
         self._next_value = 0
@@ -121,19 +124,34 @@ class SimClients:
         """Read everything again and again."""
         while not self.is_done:
             await asyncio.sleep(self.rng.random())
-            writer = self._turn_to(READER)
-            if writer is None:
+            near = self._nearby()
+            node = self._turn_to(READER) if near is None else near
+            if node is None:
                 continue
             try:
-                self.read(writer)
+                self.read(node)
             except MainstemError as error:
                 if not error.retriable and error.code is not ErrorCode.CORRUPT:
                     raise Offended(f"cannot be read: {error}") from error
 
+    def check_all(self, start: int, nodes: list[SimNode]) -> None:
+        """All is well again: whatever was told, from ``start`` on, is there, once, on all nodes."""
+        promised = {**self.seen, **self.acked}
+        self.seen.clear()
+        self._read.clear()
+        for node in nodes:
+            self.read(node)
+        for offset, value in promised.items():
+            if offset >= start and self.seen.get(offset) != value:
+                raise Offended(f"{value!r} at {offset} is lost: {self.seen.get(offset)!r}")
+        values = list(self.seen.values())
+        if len(values) != len(set(values)):
+            raise Offended("a batch was stored twice")
+
     def read(self, node: SimNode) -> None:
-        """Read everything that is committed, as a node has it."""
+        """Read everything that is committed, as a node has it: the writer, or a replica."""
         assert node.streams is not None, "a node that serves"
-        stream = node.streams.door("t", 0)
+        stream = node.streams.reader("t", 0)
         offset = stream.start_offset
         while True:
             part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import shutil
+from collections.abc import Coroutine
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.naming import RANGE_SEAL, parse_range_directory
@@ -19,6 +20,7 @@ from mainstem.model.topic_config import topic_settings
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.records import RegisterNode
 from mainstem.streams.flusher import Flusher
+from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.service import StreamService
 from mainstem.telemetry.metrics import Metrics
@@ -29,6 +31,10 @@ from mainstem.testing.raft_cluster import LoopClock
 
 if TYPE_CHECKING:
     from mainstem.log.damage import Damage
+
+# Stories are too short for as many ranges as a node leaves alone.
+RANGES_MAX: Final = 6
+RANGES_AFTER: Final = 3
 
 
 class SimNode:
@@ -50,6 +56,7 @@ class SimNode:
         self._commits: GroupCommit
         self._duties: SimDuties | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[int]] = set()
 
     def begin(self) -> "asyncio.Task[None]":
         """Begin with what is on disk; done when it serves."""
@@ -90,6 +97,34 @@ class SimNode:
         await streams.start(life)
         self._duties.keep_fresh()
 
+    def trim(self, before: int) -> None:
+        """Delete the records before an offset; whether that succeeds is not waited for."""
+        assert self.streams is not None, "a node that serves"
+        self._upkeep(self.streams.delete_records("t", 0, before))
+
+    def join_ranges(self) -> None:
+        """Join the ranges of the stream, if this node writes it and they are many."""
+        assert self.streams is not None, "a node that serves"
+        service = self._council.services[self.id]
+        merging = MergeDriver(
+            self.streams, service, self._store, ranges_max=RANGES_MAX, ranges_after=RANGES_AFTER
+        )
+        self._upkeep(merging.run_once())
+
+    def _upkeep(self, work: Coroutine[None, None, int]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        life = self.incarnation
+
+        def ended(task: asyncio.Task[int]) -> None:
+            self._under_way.discard(task)
+            if task.cancelled() or (error := task.exception()) is None:
+                return
+            if not isinstance(error, MainstemError) and self.is_up and self.incarnation == life:
+                self.fatal.append(error)
+
+        task.add_done_callback(ended)
+
     def scrub(self) -> int:
         """Read all sealed bytes; how much damage was found."""
         found: list[Damage] = []
@@ -122,6 +157,8 @@ class SimNode:
         self.is_up = False
         if self._starting is not None:
             self._starting.cancel()
+        for task in list(self._under_way):
+            task.cancel()
         if self._duties is not None:
             self._duties.end()
         self._network.leave(self.id)

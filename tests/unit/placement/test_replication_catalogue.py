@@ -106,6 +106,20 @@ def test_the_next_set_shrinks_when_nobody_else_is_there_and_grows_back() -> None
     assert seal(catalogue, 20, ONE, TWO).last.replicas == (ONE, TWO, THREE)
 
 
+def test_neighbours_on_the_same_nodes_are_joined_in_whatever_order_they_are_named() -> None:
+    catalogue = cluster(4)
+    create(catalogue, ONE, TWO, THREE)
+    seal(catalogue, 10, ONE, TWO, THREE, replicas=(ONE, THREE, TWO))
+    seal(catalogue, 20, ONE, TWO, THREE, replicas=(ONE, TWO, FOUR))
+    stream = seal(catalogue, 30, ONE, TWO)
+    of_others = records.MergeRanges(
+        stream.id, stream.epoch, RangeIndex(0), RangeIndex(2), 1, 5, (ONE, TWO)
+    )
+    assert refused(catalogue, of_others).code is ErrorCode.INVALID_REQUEST
+    joined = do(catalogue, msgspec.structs.replace(of_others, last=RangeIndex(1)))
+    assert [(one.index, one.end) for one in joined.ranges] == [(0, 20), (2, 30), (3, None)]
+
+
 def test_a_set_is_never_smaller_than_the_topic_allows() -> None:
     catalogue = cluster()
     create(catalogue, ONE, TWO, THREE, min_insync_replicas="2")

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.errors import Corrupt, MainstemError
-from mainstem.model.ids import NodeId
+from mainstem.model.ids import NodeId, StreamId
 from mainstem.placement.replication_records import ReplicaLost
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.copy_driver import COPIES_MAX
@@ -109,6 +109,67 @@ def test_joined_ranges_are_the_same_on_every_node(tmp_path: Path) -> None:
             await town.fence(dead)
             await town.write(b"33")
             assert town.values() == [b"%d" % number for number in range(34)]
+
+    asyncio.run(story())
+
+
+def test_ranges_of_several_writers_are_joined_where_the_same_nodes_hold_them(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            for number in range(6):
+                await town.write(b"%d" % number)
+                if number == 2:  # the range that follows is held by two
+                    town.writer.streams.roll(town.stream.id, exclude=[away.id])
+                else:
+                    others = [one for one in town.stream.last.replicas if one != town.writer.id]
+                    town.writer.streams.roll(town.stream.id, new_writer=others[0])
+                await eventually(lambda: len(town.stream.ranges) == number + 2)  # noqa: B023
+                await eventually(lambda: town.stream.id in open_streams(town.writer))
+            await eventually(lambda: all(len(one.done) >= 2 for one in town.stream.ranges[:-1]))
+            held = [len(one.replicas) for one in town.stream.ranges]
+            writer = town.writer
+            merging = MergeDriver(
+                writer.streams, town.placement.service, writer.store, ranges_max=4, ranges_after=2
+            )
+            expected = [b"%d" % number for number in range(6)]
+            await eventually(lambda: readable(town) == expected)
+            assert await merging.run_once() == 1, held
+            assert readable(town) == expected
+            (joined,) = [one for one in town.stream.ranges if one.generation]
+            assert len({one.epoch for one in town.stream.ranges}) > 1
+            assert len(town.stream.ranges) < len(held)
+            copies = [files(town.nodes[node], joined.index) for node in joined.done]
+            assert all(copy == copies[0] for copy in copies)
+
+    asyncio.run(story())
+
+
+def open_streams(node: TownNode) -> list[StreamId]:
+    return [stream.id for stream in node.streams.all() if stream.closed is None]
+
+
+def test_a_node_that_began_anew_frees_the_space_of_records_that_are_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            await roll(town)
+            await town.write(b"1")
+            index = town.stream.ranges[0].index
+            node = next(one for one in town.nodes.values() if one is not town.writer)
+            await node.crash()
+            await node.start()
+            await town.write(b"2")
+            assert files(node, index)
+            await town.writer.streams.delete_records("t", 0, 1)
+            for one in town.nodes.values():
+                held = [log.identity.name.index for log in one.store.logs.values()]
+                assert index not in held
+                assert not list(one.folder.glob(f"topics/*/partition-0/range-{index}.g0"))
 
     asyncio.run(story())
 
