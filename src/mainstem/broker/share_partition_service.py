@@ -59,6 +59,7 @@ class LiveShare:
         self._configs = configs
         self._clock = clock
         self._state_epoch = 0
+        self._version = 0
         self._stored = 0
         self._saving: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -69,7 +70,7 @@ class LiveShare:
         door, rules = self.door, self._configs.rules(self.group_id)
         state = await self._store.read(self.group_id, self._place, door.epoch)
         if state is not None:
-            self._state_epoch = state.state_epoch
+            self._state_epoch, self._version = state.state_epoch, state.version
             self.machine = SharePartition.restored(state.share, rules.delivery_limit)
             self._stored = self.machine.changes
             return
@@ -140,9 +141,9 @@ class LiveShare:
         """
         wanted = self.machine.changes
         while self._stored < wanted:
-            await asyncio.shield(self._begin_save())
             if self.failure is not None:
                 raise self.failure
+            await asyncio.shield(self._begin_save())
 
     def save_soon(self) -> None:
         """Store what nobody waits for."""
@@ -170,7 +171,9 @@ class LiveShare:
 
     async def _save(self) -> None:
         changes = self.machine.changes
-        state = ShareState(self.machine.saved(), self._state_epoch, self.door.epoch)
+        self._version += 1
+        saved, epoch = self.machine.saved(), self.door.epoch
+        state = ShareState(saved, self._state_epoch, epoch, self._version)
         try:
             await self._store.write(self.group_id, self._place, state)
             self._stored = changes
@@ -254,10 +257,14 @@ class SharePartitions:
             self._leaving[shared] = leaving
             leaving.add_done_callback(lambda _: self._left(shared, leaving))
 
+    def of_group(self, group_id: str) -> list[LiveShare]:
+        """All that a group reads here."""
+        return [live for live in self._live.values() if live.group_id == group_id]
+
     def drop_group(self, group_id: str) -> None:
         """Forget all of a group."""
-        for shared in [shared for shared in self._live if shared[0] == group_id]:
-            self.drop(shared)
+        for live in self.of_group(group_id):
+            self.drop((group_id, live.door.id))
 
     async def stop(self) -> None:
         """Store everything and forget it."""

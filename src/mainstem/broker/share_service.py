@@ -90,15 +90,15 @@ class ShareService:
     async def fetch(self, wish: ShareFetchWish) -> ShareFetchAnswer:
         """Take acknowledgements, then lock records for the member; waits as the wish says."""
         _check_names(wish.group_id, wish.member_id)
-        before = set(self._sessions_streams(wish.group_id, wish.member_id))
         session = self._sessions.fetching(wish)
         refusals = await self._acknowledge(wish, wish.acknowledgements)
         fetched: dict[StreamId, ShareFetched] = {}
         if wish.session_epoch == SESSION_FINAL:
             self._close(session)
         else:
-            for stream in before - session.streams.keys():
-                self._left(session, stream)
+            if wish.forgotten:
+                for live in self._partitions.of_group(wish.group_id):
+                    self._drop_unread(live)
             if wish.max_records > 0 and not wish.renews:
                 fetched = await _Fetch(self, wish, session).run()
         for stream, refusal in refusals.items():
@@ -205,6 +205,7 @@ class ShareService:
                 self._check_right(wish, stream)
                 live = self._partitions.found(wish.group_id, stream)
                 await live.acknowledge(wish.member_id, every[stream])
+                self._drop_unread(live)
             except MainstemError as error:
                 return error
             return None
@@ -213,25 +214,17 @@ class ShareService:
         refusals = await asyncio.gather(*map(one, streams))
         return dict(zip(streams, refusals, strict=True))
 
-    def _sessions_streams(self, group_id: str, member_id: str) -> Sequence[StreamId]:
-        session = self._sessions.get(group_id, member_id)
-        return () if session is None else tuple(session.streams)
-
     def _close(self, session: ShareSession) -> None:
         self._sessions.close(session.group_id, session.member_id)
-        for stream in session.streams:
-            self._left(session, stream)
-
-    def _left(self, session: ShareSession, stream: StreamId) -> None:
-        """A member does not read a partition any more; what it has it may still acknowledge."""
-        shared = (session.group_id, stream)
-        try:
-            live = self._partitions.found(session.group_id, stream)
-        except MainstemError:
-            live = None  # it was given up here: another node, or another epoch, has it
-        if live is not None and not self.has(session):
+        # Also of partitions that left the session before it may have something.
+        for live in self._partitions.of_group(session.group_id):
             live.release(session.member_id)
-        if not self._sessions.is_read(shared) and (live is None or not live.machine.acquired):
+            self._drop_unread(live)
+
+    def _drop_unread(self, live: LiveShare) -> None:
+        """Forget a partition that nobody reads; what members still have they may acknowledge."""
+        shared = (live.group_id, live.door.id)
+        if not self._sessions.is_read(shared) and not live.machine.acquired:
             self._partitions.drop(shared)
 
 

@@ -65,12 +65,14 @@ class ShareState(Struct, frozen=True, array_like=True):
     """A share partition as it is stored.
 
     ``state_epoch`` grows when an administrator lets the group stand elsewhere: what was decided
-    before that no longer counts. ``leader_epoch`` is that of the writer that stored it.
+    before that no longer counts. ``leader_epoch`` is that of the writer that stored it, ``version``
+    counts its states.
     """
 
     share: SavedShare
     state_epoch: int = 0
     leader_epoch: int = 0
+    version: int = 0
 
 
 class ShareStateSaved(Struct, frozen=True):

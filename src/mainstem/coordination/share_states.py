@@ -1,8 +1,11 @@
 """Where a share group stands in its partitions: what may be stored about that, and by whom.
 
-Promises: a state that a former writer of a partition wants to store is refused, and so is one from
-before an administrator let the group stand elsewhere. Decides; facts change the group.
+Promises: a state that a former writer of a partition wants to store is refused, and so is one that
+was overtaken on its way here, and one from before an administrator let the group stand elsewhere.
+Decides; facts change the group.
 """
+
+from typing import Final
 
 from mainstem.coordination.share_group import Place, ShareGroup
 from mainstem.coordination.share_partition import SavedShare
@@ -15,6 +18,9 @@ from mainstem.coordination.share_records import (
 from mainstem.model.errors import ErrorCode, Fenced
 from mainstem.model.ids import TopicId
 
+# Beyond all that a writer can have on its way when it begins anew.
+VERSION_STEP: Final = 1_000_000
+
 
 def taken_over(group: ShareGroup, place: Place, leader_epoch: int) -> list[ShareFact]:
     """Decide who may store from now on: the writer of the partition that asks.
@@ -24,9 +30,10 @@ def taken_over(group: ShareGroup, place: Place, leader_epoch: int) -> list[Share
     """
     state = group.states.get(place)
     _check_writer(state, leader_epoch)
-    if state is None or leader_epoch == state.leader_epoch:
+    if state is None:
         return []
-    taken = ShareState(state.share, state.state_epoch, leader_epoch)
+    version = state.version + VERSION_STEP
+    taken = ShareState(state.share, state.state_epoch, leader_epoch, version)
     return [ShareStateSaved(group.id, *place, taken)]
 
 
@@ -38,6 +45,12 @@ def stored(group: ShareGroup, place: Place, state: ShareState) -> list[ShareFact
     """
     known = group.states.get(place)
     _check_writer(known, state.leader_epoch)
+    if known is not None and state.version < known.version:
+        raise Fenced(
+            ErrorCode.FENCED_EPOCH,
+            f"state {state.version} where {known.version} is stored",
+            subject=group.id,
+        )
     if known is not None and known.state_epoch != state.state_epoch:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
@@ -50,8 +63,10 @@ def stored(group: ShareGroup, place: Place, state: ShareState) -> list[ShareFact
 def moved(group: ShareGroup, place: Place, start: int) -> list[ShareFact]:
     """Decide that a group stands elsewhere."""
     known = group.states.get(place)
-    epochs = (0, 0) if known is None else (known.state_epoch + 1, known.leader_epoch)
-    return [ShareStateSaved(group.id, *place, ShareState(SavedShare(start), *epochs))]
+    if known is None:
+        return [ShareStateSaved(group.id, *place, ShareState(SavedShare(start)))]
+    state = ShareState(SavedShare(start), known.state_epoch + 1, known.leader_epoch, known.version)
+    return [ShareStateSaved(group.id, *place, state)]
 
 
 def forgotten(group: ShareGroup, topic: TopicId) -> list[ShareFact]:
