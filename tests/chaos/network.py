@@ -8,6 +8,7 @@ Cut off from the other nodes, a node is still reached by clients: the harder cas
 for a while that it leads. Needs root, ``ip`` and ``nsenter``.
 """
 
+import itertools
 import os
 import subprocess
 from collections.abc import Sequence
@@ -15,10 +16,15 @@ from collections.abc import Sequence
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
 NETWORK = "10.231.77"
+_numbers = itertools.count()
 
 
 def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
+
+
+def _try(*command: str) -> None:
+    subprocess.run(command, check=False, capture_output=True)
 
 
 class NetworkCluster(LocalCluster):
@@ -26,7 +32,8 @@ class NetworkCluster(LocalCluster):
 
     def __init__(self, count: int = 3, *, arguments: Sequence[str] = ()) -> None:
         super().__init__(count, arguments=arguments)
-        self._mark = f"ms{os.getpid() % 100_000}"
+        # A namespace outlives its last process by a while: the next cluster has names of its own.
+        self._mark = f"ms{os.getpid() % 100_000}x{next(_numbers) % 100}"
         self._count_made = 0
         self._cut: set[int] = set()
         _run("ip", "link", "add", f"{self._mark}b", "type", "bridge")
@@ -79,10 +86,9 @@ class NetworkCluster(LocalCluster):
         """Kill what still runs and take the network down."""
         super().close()
         for number in range(1, self._count_made + 1):
-            subprocess.run(
-                ["ip", "netns", "del", self._place(number)], check=False, capture_output=True
-            )
-        subprocess.run(["ip", "link", "del", f"{self._mark}b"], check=False, capture_output=True)
+            _try("ip", "netns", "del", self._place(number))
+            _try("ip", "link", "del", self._cable(number))
+        _try("ip", "link", "del", f"{self._mark}b")
 
     def _place(self, number: int) -> str:
         return f"{self._mark}n{number}"

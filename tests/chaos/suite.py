@@ -27,6 +27,7 @@ from tests.clients.client import java_command
 
 from mainstem.testing.local_cluster import LocalCluster
 from mainstem.testing.local_node import LocalNode
+from mainstem.testing.server_process import ServerFailed
 
 STATE = ROOT / ".cache" / "chaos"
 TRANSACTIONS_PER_PART = 2_000
@@ -96,10 +97,13 @@ def _trouble(count: int, seed: int) -> Verdict:
     if is_harsh:
         faults = faults | NETWORK_FAULTS | POWER_FAULTS
     without_java = _java_is_missing()
-    with HarshCluster(arguments=QUICK) if is_harsh else LocalCluster(arguments=QUICK) as cluster:
-        history, anomalies, done = fault_rounds(
-            cluster, count, seed=seed, faults=faults, with_java=not without_java
-        )
+    try:
+        with HarshCluster(arguments=QUICK) if is_harsh else LocalCluster(arguments=QUICK) as nodes:
+            history, anomalies, done = fault_rounds(
+                nodes, count, seed=seed, faults=faults, with_java=not without_java
+            )
+    except (AssertionError, ServerFailed) as stall:  # the parts that follow are tried all the same
+        return False, str(stall)
     remarks = [] if is_harsh else ["neither network nor power was cut, which takes root"]
     remarks += [f"without the Java client: {without_java}"] if without_java else []
     return not anomalies, f"{dict(done)}: {'; '.join([*remarks, summary(history, anomalies)])}"
