@@ -129,6 +129,15 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 8080
+    shared_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="Further port that nodes of one machine may have in common: the system "
+            "spreads connections over them. 0: none. `--shards` sets it.",
+        ),
+    ] = 0
     tls: Annotated[bool, Meta(description="Speak HTTPS, with the files of the tls section.")] = (
         False
     )

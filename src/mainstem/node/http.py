@@ -57,5 +57,6 @@ def rest_service(
             facts=facts,
             access=access(config, broker.security),
             body_bytes_max=config.http.body_bytes_max,
-        )
+        ),
+        shared_port=config.http.shared_port,
     )

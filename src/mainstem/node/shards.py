@@ -4,9 +4,10 @@
                ├─▶ shard 1 (joins shard 0)       each: its own folder, ports one apart
                └─▶ shard 2                       one machine: replicas go to others first
 
-Clients are told all brokers and spread by partition, so that every core works. A shard that ends is
-started again, after a pause that grows; when the supervisor is told to stop, all shards hand their
-streams over and stop.
+Clients are told all brokers and spread by partition, so that every core works. HTTP has one port
+for all shards, over which the system spreads connections, and for each the next ones. A shard that
+ends is started again, after a pause that grows; when the supervisor is told to stop, all shards
+hand their streams over and stop.
 """
 
 import json
@@ -122,6 +123,7 @@ class Shards:
             "cluster.machine": self._config.cluster.machine or socket.gethostname(),
             "cluster.secret_file": self._config.cluster.secret_file or self._folder / SECRET_NAME,
             **{path: self._port(number, path) for path in PORTS},
+            "http.shared_port": self._config.http.shared_port or self._config.http.port,
         }
         # A shard that has peers before it starts again finds them in its own folder.
         if not self._config.cluster.join and number and 0 in self._known:
@@ -155,7 +157,8 @@ class Shards:
         first: int | None = getattr(getattr(self._config, section), name)
         if first is None:  # nodes of one machine always have a line to each other
             first = self._config.kafka.port and self._config.kafka.port + PEER_PORT_DISTANCE
-        return first + number if first else 0
+        # The first one of HTTP is for all.
+        return first + number + (path == "http.port") if first else 0
 
     def _share_secret(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -180,6 +183,8 @@ def run_shards(config: Config, count: int, arguments: Sequence[str]) -> int:
     try:
         ready = shards.start()
         line = {**ready[0], "pid": os.getpid(), "shards": ready}
+        if config.http.enabled and config.http.port:
+            line["http"] = f"{config.http.host}:{config.http.shared_port or config.http.port}"
         sys.stdout.write(f"READY {json.dumps(line)}\n")
         sys.stdout.flush()
         shards.watch(stopping)

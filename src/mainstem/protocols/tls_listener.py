@@ -62,8 +62,13 @@ class TlsServer:
         self._sockets: list[socket.socket] = []
         self._shaking: set[asyncio.Task[None]] = set()
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept callers; the port, which the system chooses where 0 was asked for.
+
+        Args:
+            host: where.
+            port: where.
+            shared: other processes listen there as well.
 
         Raises:
             OSError: the address cannot be had.
@@ -72,7 +77,9 @@ class TlsServer:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                listening = socket.create_server(address, family=family, backlog=BACKLOG)
+                listening = socket.create_server(
+                    address, family=family, backlog=BACKLOG, reuse_port=shared
+                )
                 listening.setblocking(False)  # noqa: FBT003 - the standard library's own signature
                 self._sockets.append(listening)
         except OSError:

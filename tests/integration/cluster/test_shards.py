@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -26,9 +28,11 @@ class Machine:
     """A supervisor and what it announced."""
 
     def __init__(self, folder: Path, log: IO[bytes]) -> None:
+        self.http_port = free_port()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mainstem.node", "--shards", "2", "--preset", "local",
-             "--data-dir", str(folder), "--peer-port", "0", *FREE],
+             "--data-dir", str(folder), "--peer-port", "0", *FREE,
+             "--set", f"http.shared_port={self.http_port}"],
             stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -58,10 +62,23 @@ def leaders(admin: AdminClient) -> set[int]:
     return {part.leader for part in found}
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def kafka_port_at(port: int) -> int:
+    """Who answers on a port, asked on a connection of its own."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/broker", timeout=10) as answer:
+        return int(json.loads(answer.read())["port"])
+
+
 def test_shards_share_the_work_come_back_and_stop_together(machine: Machine) -> None:
     admin = AdminClient({"bootstrap.servers": machine.bootstrap})
     admin.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
     assert leaders(admin) == {1, 2}
+    answered = {kafka_port_at(machine.http_port) for _ in range(60)}
+    assert answered == {int(str(s["kafka"]).split(":")[1]) for s in machine.ready["shards"]}
     producer = Producer({"bootstrap.servers": machine.bootstrap, "message.timeout.ms": 60_000})
     stored: list[Any] = []
     for number in range(400):

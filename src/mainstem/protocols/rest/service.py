@@ -10,6 +10,7 @@ it. Stopping refuses new work, lets requests in flight finish within the time gi
 
 import asyncio
 import logging
+from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
@@ -27,9 +28,15 @@ _TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
 
 class RestService:
-    """Listens, serves, and stops in good order."""
+    """Listens, serves, and stops in good order.
 
-    def __init__(self, site: Site, bounds: Bounds | None = None) -> None:
+    Args:
+        site: what is served.
+        bounds: how much of it at once.
+        shared_port: where it listens as well, beside other processes; 0: nowhere.
+    """
+
+    def __init__(self, site: Site, bounds: Bounds | None = None, shared_port: int = 0) -> None:
         self.websocket: Any = None  # makes what serves connections that ask for an upgrade
         self._app = RestApp(site)
         self._metrics = site.telemetry.metrics
@@ -37,8 +44,8 @@ class RestService:
         self._bounds = bounds or Bounds()
         self._state = ServerState()
         self._handshakes = 0
-        self._server: asyncio.Server | None = None
-        self._tls_server: TlsServer | None = None
+        self._shared_port = shared_port
+        self._servers: list[asyncio.Server | TlsServer] = []
 
     async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; the port that was taken."""
@@ -60,12 +67,30 @@ class RestService:
         def connect() -> HttpConnection:
             return HttpConnection(config, self._state, self._bounds, self._metrics, self._access)
 
+        taken = await self._listen(connect, host, port, tls, shared=False)
+        if self._shared_port:
+            await self._listen(connect, host, self._shared_port, tls, shared=True)
+        return taken
+
+    async def _listen(
+        self,
+        connect: Callable[[], HttpConnection],
+        host: str,
+        port: int,
+        tls: SSLContext | None,
+        *,
+        shared: bool,
+    ) -> int:
         if tls is not None:
-            self._tls_server = TlsServer(self, TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S), connect)
-            return await self._tls_server.listen(host, port)
+            secure = TlsServer(self, TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S), connect)
+            self._servers.append(secure)
+            return await secure.listen(host, port, shared=shared)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(connect, host, port, backlog=BACKLOG)
-        taken: int = self._server.sockets[0].getsockname()[1]
+        plain = await loop.create_server(
+            connect, host, port, backlog=BACKLOG, reuse_port=shared or None
+        )
+        self._servers.append(plain)
+        taken: int = plain.sockets[0].getsockname()[1]
         return taken
 
     def greet(self, address: str) -> bool:
@@ -84,13 +109,12 @@ class RestService:
     def refuse_new(self) -> None:
         """Take no new connections and no new requests; health and metrics are still answered."""
         self._app.draining = True
-        for server in (self._server, self._tls_server):
-            if server is not None:
-                server.close()
+        for server in self._servers:
+            server.close()
 
     async def stop(self, timeout_s: float) -> None:
         """Let what is in flight finish, then close everything."""
-        if self._server is None and self._tls_server is None:
+        if not self._servers:
             return
         self.refuse_new()
         state = self._state
@@ -107,6 +131,7 @@ class RestService:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()
-        self._server = self._tls_server = None
+        for server in self._servers:
+            if not isinstance(server, TlsServer):
+                await server.wait_closed()
+        self._servers.clear()
