@@ -173,9 +173,9 @@ class StreamWriter(StreamReader):
         self._rules = BatchRules(settings, self._clock)
         self.segments_max = _segments_per_range(settings)
         self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
-        if self.closed is None:  # a damaged stream has no files to speak of
+        if self.closed is None:  # one that is damaged, or of another node, has no files here
             self.log.settings = segment_settings(settings, self.id)
-        self.advance()
+            self.advance()
 
     def close(self, reason: MainstemError) -> None:
         """Answer everything that waits with ``reason`` and take nothing more."""
