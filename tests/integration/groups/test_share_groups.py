@@ -1,5 +1,6 @@
 """Share groups (KIP-932), as librdkafka's share consumers use them."""
 
+import json
 import threading
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
@@ -324,3 +326,41 @@ def test_what_was_acknowledged_stays_so_when_the_node_is_killed_or_stopped() -> 
         with sharer(node, "lasting") as late:
             produce(node, "lasting", range(800, 804), partitions=4)
             eventually(lambda: sorted(late.numbers) == [800, 801, 802, 803])
+
+
+def test_our_own_tools_see_and_move_such_a_group(
+    node: LocalNode,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MAINSTEM_BOOTSTRAP", node.kafka)
+
+    def ask(*words: str) -> Any:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main((*words, "-o", "json"))
+        assert not ended.value.code
+        return json.loads(capsys.readouterr().out)
+
+    with sharer(node, topic) as only:
+        eventually(lambda: only.acked[True] == 100)
+        [listed] = [each for each in ask("group", "list") if each["group"] == topic]
+        assert (listed["state"], listed["type"], listed["protocol_type"]) == (
+            "Stable",
+            "share",
+            "share",
+        )
+        shown = ask("group", "describe", topic)
+        assert (shown["protocol_type"], shown["protocol"]) == ("share", "simple")
+        assert [member["partitions"] for member in shown["members"]] == [[f"{topic}-0"]]
+    [lag] = ask("group", "lag", topic)
+    assert (lag["committed"], lag["end"], lag["lag"]) == (100, 100, 0)
+    [moved] = ask("group", "reset-offsets", topic, "--to-offset", "90")
+    assert (moved["old"], moved["new"]) == (100, 90)
+    [lag] = ask("group", "lag", topic)
+    assert (lag["committed"], lag["lag"]) == (90, 10)
+    with sharer(node, topic) as late:
+        eventually(lambda: late.numbers == list(range(90, 100)))
+    assert ask("group", "delete", topic) == {"deleted": [topic]}
+    assert topic not in {each["group"] for each in ask("group", "list")}
