@@ -46,8 +46,10 @@ clients: .venv/.ready-test  ## Every real Kafka client, full volume.
 	@scripts/system-packages
 	scripts/clients $(ARGS)
 
+CLUSTER_TESTS := kafka client groups admin queues rest native amqp mqtt
+
 cluster: .venv/.ready-test  ## The client tests of a single node, on three nodes.
-	MAINSTEM_TEST_NODES=3 $(PYTHON_IN_VENV) -m pytest tests/integration/kafka tests/integration/client tests/integration/groups $(PYTEST_ARGS)
+	MAINSTEM_TEST_NODES=3 $(PYTHON_IN_VENV) -m pytest $(addprefix tests/integration/,$(CLUSTER_TESTS)) $(PYTEST_ARGS)
 
 chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 	@scripts/system-packages

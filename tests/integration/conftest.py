@@ -2,29 +2,31 @@
 
 The shared node waits a tenth of a second instead of three for the first members of a group; in
 everything else both run as a user would start them. With ``MAINSTEM_TEST_NODES=3`` the shared node
-is one of three, and what the tests ask for may be on any of them.
+is one of three (see ``several``).
 """
 
-import os
 from collections.abc import Iterator
 
 import pytest
+from tests.integration.several import NODES, node_under_test
 
-from mainstem.testing.local_cluster import LocalCluster
 from mainstem.testing.local_node import LocalNode
 
 QUICK_GROUPS = ("--set", "groups.initial_rebalance_delay_ms=100")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what is about a node by itself when there are several."""
+    for item in items:
+        marker = item.get_closest_marker("lone")
+        if marker is not None and NODES > 1:
+            item.add_marker(pytest.mark.skip(reason=f"a node by itself: {marker.args[0]}"))
+
+
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[LocalNode]:
     """A node for tests that use topics and groups of their own and leave it running."""
-    count = int(os.environ.get("MAINSTEM_TEST_NODES", "1"))
-    if count > 1:
-        with LocalCluster(count, arguments=QUICK_GROUPS) as cluster:
-            yield cluster.nodes[1]
-        return
-    with LocalNode(arguments=QUICK_GROUPS) as node:
+    with node_under_test(QUICK_GROUPS) as node:
         yield node
 
 

@@ -14,6 +14,7 @@ from tests.clients.client import java_command
 from tests.integration.bad_input.wire import Raw
 from tests.integration.kafka.transaction_clients import Java as JavaProducer
 from tests.integration.kafka.transaction_clients import read
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages.alter_client_quotas import (
@@ -63,7 +64,7 @@ class Java:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode() as running:
+    with node_under_test() as running:
         yield running
 
 
@@ -81,6 +82,7 @@ def test_every_partition_is_led_by_its_preferred_replica(java: Java) -> None:
         assert java.ask("elect", kind) == "ok", "nothing of all that there is needs one"
 
 
+@pytest.mark.lone("with others a partition takes its time to move; see tests/integration/cluster")
 def test_partitions_are_reassigned_to_nodes_that_there_are(java: Java) -> None:
     assert java.ask("reassign", "t", 0, "1") == "ok"
     assert java.ask("reassignments") == "ok {}"
@@ -98,6 +100,7 @@ def test_partitions_move_to_folders_that_there_are(node: LocalNode, java: Java) 
     assert java.ask("folder", "t") == f"ok {node.data_dir}"
 
 
+@pytest.mark.lone("the quorum of a single node")
 def test_the_quorum_is_this_node_and_its_log_grows(node: LocalNode, java: Java) -> None:
     def described() -> tuple[list[str], int]:
         word, leader, epoch, end, *rest = java.ask("quorum").split(" ", 6)
@@ -136,6 +139,7 @@ def requests_of(node: LocalNode, api: str) -> int:
     return int(float(found[1])) if found else 0
 
 
+@pytest.mark.lone("one node's count of requests is looked at")
 @pytest.mark.parametrize("level", [2, 1])
 def test_clients_go_by_the_level_of_transactions(node: LocalNode, java: Java, level: int) -> None:
     how = "UPGRADE" if level == 2 else "SAFE_DOWNGRADE"

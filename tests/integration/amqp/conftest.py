@@ -8,6 +8,7 @@ from typing import Any
 import pika
 import pytest
 from pika.exceptions import AMQPError
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
@@ -18,7 +19,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def amqp_node() -> Iterator[LocalNode]:
     """A node for tests that use names of their own and leave it running."""
-    with LocalNode(arguments=WITH_AMQP) as node:
+    with node_under_test(WITH_AMQP) as node:
         yield node
 
 

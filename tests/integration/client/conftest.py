@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from bench.peers.kafka.peer import ApacheKafka
-
-from mainstem.testing.local_node import LocalNode
+from tests.integration.several import node_under_test
 
 
 @pytest.fixture(
@@ -18,6 +17,6 @@ from mainstem.testing.local_node import LocalNode
 def broker(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a running broker."""
     # Groups of a fresh node start at once; Kafka's peer keeps its default pause.
-    quick = {"MAINSTEM_GROUPS__INITIAL_REBALANCE_DELAY_MS": "0"}
-    with ApacheKafka() if request.param == "kafka" else LocalNode(environment=quick) as running:
+    quick = ("--set", "groups.initial_rebalance_delay_ms=0")
+    with ApacheKafka() if request.param == "kafka" else node_under_test(quick) as running:
         yield running.kafka

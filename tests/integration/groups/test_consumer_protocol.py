@@ -23,6 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.integration.several import node_under_test
 
 from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
@@ -40,7 +41,7 @@ Place = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode(arguments=ARGUMENTS) as running:
+    with node_under_test(ARGUMENTS) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients.client import java_command
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
@@ -28,7 +29,7 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode(arguments=ARGUMENTS) as running:
+    with node_under_test(ARGUMENTS) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
@@ -32,7 +33,7 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode(arguments=ARGUMENTS) as running:
+    with node_under_test(ARGUMENTS) as running:
         yield running
 
 

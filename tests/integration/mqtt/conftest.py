@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.integration.mqtt.paho_client import PahoClient
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
@@ -18,7 +19,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def mqtt_node() -> Iterator[LocalNode]:
     """A node for tests that use topics of their own and leave it running."""
-    with LocalNode(arguments=WITH_MQTT) as node:
+    with node_under_test(WITH_MQTT) as node:
         yield node
 
 

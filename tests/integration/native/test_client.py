@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from tests.integration.several import node_under_test
 
 from mainstem import connect
 from mainstem.client.native_connection import NativeSettings
@@ -21,7 +22,7 @@ QUICK = NativeSettings(reconnect_ms_min=50, reconnect_ms_max=500)
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode(arguments=ARGUMENTS) as node:
+    with node_under_test(ARGUMENTS) as node:
         yield node
 
 

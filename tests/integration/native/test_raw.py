@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.integration.native.raw_client import RawClient
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
@@ -18,7 +19,7 @@ MIB = 1 << 20
 def node() -> Iterator[LocalNode]:
     """A node that must survive everything in this file."""
     arguments = ("--set", "native.enabled=true", "--set", "security.login_timeout_ms=1500")
-    with LocalNode(arguments=arguments) as made:
+    with node_under_test(arguments) as made:
         pid = made.pid
         yield made
         assert made.pid == pid

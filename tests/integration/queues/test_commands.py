@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.integration.several import node_under_test
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
@@ -13,7 +14,7 @@ from mainstem.testing.local_node import LocalNode
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode() as node:
+    with node_under_test() as node:
         yield node
 
 

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-
-from mainstem.testing.local_node import LocalNode
+from tests.integration.several import node_under_test
 
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[httpx.Client]:
     with (
-        LocalNode() as node,
+        node_under_test() as node,
         httpx.Client(base_url=f"http://{node.http}", timeout=30) as client,
     ):
         yield client

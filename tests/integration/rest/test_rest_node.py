@@ -16,13 +16,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode() as made:
+    with node_under_test() as made:
         yield made
 
 
