@@ -75,7 +75,9 @@ class ClusterSim:
         members = tuple(NodeId(number) for number in range(1, NODES + 1))
         self.council = SimCouncil(self._folder, self.rng, members)
         self.nodes = {
-            member: SimNode(member, self._folder / f"streams-{member}", self.council, self.network)
+            member: SimNode(
+                member, self._folder / f"streams-{member}", self.council, self.network, self.rng
+            )
             for member in members
         }
         await asyncio.gather(*(node.begin() for node in self.nodes.values()))

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from random import Random
@@ -38,12 +37,21 @@ RANGES_AFTER: Final = 3
 
 
 class SimNode:
-    """See the module's text."""
+    """See the module's text.
+
+    Args:
+        number: which node.
+        folder: its disk.
+        council: where the catalogue is kept.
+        network: between the nodes.
+        rng: decides what a power loss leaves.
+    """
 
     def __init__(
-        self, number: int, folder: Path, council: SimCouncil, network: PeerNetwork
+        self, number: int, folder: Path, council: SimCouncil, network: PeerNetwork, rng: Random
     ) -> None:
         self.id = NodeId(number)
+        self._rng = rng
         self.incarnation = 0
         self.is_up = False
         self.fatal: list[BaseException] = []
@@ -165,7 +173,7 @@ class SimNode:
         if power:
             self._boots += 1
             for log in self._store.logs.values():
-                _lose_unsynced(log)
+                _lose_unsynced(log, self._rng)
         if self.streams is not None:
             self.streams.close()
             self.streams = None
@@ -193,17 +201,41 @@ def rot(folder: Path, indexes: set[int], rng: Random) -> bool:
     return True
 
 
-def _lose_unsynced(log: RangeLog) -> None:
-    """What a power loss leaves of the files of a range."""
-    if log.sealed or log.closed:
+def _lose_unsynced(log: RangeLog, rng: Random) -> None:
+    """What a power loss leaves of a range's files: all that was synced, and some of the rest."""
+    if log.sealed or log.closed or not log.directory.is_dir():
         return
     if not log.directory_synced:
-        shutil.rmtree(log.directory, ignore_errors=True)
+        _lose(sorted(log.directory.iterdir()), rng)
+        if not any(log.directory.iterdir()):
+            log.directory.rmdir()
         return
     _, base, position = log.synced_place
     for segment in log.segments:
         if segment.base_offset > base:
-            for suffix in (".log", ".index", ".timeindex"):
-                segment.path.with_suffix(suffix).unlink(missing_ok=True)
+            _lose([segment.path], rng)
         elif segment.base_offset == base:
-            os.truncate(segment.path, position)
+            _tear(segment.path, position, rng)
+
+
+def _lose(paths: list[Path], rng: Random) -> None:
+    """Files that nobody synced are gone, or there in part."""
+    is_gone = rng.random() < 0.5
+    for path in paths:
+        if is_gone:
+            for gone in (path, path.with_suffix(".index"), path.with_suffix(".timeindex")):
+                gone.unlink(missing_ok=True)
+        else:
+            _tear(path, 0, rng)
+
+
+def _tear(path: Path, synced: int, rng: Random) -> None:
+    """Of what was not synced in a file the beginning may have reached the disk, or parts of it."""
+    size = path.stat().st_size
+    kept = synced if rng.random() < 0.5 else rng.randint(synced, max(size, synced))
+    os.truncate(path, kept)
+    if kept > synced and rng.random() < 0.3:
+        hole = rng.randint(synced, kept)
+        with path.open("r+b") as file:
+            file.seek(hole)
+            file.write(bytes(rng.randint(0, kept - hole)))
