@@ -117,6 +117,21 @@ GOALS: dict[str, Goal] = {
     "amqp_deliver_1kb": Goal(
         "AMQP deliver and acknowledge, 1 KB", "µs CPU/message", None, peer="classic"
     ),
+    "mqtt_qos0_100b": Goal(
+        "MQTT QoS 0, publisher to one subscriber, 100 B", "µs CPU/message", None, peer="mosquitto"
+    ),
+    "mqtt_qos0_1kb": Goal(
+        "MQTT QoS 0, publisher to one subscriber, 1 KB", "µs CPU/message", None, peer="mosquitto"
+    ),
+    "mqtt_qos1_100b": Goal(
+        "MQTT QoS 1, publisher to one subscriber, 100 B", "µs CPU/message", None, peer="mosquitto"
+    ),
+    "mqtt_qos1_1kb": Goal(
+        "MQTT QoS 1, publisher to one subscriber, 1 KB", "µs CPU/message", None, peer="mosquitto"
+    ),
+    "mqtt_idle_memory": Goal(
+        "10,000 idle MQTT connections, resident memory", "MB", 400, peer="mosquitto"
+    ),
     "native_publish_100b": Goal(
         "native publish and confirm, 100 B", "µs CPU/message", None, peer="nats"
     ),

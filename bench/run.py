@@ -5,6 +5,7 @@
     python bench/run.py --only produce_100b     some figures only
     python bench/run.py --only spark            the pipelines on Spark, beside its connector
     python bench/run.py --only amqp             queues over AMQP, beside RabbitMQ
+    python bench/run.py --only mqtt             MQTT, beside Mosquitto
     python bench/run.py --only native           queues over the native protocol, beside NATS
     python bench/run.py --resume                take up a run that was cut short
 
@@ -30,6 +31,7 @@ from bench.amqp import measure_amqp
 from bench.figures import FULL, GOALS, QUICK, WARM, Volume
 from bench.guarded import PASSWORD, USER, Certificates, GuardedKafka, GuardedNode
 from bench.measure import load_average, settle
+from bench.mqtt import measure_mqtt
 from bench.native import measure_native
 from bench.peers.kafka.peer import ApacheKafka
 from bench.progress import RESULTS, UNFINISHED, Samples
@@ -44,9 +46,10 @@ GUARDED = {"guarded_produce", "guarded_consume", "tls_produce", "tls_consume"}
 AT_REST = {"ready", "rss_start", "idle"}
 SPARK = "spark_"
 AMQP = "amqp_"
+MQTT = "mqtt_"
 NATIVE = "native_"
 # Names of several figures together, which begin with them.
-GROUPS = {"spark", "amqp", "native"}
+GROUPS = {"spark", "amqp", "mqtt", "native"}
 
 
 def main() -> int:
@@ -67,10 +70,13 @@ def main() -> int:
     on_amqp = {name for name in wanted if name.startswith(AMQP)}
     if on_amqp:
         measure_amqp(samples, on_amqp, rounds, quick=options.quick, peer=peer)
+    on_mqtt = {name for name in wanted if name.startswith(MQTT)}
+    if on_mqtt:
+        measure_mqtt(samples, on_mqtt, rounds, quick=options.quick, peer=peer)
     on_native = {name for name in wanted if name.startswith(NATIVE)}
     if on_native:
         measure_native(samples, on_native, rounds, quick=options.quick, peer=peer)
-    if wanted - AT_REST - on_spark - on_amqp - on_native:
+    if wanted - AT_REST - on_spark - on_amqp - on_mqtt - on_native:
         _measure_servers(samples, wanted, rounds, quick=options.quick, peer=peer)
     if on_spark:
         # Spark is half a gigabyte: imported only where it is measured.

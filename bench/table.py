@@ -19,6 +19,7 @@ SHOWN = {
     "rate_alone": "alone {:,.0f}/s",
     "p99_us": "p99 {:,.0f} µs",
     "rss_mb": "{:,.0f} MB",
+    "added_kb": "{:,.1f} KB each",
     "pss_mb": "{:,.0f} MB with what is shared once",
     "passed_gb": "{:,.1f} GB",
     "as_found_ms": "as found {:.2f}",

@@ -98,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self.tls = self.tls_object is not None
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
-        self._socket = None if self.tls else _own_socket(transport)
+        own = not self.tls and self._listener.sends_files
+        self._socket = _own_socket(transport) if own else None
         self._transport.set_write_buffer_limits(high=TLS_BUFFER_BYTES_HIGH)
         if not self._listener.admit(self):
             self._closing = True
@@ -331,6 +332,8 @@ class Listener:
         self.name = name
         self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
         self.relays: Relays | None = None  # for clients that another node serves
+        # Files are sent past the transport, which takes a second descriptor for each connection.
+        self.sends_files = True
         self.buffers = buffers
         self.metrics = metrics
         self._make_session = make_session

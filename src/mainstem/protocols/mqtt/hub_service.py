@@ -96,6 +96,7 @@ class MqttHub:
         self._broker = broker
         self._ensure = ensure
         self._follow = follow
+        self.is_alone = follow is None  # there are no other nodes
         self._loop = asyncio.get_running_loop()
         self._opening: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None

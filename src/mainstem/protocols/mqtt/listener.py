@@ -69,6 +69,7 @@ def mqtt_listener(service: MqttService, *, connections_max: int, buffers: Buffer
         buffers=buffers,
         metrics=service.metrics,
     )
+    listener.sends_files = False
     listener.refuses = service.entrance.refuses
     return listener
 

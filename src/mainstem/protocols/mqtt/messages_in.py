@@ -97,51 +97,62 @@ class MessagesIn:
 
     def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
         session = self._session
-        unanswered = self._pending + len(session.received) + len(session.arriving)
+        # Many of QoS 2 are in both: whoever has more of them than was agreed is found all the same.
+        unanswered = self._pending + max(len(session.received), len(session.arriving))
         if unanswered >= self._hub.settings.receive_max:
             self._slow_down(packet)
         ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
         slot = self._answers.reserve()
-        if packet.qos == 2 and packet.packet_id in session.received:
+        settled = partial(self._stored, slot, ack)
+        if packet.qos == 2 and packet.packet_id in session.arriving:
+            # Sent again on another connection, while it is being stored.
+            session.arriving[packet.packet_id].append(settled)
+        elif packet.qos == 2 and packet.packet_id in session.received:
             self._answers.fill(slot, ack)
         elif not may:
             self._refuse(slot, replace(ack, reason=Reason.NOT_AUTHORIZED))
         elif packet.qos == 2:
-            self._publish_once(packet, partial(self._stored, slot, ack))
+            self._publish_once(packet, settled)
         else:
             self._pending += 1
-            self._hub.publish(packet, session.client_id, partial(self._stored, slot, ack))
+            self._hub.publish(packet, session.client_id, settled)
 
     def _publish_once(
         self, packet: Publish, settled: Callable[[MainstemError | None], None]
     ) -> None:
-        """That a message of QoS 2 was received is remembered once the message is stored.
+        """That a message of QoS 2 was received is remembered together with the message.
 
-        The other way round a message could be lost with its node, and its number be known.
+        A node alone writes both in one turn, the message first. In a cluster they may be written by
+        two nodes: the number waits until the message is stored, so that it is never lost.
         """
         session, number = self._session, packet.packet_id
-        waiting = session.arriving.get(number)
-        if waiting is not None:
-            # Sent again on another connection, while it is being stored.
-            waiting.append(settled)
-            return
         session.arriving[number] = [settled]
+        missing = 1
 
         def told(error: MainstemError | None = None) -> None:
-            for each in session.arriving.pop(number, ()):
-                each(error)
+            nonlocal missing
+            missing -= 1
+            if error is not None:
+                session.received.discard(number)
+            if error is not None or not missing:
+                for each in session.arriving.pop(number, ()):
+                    each(error)
 
         def stored(error: MainstemError | None) -> None:
-            if error is not None:
+            if error is not None or not session.is_durable:
+                session.received.add(number)
                 told(error)
-                return
-            session.received.add(number)
-            if session.is_durable:
-                self._hub.save(session, told)
             else:
-                told()
+                session.received.add(number)
+                self._hub.save(session, told)
 
-        self._hub.publish(packet, session.client_id, stored)
+        if session.is_durable and self._hub.is_alone:
+            missing = 2
+            session.received.add(number)
+            self._hub.publish(packet, session.client_id, told)
+            self._hub.save(session, told)
+        else:
+            self._hub.publish(packet, session.client_id, stored)
 
     def _without_alias(self, packet: Publish) -> Publish:
         """The message with its topic in place of the alias."""
