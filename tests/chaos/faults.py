@@ -29,13 +29,13 @@ Fault = Callable[[LocalCluster, MemberNode, Random], None]
 
 def _kill(_: LocalCluster, node: MemberNode, random: Random) -> None:
     node.kill9()
-    time.sleep(random.choice((0.0, random.uniform(0.0, 4.0))))
+    time.sleep(random.choice((0.0, random.uniform(0.0, 3.0))))
     node.start()
 
 
 def _pause(_: LocalCluster, node: MemberNode, random: Random) -> None:
     node.pause()
-    time.sleep(random.uniform(0.5, 5.0))
+    time.sleep(random.uniform(0.5, 4.0))
     node.go_on()
 
 
@@ -48,7 +48,7 @@ def _restart(_: LocalCluster, node: MemberNode, random: Random) -> None:
 def _cut_off(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
     assert isinstance(cluster, NetworkCluster), "only there the network can be cut"
     cluster.cut_off(node.number, from_clients=random.random() < CLIENTS_TOO)
-    time.sleep(random.uniform(1.0, 5.0))
+    time.sleep(random.uniform(1.0, 4.0))
     cluster.heal(node.number)
 
 

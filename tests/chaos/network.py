@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
-NETWORK = "10.231.77"
+# One network for every process, so that two of them may test at once.
+NETWORK = f"10.231.{os.getpid() % 254 + 1}"
 _numbers = itertools.count()
 
 

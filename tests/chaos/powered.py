@@ -10,7 +10,7 @@ from mainstem.log.checkpoint import load_checkpoint, save_checkpoint
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 from mainstem.testing.server_process import ServerFailed
 
-END_TIMEOUT_S = 5.0
+END_TIMEOUT_S = 2.0
 
 
 class PoweredCluster(LocalCluster):
