@@ -74,10 +74,16 @@ class Job:
         return {}
 
     def steps(self, topic: str) -> dict[str, Any]:
-        """Reads JSON objects, masks, routes and writes them anew, to nowhere."""
-        frame = self._spark.read.format(FORMAT).options(**self._node, subscribe=topic).load()
-        wire = frame.select("topic", "key", "value", "timestamp")
-        marked = compile_steps(STEPS, "steps").marked(wire)
+        """Reads JSON objects as pipelines do, masks, routes and writes them anew, to nowhere."""
+        plan = compile_steps(STEPS, "steps")
+        frame = (
+            self._spark.read.format(FORMAT)
+            .options(**self._node, subscribe=topic)
+            .option("includePlainFields", str(plan.reads_fields).lower())
+            .load()
+        )
+        wire = frame.drop("partition", "offset", "timestampType")
+        marked = plan.marked(wire)
         marked.write.format("noop").mode("overwrite").save()
         return {}
 

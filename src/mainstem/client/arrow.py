@@ -60,7 +60,7 @@ def record_batch(
     if columns.headers is not None:
         arrays.append(_header_array(columns.headers, rows))
     if with_fields:
-        arrays.append(_field_array(columns.values, rows))
+        arrays.append(field_array(columns.values, rows))
     schema = record_schema(with_headers=columns.headers is not None, with_fields=with_fields)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -87,7 +87,8 @@ def _header_array(headers: HeaderColumns, rows: int) -> Any:
     )
 
 
-def _field_array(values: BinaryColumn, rows: int) -> Any:
+def field_array(values: BinaryColumn, rows: int) -> Any:
+    """The fields of values that are flat JSON objects; null where a value has to be parsed."""
     fields = plain_fields(values, rows)
     if fields is None:
         return pa.nulls(rows, FIELDS)

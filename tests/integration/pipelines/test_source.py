@@ -124,6 +124,24 @@ def test_a_table_is_cut_where_the_options_say(spark: SparkSession, shared_node: 
     assert many.select("partition", "offset").distinct().count() == 200
 
 
+def test_plain_values_come_with_their_fields(spark: SparkSession, shared_node: LocalNode) -> None:
+    values = [b'{"a": 1, "b": "x", "c": 1.50, "d": null}', b'{"a": {"b": 1}}', b"{", None, b"{}"]
+
+    async def produce() -> None:
+        await create(shared_node, "plain", 1)
+        async with Producer(shared_node.kafka) as producer:
+            for value in values:
+                await producer.send("plain", value)
+
+    call(produce())
+    found = table(spark, shared_node, "plain", includePlainFields="true", includeHeaders="true")
+    assert found.columns[-2:] == ["headers", "plainFields"]
+    told = found.selectExpr("to_json(plainFields) AS fields", "offset").orderBy("offset").collect()
+    assert [row.fields for row in told] == [
+        *('{"a":1,"b":"x","c":1.5,"d":null}', None, None, None, "{}"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

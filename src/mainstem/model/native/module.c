@@ -14,6 +14,7 @@ static PyMethodDef functions[] = {
     {"decode", native_decode, METH_VARARGS, native_decode_doc},
     {"encode", native_encode, METH_VARARGS, native_encode_doc},
     {"partitions", native_partitions, METH_VARARGS, native_partitions_doc},
+    {"plain_fields", native_plain_fields, METH_VARARGS, native_plain_fields_doc},
     {"raw_records", native_raw_records, METH_VARARGS, native_raw_records_doc},
     {"row_values", native_row_values, METH_VARARGS, native_row_values_doc},
     {NULL, NULL, 0, NULL},

@@ -15,6 +15,9 @@ PyObject *native_encode(PyObject *module, PyObject *arguments);
 extern const char native_partitions_doc[];
 PyObject *native_partitions(PyObject *module, PyObject *arguments);
 
+extern const char native_plain_fields_doc[];
+PyObject *native_plain_fields(PyObject *module, PyObject *arguments);
+
 extern const char native_raw_records_doc[];
 PyObject *native_raw_records(PyObject *module, PyObject *arguments);
 

@@ -94,6 +94,7 @@ class Place(Struct, frozen=True, kw_only=True):
         topic: where records go that carry no topic of their own.
         tables: topics of single tables.
         dead_letters: where a sink sends what it can never deliver; None: it fails instead.
+        plain_fields: steps will look into the values; a source that has the means may parse them.
         output_mode: what Spark hands a sink of an aggregate; the runtime sets it on the writer.
     """
 
@@ -105,6 +106,7 @@ class Place(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     tables: tuple[TableRoute, ...] = ()
     dead_letters: DeadLetters | None = None
+    plain_fields: bool = False
     output_mode: str = "append"
 
 

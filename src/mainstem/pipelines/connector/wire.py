@@ -3,6 +3,9 @@
     topic string, key binary, value binary, headers array<struct<key string, value binary>>,
     partition int, timestamp timestamp
 
+Beside them may stand ``plainFields map<string, variant>``: what a source has parsed already of a
+value, or null where it leaves that to the steps.
+
 All but ``value`` may be absent, all may be null. A null value is a tombstone; a null partition is
 chosen by key; a null timestamp is the moment of writing.
 """
@@ -18,16 +21,20 @@ WIRE_TYPES = {
     "partition": "int",
     "timestamp": "timestamp",
 }
+PLAIN_FIELDS = "plainFields"
+FIELDS_TYPE = "map<string,variant>"
 
 
 def is_wire(frame: DataFrame) -> bool:
     """Whether a frame is one of records rather than of a source's own columns."""
     types = dict(frame.dtypes)
+    if types.get(PLAIN_FIELDS) == FIELDS_TYPE:
+        del types[PLAIN_FIELDS]
     return types.get("value") in {"binary", "string"} and not set(types) - set(WIRE_TYPES)
 
 
 def as_wire(frame: DataFrame, *, topic: str | None = None) -> DataFrame:
-    """All wire columns of any frame, in order; rows without a topic get ``topic``.
+    """All wire columns of any frame, in order, and its plain fields; no topic becomes ``topic``.
 
     A frame of other columns becomes one JSON object per row; nulls are kept as nulls.
     """
@@ -43,7 +50,8 @@ def as_wire(frame: DataFrame, *, topic: str | None = None) -> DataFrame:
             value = F.coalesce(value, F.lit(topic))
         return value.alias(name)
 
-    return frame.select(*(column(name, kind) for name, kind in WIRE_TYPES.items()))
+    beside = [PLAIN_FIELDS] if PLAIN_FIELDS in present else []
+    return frame.select(*(column(name, kind) for name, kind in WIRE_TYPES.items()), *beside)
 
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}

@@ -129,6 +129,7 @@ class KafkaSource:
 
     def read(self, spark: "SparkSession", config: KafkaSourceConfig, place: Place) -> "DataFrame":
         """The records as they are."""
+        from mainstem.pipelines.connector.wire import PLAIN_FIELDS  # noqa: PLC0415
         from mainstem.pipelines.running.broker import spark_options  # noqa: PLC0415
 
         options: dict[str, Any] = {
@@ -138,6 +139,8 @@ class KafkaSource:
             "startingOffsets": config.start,
             "failOnDataLoss": str(config.fail_on_data_loss).lower(),
         }
+        if place.plain_fields:
+            options["includePlainFields"] = "true"
         if not place.streaming:
             options["startingOffsets"] = "earliest"
         if config.group is not None:
@@ -147,6 +150,7 @@ class KafkaSource:
         reader = spark.readStream if place.streaming else spark.read
         frame = reader.format("mainstem").options(**options).load()
         columns = ["key", "value", "headers", "timestamp"]
+        columns += [PLAIN_FIELDS] if place.plain_fields else []
         columns += ["topic"] if config.keep_topics else []
         columns += ["partition"] if config.keep_partitions else []
         return frame.select(*columns)

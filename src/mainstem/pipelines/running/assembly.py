@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mainstem.pipelines.connector.shapes import Place
 from mainstem.pipelines.connector.topic_writer import FORMAT, topic_writer
-from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
+from mainstem.pipelines.connector.wire import PLAIN_FIELDS, WIRE_TYPES, as_wire
 from mainstem.pipelines.file import rules
 from mainstem.pipelines.file.model import BrokerSection, Settings, SinkEntry, SourceEntry
 from mainstem.pipelines.file.reading import Pipeline
@@ -81,6 +81,7 @@ class Assembly:
             topic=entry.topic if isinstance(entry, SourceEntry) else None,
             tables=tuple(entry.tables) if isinstance(entry, SourceEntry) else (),
             dead_letters=letters,
+            plain_fields=is_source and plan_of(pipeline).reads_fields,
             output_mode=plan_of(pipeline).output_mode,
         )
 
@@ -105,7 +106,8 @@ class Assembly:
 
     def _sink_queries(self, pipeline: Pipeline, entry: SinkEntry, pace: Pace) -> list[Query]:
         group = rules.group_of(pipeline.name, entry)
-        records = self.topics(entry, group, pace)
+        with_fields = plan_of(pipeline).reads_fields
+        records = self.topics(entry, group, pace, with_fields=with_fields)
         good, dead = parted(records, pipeline)
         writer = pipeline.connector.write(  # type: ignore[union-attr]
             _observed(good, None), pipeline.config, self.place(pipeline, pace)
@@ -115,7 +117,8 @@ class Assembly:
         queries = [Query(pipeline.id, writer, folder / "checkpoint", pace)]
         if dead is not None and entry.dead_letter_topic is not None:
             # Read on its own, under a group of its own: two queries cannot share a position.
-            _, dead = parted(self.topics(entry, f"{group}.dead", pace), pipeline)
+            again = self.topics(entry, f"{group}.dead", pace, with_fields=with_fields)
+            _, dead = parted(again, pipeline)
             assert dead is not None
             letters = dead_letters.envelopes(
                 dead, topic=entry.dead_letter_topic, pipeline=pipeline.id
@@ -127,8 +130,10 @@ class Assembly:
             )
         return queries
 
-    def topics(self, entry: SinkEntry, group: str, pace: Pace) -> DataFrame:
-        """The records of a sink's topics."""
+    def topics(
+        self, entry: SinkEntry, group: str, pace: Pace, *, with_fields: bool = False
+    ) -> DataFrame:
+        """The records of a sink's topics; with the fields of plain ones, for steps."""
         options = {**self._options, "includeHeaders": "true", "kafka.group.id": group}
         if any(rules.is_pattern(topic) for topic in entry.topics):
             options["subscribePattern"] = rules.pattern_of(entry.topics)
@@ -144,8 +149,9 @@ class Assembly:
             options["startingTimestamp"] = str(_milliseconds(entry.start_offset))
         if pace.rows_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(pace.rows_per_batch_max)
+        options["includePlainFields"] = str(with_fields).lower()
         read = self._spark.readStream.format(FORMAT).options(**options).load()
-        return read.select(*WIRE_TYPES)
+        return read.select(*WIRE_TYPES, *([PLAIN_FIELDS] if with_fields else []))
 
 
 def transformed(frame: DataFrame, pipeline: Pipeline, *, topic: str | None) -> DataFrame:

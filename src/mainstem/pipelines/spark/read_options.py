@@ -31,6 +31,7 @@ _NAMES: Final = {
     "minpartitions",
     "maxrecordsperpartition",
     "includeheaders",
+    "includeplainfields",
     "failondataloss",
     "groupidprefix",
     "kafka.group.id",
@@ -75,6 +76,7 @@ class ReadOptions(NamedTuple):
     parts_min: int = 0
     part_rows_max: int | None = None
     with_headers: bool = False
+    with_fields: bool = False
     fail_on_data_loss: bool = True
     group: str | None = None
     group_prefix: str = "spark"
@@ -128,6 +130,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
         parts_min=number(options, "minpartitions") or 0,
         part_rows_max=number(options, "maxrecordsperpartition"),
         with_headers=flag(options, "includeheaders", default=False),
+        with_fields=flag(options, "includeplainfields", default=False),
         fail_on_data_loss=flag(options, "failondataloss", default=True),
         group=options.get("kafka.group.id"),
         group_prefix=options.get("groupidprefix", "spark"),

@@ -28,6 +28,7 @@ COLUMNS: Final = (
     "timestamp timestamp, timestampType int"
 )
 HEADERS_COLUMN: Final = ", headers array<struct<key: string, value: binary>>"
+FIELDS_COLUMN: Final = ", plainFields map<string, variant>"
 
 
 class MainstemSource(DataSource):
@@ -43,9 +44,11 @@ class MainstemSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source."""
+        """The columns of Spark's Kafka source, and what was asked for beside them."""
         with_headers = flag(self._options, "includeheaders", default=False)
-        return COLUMNS + (HEADERS_COLUMN if with_headers else "")
+        with_fields = flag(self._options, "includeplainfields", default=False)
+        headers = HEADERS_COLUMN if with_headers else ""
+        return COLUMNS + headers + (FIELDS_COLUMN if with_fields else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads topics as tables."""

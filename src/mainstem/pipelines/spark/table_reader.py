@@ -72,7 +72,7 @@ def read_range(wire: Wire, options: ReadOptions, part: OffsetRange) -> "Iterator
             for columns in wire.iterate(reader.columns(with_headers=options.with_headers)):
                 if columns.row_count:
                     start = memoryview(columns.offsets).cast("q")[-1] + 1
-                    yield record_batch(part.partition, columns)
+                    yield record_batch(part.partition, columns, with_fields=options.with_fields)
         except Trimmed as error:
             if options.fail_on_data_loss:
                 raise

@@ -9,15 +9,15 @@ one that is absent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from mainstem.pipelines.connector.wire import FIELDS_TYPE
 from mainstem.pipelines.transforms.paths import FieldPath, parse_path
 
-FIELDS_TYPE: Final = "map<string,variant>"
 Change = Callable[[Column], Column]
 """From the value of a field, a variant, to its new value."""
 

@@ -78,16 +78,25 @@ class PlannedStep(Struct, frozen=True, kw_only=True):
     step: Step
     predicate: Predicate | None
 
+    @property
+    def asks(self) -> bool:
+        """Whether its predicate looks into the value."""
+        return self.predicate is not None and self.predicate.needs_fields
+
+    @property
+    def needs_fields(self) -> bool:
+        """Whether the value has to be looked into."""
+        return self.step.needs_fields or self.asks
+
     def apply(self, rows: Rows) -> Rows:
         """Adds the step to the frame."""
-        asks = self.predicate is not None and self.predicate.needs_fields
-        if self.step.needs_fields or asks:
+        if self.needs_fields:
             rows = rows.parse()
         everywhere = Turn(self.label, where=self.where)
         turn = everywhere
         if self.predicate is not None:
             turn = Turn(self.label, self.predicate.column(), self.where)
-        if asks:
+        if self.asks:
             rows = rows.require_fields(everywhere)
         elif self.step.needs_fields:
             rows = rows.require_fields(turn)
@@ -104,6 +113,12 @@ class Plan(Struct, frozen=True):
         """How a streaming query of this plan writes: append, unless an sql step says otherwise."""
         modes = [one.step.output_mode for one in self.steps if isinstance(one.step, Sql)]
         return modes[-1] if modes else "append"
+
+    @property
+    def reads_fields(self) -> bool:
+        """Whether values are looked into as they come; an sql step reads them in its own way."""
+        first = next((one for one in self.steps if one.needs_fields or type(one.step) is Sql), None)
+        return first is not None and first.needs_fields
 
     def apply(self, frame: DataFrame) -> Applied:
         """The records that go on, and those that failed, each as a frame of its own.

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
+from mainstem.pipelines.connector.wire import FIELDS_TYPE, PLAIN_FIELDS, WIRE_TYPES, as_wire
 from mainstem.pipelines.transforms.fields import (
-    FIELDS_TYPE,
     as_fields,
     false,
     is_empty,
@@ -146,7 +145,8 @@ class Rows:
     def replace_value(self, value: Column, turn: Turn) -> "Rows":
         """Gives a record another value as bytes; it has not been looked into yet."""
         rows = self.close_value().with_columns({"value": value}, turn)
-        return replace(rows, frame=rows.frame.drop(*_SIDE_COLUMNS), parsed=False)
+        frame = rows.frame.drop(*_SIDE_COLUMNS, PLAIN_FIELDS)
+        return replace(rows, frame=frame, parsed=False)
 
     def close_value(self) -> "Rows":
         """Writes the value of records that were changed."""
@@ -215,15 +215,19 @@ def _parsed(frame: DataFrame) -> DataFrame:
 
     Spark's parser stops after the first value and would take ``{"a":1} x`` for ``{"a":1}``. So the
     text is parsed inside an object of our own: whatever follows it, or is missing from it, then
-    spoils what we wrote round it.
+    spoils what we wrote round it. Where the source has parsed a record there is nothing to do and
+    nothing to doubt: its names are distinct, and it is no change event.
     """
-    text = F.col("value").cast("string")
+    if PLAIN_FIELDS not in frame.columns:
+        frame = frame.withColumn(PLAIN_FIELDS, F.lit(None).cast(FIELDS_TYPE))
+    plain, text = F.col(PLAIN_FIELDS), F.col("value").cast("string")
     framed = F.concat(F.lit('{"r":'), text, F.lit(',"s":0}'))
     parsed = F.from_json(framed, f"struct<r:{FIELDS_TYPE},s:int>", _STRICT)
     record, names = F.col(_PARSED)["r"], F.col(_NAMES)
-    frame = frame.withColumn(_PARSED, parsed).withColumn(_NAMES, F.map_keys(record))
+    frame = frame.withColumn(_PARSED, F.when(plain.isNull(), parsed))
+    frame = frame.withColumn(_NAMES, F.map_keys(record))
     malformed = (
-        F.when(F.col("value").isNull(), F.lit(None))
+        F.when(F.col("value").isNull() | plain.isNotNull(), F.lit(None))
         .when(~F.is_valid_utf8(text), F.lit("the value is not UTF-8"))
         .when(F.col(_PARSED)["s"].isNull(), F.lit("the value is not JSON"))
         .when(
@@ -233,9 +237,10 @@ def _parsed(frame: DataFrame) -> DataFrame:
         .when(_is_there_twice(names), F.lit("a field is there twice"))
     )
     frame = frame.withColumn(_MALFORMED, malformed)
-    frame = frame.withColumn(_WHOLE, F.when(F.col(_MALFORMED).isNull(), record)).drop(_PARSED)
-    is_change = F.col(_MALFORMED).isNull() & _is_change(F.col(_WHOLE), names)
-    frame = frame.withColumn(_WRAPPED, F.coalesce(is_change, false())).drop(_NAMES)
+    whole = F.coalesce(plain, F.when(F.col(_MALFORMED).isNull(), record))
+    frame = frame.withColumn(_WHOLE, whole).drop(_PARSED)
+    is_change = plain.isNull() & F.col(_MALFORMED).isNull() & _is_change(F.col(_WHOLE), names)
+    frame = frame.withColumn(_WRAPPED, F.coalesce(is_change, false())).drop(_NAMES, PLAIN_FIELDS)
     return _taken_apart(frame)
 
 
