@@ -1,10 +1,11 @@
-"""``mainstem group``: list, describe, lag, reset-offsets and delete consumer groups."""
+"""``mainstem group``: list, describe, lag, settings, reset-offsets and delete groups."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainstem.cli.connected import with_admin
+from mainstem.cli.failure import UsageFailure
 from mainstem.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -14,12 +15,13 @@ from mainstem.cli.options import (
 )
 from mainstem.cli.render import Output, show_done, show_one, show_rows
 from mainstem.cli.reset import reset_offsets
+from mainstem.cli.topics import assignments
 
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
     from mainstem.client.group_admin import PartitionLag
 
-app = typer.Typer(help="Consumer groups: members, lag, positions.", no_args_is_help=True)
+app = typer.Typer(help="Groups of consumers: members, lag, positions.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
@@ -115,6 +117,45 @@ def lag(
 
 def _known(number: int) -> int | None:
     return number if number >= 0 else None
+
+
+@app.command("settings")
+def settings(
+    name: Group,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show what holds for a group that may be set on it."""
+    found = with_admin(bootstrap, timeout, lambda admin: admin.groups.settings(name))
+    rows = [{"setting": setting, "value": value} for setting, value in sorted(found.items())]
+    show_rows(rows, output, columns=["setting", "value"])
+
+
+@app.command("alter")
+def alter(
+    name: Group,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting; may be repeated."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="Back to the default; may be repeated."),
+    ] = None,
+    timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Change settings of a group, which need not be there yet."""
+    changed, removed = assignments(config or []), remove or []
+    if not (changed or removed):
+        raise UsageFailure("nothing to change", remedy="give --config or --remove")
+    with_admin(
+        bootstrap, timeout, lambda admin: admin.groups.alter_settings(name, changed, removed)
+    )
+    row = {"group": name, "changed": changed, "removed": removed}
+    show_done(f"altered {name}", row, output)
 
 
 @app.command("delete")

@@ -28,6 +28,8 @@ class BlockingGroupAdmin(Caller[GroupAdmin]):
     offsets = waits(GroupAdmin.offsets)
     lag = waits(GroupAdmin.lag)
     reset = waits(GroupAdmin.reset)
+    settings = waits(GroupAdmin.settings)
+    alter_settings = waits(GroupAdmin.alter_settings)
     delete = waits(GroupAdmin.delete)
     delete_offsets = waits(GroupAdmin.delete_offsets)
 

@@ -10,6 +10,7 @@ from mainstem.client import errors
 from mainstem.client.cluster import Cluster
 from mainstem.client.committed import commit_offsets, fetch_committed
 from mainstem.client.link import Link
+from mainstem.client.named_configs import GROUP, NamedConfigs
 from mainstem.client.offset_query import LATEST, list_offsets
 from mainstem.client.share_group_admin import SHARE_PROTOCOL, ShareGroupAdmin, share_member
 from mainstem.client.values import (
@@ -83,6 +84,7 @@ class GroupAdmin:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._shares = ShareGroupAdmin(self._at_coordinator)
+        self._configs = NamedConfigs(cluster, GROUP, timeout_ms=timeout_ms)
 
     async def list_all(self, states: Collection[str] = ()) -> list[GroupListing]:
         """All groups of the cluster, or those in certain states."""
@@ -171,6 +173,16 @@ class GroupAdmin:
                     remedy="stop the members of the group first",
                 ) from error
             raise
+
+    async def settings(self, group: str) -> dict[str, str]:
+        """What holds for a group that may be set on it, defaults included."""
+        return await self._configs.settings(group)
+
+    async def alter_settings(
+        self, group: str, changed: Mapping[str, str], removed: Iterable[str] = ()
+    ) -> None:
+        """Sets some settings of a group, which need not be there yet, and takes others back."""
+        await self._configs.alter(group, changed, removed)
 
     async def delete(self, groups: Iterable[str]) -> None:
         """Deletes groups that have no members, and their offsets."""

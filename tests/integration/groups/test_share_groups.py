@@ -356,6 +356,11 @@ def test_our_own_tools_see_and_move_such_a_group(
         assert [member["partitions"] for member in shown["members"]] == [[f"{topic}-0"]]
     [lag] = ask("group", "lag", topic)
     assert (lag["committed"], lag["end"], lag["lag"]) == (100, 100, 0)
+    ask("group", "alter", topic, "-c", "share.delivery.count.limit=9")
+    held = {each["setting"]: each["value"] for each in ask("group", "settings", topic)}
+    assert held["share.delivery.count.limit"] == "9"
+    assert held["share.auto.offset.reset"] == "earliest"
+    ask("group", "alter", topic, "--remove", "share.delivery.count.limit")
     [moved] = ask("group", "reset-offsets", topic, "--to-offset", "90")
     assert (moved["old"], moved["new"]) == (100, 90)
     [lag] = ask("group", "lag", topic)
