@@ -71,7 +71,9 @@ class LiveShare:
         state = await self._store.read(self.group_id, self._place, door.epoch)
         if state is not None:
             self._state_epoch, self._version = state.state_epoch, state.version
-            self.machine = SharePartition.restored(state.share, rules.delivery_limit)
+            self.machine = SharePartition.restored(
+                state.share, rules.delivery_limit, door.next_offset
+            )
             self._stored = self.machine.changes
             return
         self.machine = SharePartition(self._first_offset())

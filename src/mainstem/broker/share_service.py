@@ -6,6 +6,7 @@ move or for records that are given back
 """
 
 import asyncio
+import logging
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -48,6 +49,27 @@ _PASSED_OVER_MAX: Final = 100
 
 Refusals = dict[StreamId, MainstemError | None]
 
+# What members that fetch know how to take. Anything else they would take for a fault of their own:
+# the partition has nothing for them for now.
+_TOLD: Final = frozenset(
+    {
+        ErrorCode.NOT_WRITER,
+        ErrorCode.RANGE_SEALED,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.FENCED_EPOCH,
+        ErrorCode.UNKNOWN_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_AUTHORIZED,
+        ErrorCode.STORAGE_FAILED,
+        ErrorCode.CORRUPT,
+    }
+)
+# How long a fetch waits before it tries again what was not possible.
+_PAUSE_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
 
 class ShareService:
     """The ``ShareGroups`` of one node.
@@ -70,13 +92,18 @@ class ShareService:
         self._members = members
         self._partitions = partitions
         self._offsets = offsets
+        self.is_stopping = False
+        self.fetches: set[_Fetch] = set()
         self._configs = members.configs
         self._sessions = ShareSessions(
             self._configs.settings.sessions_max, PARTITIONS_PER_SESSION_MAX
         )
 
     async def stop(self) -> None:
-        """Store what is not stored yet."""
+        """Let nobody wait any longer, and store what is not stored yet."""
+        self.is_stopping = True
+        for fetch in self.fetches:
+            fetch.wake()
         await self._partitions.stop()
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
@@ -237,20 +264,28 @@ class _Fetch:
         self._session = session
         self._news = asyncio.Event()
         self._watched: list[LiveShare] = []
+        self._is_hindered = False
+
+    def wake(self) -> None:
+        """There may be news."""
+        self._news.set()
 
     async def run(self) -> dict[StreamId, ShareFetched]:
         """What was locked, and what was refused."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(self._wish.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
+        self._service.fetches.add(self)
         try:
-            while True:
+            while not self._service.is_stopping:
                 self._news.clear()
                 found = await self._collect()
                 left_s = until_s - loop.time()
                 if found or left_s <= 0:
                     return found
-                await _wait(self._news, left_s)
+                await _wait(self._news, min(left_s, _PAUSE_S) if self._is_hindered else left_s)
+            return {}
         finally:
+            self._service.fetches.discard(self)
             self._unwatch()
 
     async def _collect(self) -> dict[StreamId, ShareFetched]:
@@ -263,16 +298,17 @@ class _Fetch:
         room_bytes = min(wish.max_bytes, FETCH_RESPONSE_BYTES_MAX)
         room_records = wish.max_records
         found: dict[StreamId, ShareFetched] = {}
+        self._is_hindered = False
         for stream, live in opened:
             if isinstance(live, MainstemError):
-                found[stream] = ShareFetched(stream, error=live)
+                self._refuse(found, stream, live)
                 continue
             if room_bytes <= 0 or room_records <= 0:
                 break
             try:
                 fetched = service.acquire(live, wish, (room_bytes, room_records))
             except MainstemError as error:
-                found[stream] = ShareFetched(stream, error=error)
+                self._refuse(found, stream, error)
                 continue
             if fetched.acquired:
                 found[stream] = fetched
@@ -281,17 +317,28 @@ class _Fetch:
         self._session.serve_last(found)
         return found
 
+    def _refuse(
+        self, found: dict[StreamId, ShareFetched], stream: StreamId, error: MainstemError
+    ) -> None:
+        if error.code is ErrorCode.UNKNOWN_GROUP:
+            raise error  # the same for all partitions
+        if error.code in _TOLD:
+            found[stream] = ShareFetched(stream, error=error)
+            return
+        _log.info("%s is not shared now: %s", stream, error)
+        self._is_hindered = True
+
     def _watch(self, every: Sequence[LiveShare]) -> None:
         self._unwatch()
         for live in every:
-            live.add_waiter(self._news.set)
-            live.door.add_waiter(self._news.set)
+            live.add_waiter(self.wake)
+            live.door.add_waiter(self.wake)
         self._watched = list(every)
 
     def _unwatch(self) -> None:
         for live in self._watched:
-            live.remove_waiter(self._news.set)
-            live.door.remove_waiter(self._news.set)
+            live.remove_waiter(self.wake)
+            live.door.remove_waiter(self.wake)
         self._watched = []
 
 

@@ -26,6 +26,7 @@ from mainstem.coordination.share_records import (
 )
 from mainstem.coordination.share_requests import ShareAnswer, ShareHeartbeat
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.ids import TopicId
 from mainstem.model.limits import GROUP_NAME_LENGTH_MAX, MIB
 
 JOINING = 0
@@ -145,13 +146,17 @@ class ShareGroupTable:
             if group.reads(name):
                 group.is_stale = True
 
+    def knows(self, topic: TopicId) -> bool:
+        """Whether there is such a topic."""
+        return self._topics.name_of(topic) is not None
+
     def gone(self) -> list[ShareFact]:
         """Decide to forget where groups stand in topics that are no more."""
         return [
             ShareStateForgotten(group.id, *place)
             for group in self
             for place in group.states
-            if self._topics.name_of(place[0]) is None
+            if not self.knows(place[0])
         ]
 
     def removal(self, group: ShareGroup) -> list[ShareFact]:

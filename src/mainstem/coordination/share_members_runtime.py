@@ -68,6 +68,8 @@ class ShareMembersRuntime:
     async def write(self, group_id: str, place: Place, state: ShareState) -> None:
         """Store what the writer of a partition decided; returns once it is safe."""
         live = self._find(group_id)
+        if not live.shard.shares.knows(place[0]):
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC_ID, subject=group_id)
         facts = stored(live.shard.shares.known(group_id), place, state)
         await store(live, facts, self._desk.now())
 

@@ -78,15 +78,26 @@ class SharePartition:
         self._floor = start  # nothing below is in the log any more
 
     @classmethod
-    def restored(cls, saved: SavedShare, delivery_limit: int) -> "SharePartition":
-        """As it was stored: what was acquired then is available, with its count."""
-        share = cls(saved.start)
+    def restored(
+        cls, saved: SavedShare, delivery_limit: int, log_end: int | None = None
+    ) -> "SharePartition":
+        """As it was stored: what was acquired then is available, with its count.
+
+        A log that ends sooner has lost records, and will have others in their place: of those
+        beyond ``log_end`` nothing is known.
+        """
+        end = saved.start if log_end is None else min(saved.start, log_end)
+        share = cls(end)
         window = share.window
         for run in saved.runs:
             state = State(run.state)
             # What was in delivery for the last time when all ended is given out once more.
             counted = run.deliveries if state in DONE else min(run.deliveries, delivery_limit - 1)
-            window.append(window.until + run.length, state, counted)
+            until = window.until + run.length
+            if log_end is not None and until > log_end:
+                until = log_end
+            if until > window.until:
+                window.append(until, state, counted)
         window.tidy()
         return share
 

@@ -281,6 +281,40 @@ def test_what_left_a_session_can_still_be_acknowledged(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_while_its_state_cannot_be_loaded_a_partition_has_nothing(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> None:
+        await shop.begin(b"x")
+        shop.kept.refusal = Unavailable(ErrorCode.DISK_FULL, "no space left")
+        assert await shop.take("a", max_wait_ms=1) == []
+        waiting = asyncio.ensure_future(shop.take("a", max_wait_ms=5_000))
+        await asyncio.sleep(0.01)
+        shop.kept.refusal = None
+        assert await waiting == [(0, 1, 1)]
+
+    play(tmp_path, story)
+
+
+def test_a_group_that_nobody_joined_reads_nothing(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> None:
+        await shop.begin(b"x")
+        with pytest.raises(MainstemError) as refusal:
+            await shop.fetch("a", group_id="other")
+        assert refusal.value.code is ErrorCode.UNKNOWN_GROUP
+
+    play(tmp_path, story)
+
+
+def test_nobody_waits_for_a_node_that_stops(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> None:
+        await shop.begin()
+        waiting = asyncio.ensure_future(shop.take("a", max_wait_ms=60_000))
+        await asyncio.sleep(0.01)
+        await shop.shares.stop()
+        assert await waiting == []
+
+    play(tmp_path, story)
+
+
 def test_what_cannot_be_stored_is_given_out_again(tmp_path: Path) -> None:
     async def story(shop: Shop) -> None:
         await shop.begin(b"x", b"y")

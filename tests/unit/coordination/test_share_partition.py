@@ -184,6 +184,14 @@ def test_what_was_in_delivery_is_available_after_a_restart() -> None:
     assert take(again, "b", [ReadBatch(0, 6)]) == [AcquiredRange(0, 2, 2), AcquiredRange(4, 6, 2)]
 
 
+def test_of_records_that_the_log_has_lost_nothing_is_known() -> None:
+    saved = SavedShare(2, (SavedRun(2, State.AVAILABLE, 1), SavedRun(4, State.ACKNOWLEDGED, 0)))
+    share = SharePartition.restored(saved, RULES.delivery_limit, log_end=3)
+    assert (share.start, share.until) == (2, 3)
+    assert take(share, "a", [ReadBatch(2, 6)]) == [AcquiredRange(2, 3, 2), AcquiredRange(3, 6, 1)]
+    assert SharePartition.restored(saved, RULES.delivery_limit, log_end=1).start == 1
+
+
 def test_a_restart_does_not_exceed_the_limit_of_deliveries() -> None:
     saved = SavedShare(0, (SavedRun(1, State.AVAILABLE, 5),))
     share = SharePartition.restored(saved, RULES.delivery_limit)
