@@ -36,8 +36,8 @@ ROWS: dict[str, tuple[Callable[[int], list[Row]], int, int]] = {
     "normal": (partial(fail_over, preset="normal"), 20, 2),
     "fast": (partial(fail_over, preset="fast"), 20, 2),
     "seal": (seal, 20, 3),
-    "streams": (streams, 5, 1),
-    "shards": (shards, 7, 1),
+    "streams": (streams, 4, 1),
+    "shards": (shards, 5, 1),
 }
 
 

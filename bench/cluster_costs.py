@@ -40,9 +40,9 @@ WAYS: tuple[tuple[str, int, float | None], ...] = (
     ("fsync", 4, None),
 )
 DEPTH = 4
-SMALL = 60_000
+SMALL = 250_000
 SMALL_DEPTH = 64
-LARGE = 3_000
+LARGE = 2_500
 SETTLE_S = 0.5
 
 
