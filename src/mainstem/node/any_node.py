@@ -187,6 +187,7 @@ class AnyNodeStreams:
             head = _heads.decode(body[_LENGTH_BYTES : _LENGTH_BYTES + length])
         except msgspec.DecodeError as error:
             raise Corrupt(f"not what one node passes on to another: {error}") from error
+        self._check_known(head)
         if head.look is not None:
             if head.look.wait_ms:
                 await self._until_more(head.topic, head.partition, head.look)
@@ -197,6 +198,15 @@ class AnyNodeStreams:
         except _NothingStored:
             raise Unavailable(ErrorCode.NOT_WRITER, "another node writes it") from None
         return [base.to_bytes(8)]
+
+    def _check_known(self, head: _Head) -> None:
+        """Who asks may have heard of a topic before this node has: it is to ask again then."""
+        try:
+            self._local.door(head.topic, head.partition)
+        except MainstemError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                return  # dealt with where the stream is used
+            raise Unavailable(ErrorCode.NOT_WRITER, "it is not known here yet") from error
 
     async def _until_more(self, topic: str, partition: int, question: Question) -> None:
         """Wait until something stands at an offset, or the asker's patience ends."""

@@ -176,6 +176,7 @@ def test_a_time_finds_its_message(http: httpx.Client, topic: str) -> None:
     assert [message["value"] for message in shown] == ["3", "4"]
 
 
+@pytest.mark.lone("HTTP shows groups at the node that coordinates them")
 def test_a_group_shows_its_position_and_lag(
     node: LocalNode, http: httpx.Client, topic: str
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_group_shows_its_position_and_lag(
     assert http.get("/v1/groups/absent").status_code == 404
 
 
+@pytest.mark.lone("a node counts what happens at it")
 def test_metrics_count_what_happened(http: httpx.Client, topic: str) -> None:
     before = http.get("/metrics/json").json()
     http.post(f"/v1/topics/{topic}/messages", json=[{"value": "x"}] * 7)
@@ -283,6 +285,7 @@ def test_curl_alone_is_enough(node: LocalNode, topic: str) -> None:
     curl("-X", "DELETE", address)
 
 
+@pytest.mark.lone("another node serves it, or its copy mends this one")
 def test_a_byte_that_changed_on_disk_is_corruption_and_never_data(
     node: LocalNode, http: httpx.Client, topic: str
 ) -> None:

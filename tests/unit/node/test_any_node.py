@@ -9,7 +9,13 @@ import pytest
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import (
+    Corrupt,
+    ErrorCode,
+    InvalidRequest,
+    MainstemError,
+    Unavailable,
+)
 from mainstem.model.ids import NO_NODE, NodeId, Offset
 from mainstem.node.any_node import AnyNodeStreams
 from mainstem.streams.look_driver import Piece, StreamLook
@@ -47,10 +53,13 @@ class Local:
     def __init__(self) -> None:
         self.stored: list[bytes] = []
         self.writes = False
+        self.has_heard = True  # of the topic
         self.known: int | None = None  # what a replica here knows
         self.failure: MainstemError | None = None
 
     def door(self, topic: str, partition: int) -> object:
+        if not self.has_heard:
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC)
         if not self.writes:
             raise Unavailable(ErrorCode.NOT_WRITER, "another node writes it")
         return object()
@@ -116,6 +125,19 @@ def test_an_append_goes_to_the_node_that_writes_the_partition() -> None:
         assert await pair.append() == 42
         assert pair.local[TWO].stored == [BATCH]
         assert pair.local[ONE].stored == []
+
+    play(story)
+
+
+def test_a_writer_that_has_not_heard_of_a_new_topic_is_asked_again() -> None:
+    async def story(pair: Pair) -> None:
+        writer = pair.local[TWO]
+        writer.has_heard = False
+        asyncio.get_running_loop().call_later(1.0, setattr, writer, "has_heard", True)
+        looked = asyncio.ensure_future(pair.streams[ONE].look("t", 0))
+        assert await pair.append() == 42
+        assert writer.stored == [BATCH]
+        assert (await looked).last_stable == 6
 
     play(story)
 
