@@ -2,7 +2,8 @@
 
 Only as many move as a fair share needs: a node that joins empty takes from the fullest, those
 streams first that like it best. Nothing moves between two nodes that both have their share, and
-nothing moves onto a machine or rack where the stream already is, unless it has no choice.
+nothing moves onto a machine or rack where the stream already is, unless it has no choice. What one
+node has to write as a whole (``together``) counts, and stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.model.metadata import Node, Stream
+from mainstem.placement import together
 from mainstem.placement.planner import Replicas, scores
 from mainstem.placement.tables import Tables
 
@@ -31,16 +33,22 @@ def moves(tables: Tables, limit: int) -> list[Move]:
         for stream in topic.streams
         if set(stream.wanted) <= nodes.keys()
     ]
-    found = _Balance(nodes, streams, tables.busy).of_copies(limit)
-    return found or _Balance(nodes, streams, tables.busy).of_writers(limit)
+    fixed = together.fixed(tables)
+    found = _Balance(nodes, streams, tables.busy, fixed).of_copies(limit)
+    return found or _Balance(nodes, streams, tables.busy, fixed).of_writers(limit)
 
 
 class _Balance:
     """Where streams are wanted, as moves are found."""
 
     def __init__(
-        self, nodes: dict[NodeId, Node], streams: Sequence[Stream], busy: Callable[[NodeId], int]
+        self,
+        nodes: dict[NodeId, Node],
+        streams: Sequence[Stream],
+        busy: Callable[[NodeId], int],
+        fixed: frozenset[StreamId],
     ) -> None:
+        self._fixed = fixed
         self._nodes = nodes
         self._busy = busy
         self._wanted = {stream.id: stream.wanted for stream in streams}
@@ -57,7 +65,7 @@ class _Balance:
             gap = len(held[high]) - len(held[low])
             if gap < (2 if self._moves else _gap(sum(map(len, held.values())), len(held))):
                 break
-            best = self._best(held[high] - held[low] - self._moves.keys(), high, low)
+            best = self._best(held[high] - held[low] - self._moves.keys() - self._fixed, high, low)
             if best is None:
                 break
             wanted = tuple(low if node == high else node for node in self._wanted[best])
@@ -76,7 +84,8 @@ class _Balance:
             gap = len(writes[high]) - len(writes[low])
             if gap < (2 if self._moves else _gap(len(self._wanted), len(writes))):
                 break
-            able = [s for s in writes[high] - self._moves.keys() if low in self._wanted[s]]
+            free = writes[high] - self._moves.keys() - self._fixed
+            able = [stream for stream in free if low in self._wanted[stream]]
             if not able:
                 break
             stream = min(able)

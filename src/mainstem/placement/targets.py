@@ -10,6 +10,7 @@ from typing import Final
 
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Stream, Topic
+from mainstem.placement import together
 from mainstem.placement.planner import Replicas, scores, spread
 from mainstem.placement.tables import Tables
 
@@ -34,10 +35,12 @@ class Targets:
             count = max(count, min(INTERNAL_REPLICAS, len(self._live)))
         if len(kept) == len(wanted) == count:
             return wanted
-        score = scores(stream.id)
+        leading = together.anchor(self._tables, topic)
+        score = scores(stream.id if leading is None else leading.id)
         others = [node for node in self._live if node.id not in kept]
         beside = [known.node for node in kept if (known := self._tables.node(node)) is not None]
-        busy = self._tables.busy
+        # Loads change from one stream to the next, and these go to the same nodes.
+        busy = self._tables.busy if leading is None else lambda _node: 0
         found = spread(others, beside, count - len(kept), lambda n: (busy(n.id), -score(n)))
         if not kept and not any(self._tables.is_live(node) for node in wanted):
             return wanted

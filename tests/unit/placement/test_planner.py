@@ -6,10 +6,12 @@ from typing import Any
 
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Node
+from mainstem.model.topic_name import QUEUE_DATA_TOPIC, QUEUES_TOPIC
 from mainstem.placement import balancing, planner, records
 from mainstem.placement import replication_records as replication
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
+from mainstem.placement.targets import Targets
 
 TOPIC = TopicId(bytes(range(16)))
 
@@ -154,3 +156,41 @@ def test_what_is_known_of_loads_outlives_a_snapshot() -> None:
     catalogue.busy = lambda _node: 7
     catalogue.become(catalogue.state())
     assert catalogue.busy(NodeId(1)) == catalogue.fork().busy(NodeId(2)) == 7
+
+
+def queues_on(catalogue: Catalogue, *nodes: int) -> None:
+    place = tuple(map(NodeId, nodes))
+    for number, name in enumerate((QUEUES_TOPIC, QUEUE_DATA_TOPIC, "exchange"), 1):
+        topic = TopicId(bytes([number] * 16))
+        command = records.CreateTopic(
+            topic, name, 8, len(place), {}, internal=number < 3, assignments=(place,) * 8
+        )
+        run(catalogue, command)
+
+
+def test_streams_that_one_node_has_to_write_are_not_torn_apart_for_balance() -> None:
+    catalogue = cluster(plain(1, 2, 3))
+    queues_on(catalogue, 1, 2, 3)
+    assert balancing.moves(catalogue, limit=100) == []
+    run(catalogue, records.CreateTopic(TOPIC, "t", 9, 3, {}, assignments=(spread_out(),) * 9))
+    moved = dict(balancing.moves(catalogue, limit=100))
+    assert {stream.topic for stream in moved} <= {TOPIC}
+
+
+def spread_out() -> tuple[NodeId, ...]:
+    return (NodeId(1), NodeId(3), NodeId(2))
+
+
+def test_streams_that_one_node_has_to_write_get_their_further_copies_in_one_order() -> None:
+    catalogue = cluster(plain(1, 2, 3, 4, 5))
+    queues_on(catalogue, 1)
+    targets = Targets(catalogue, lambda _node: False)
+    found = {
+        targets.of(topic, stream)
+        for topic in catalogue.topics()
+        for stream in topic.streams
+        if topic.internal
+    }
+    assert len(found) == 1
+    [wanted] = found
+    assert len(wanted) == 3
