@@ -129,6 +129,19 @@ class Publisher(Protocol):
         """
         ...
 
+    def publish_many(
+        self, exchange: str, messages: Sequence[Message], routing: Routing, first: int
+    ) -> None:
+        """Publish messages that go the same way: ``routing`` is that of each.
+
+        They have no headers, and a time; their tokens count up from ``first``. As ``publish`` of
+        one after the other, for less.
+
+        Raises:
+            InvalidRequest: there is no such exchange, or it is not for publishers.
+        """
+        ...
+
     @property
     def is_blocked(self) -> bool:
         """Whether the session should stop reading: a queue makes its publishers wait.

@@ -20,7 +20,7 @@ from mainstem.queues.bodies_runtime import Bodies
 from mainstem.queues.exchange import DEFAULT_EXCHANGE, Exchange, ExchangeKind
 from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.router import Route, Router
-from mainstem.queues.routing import delay_of
+from mainstem.queues.routing import delay_of, visible_of
 from mainstem.queues.settings import Overflow
 from mainstem.queues.steady_clock import SteadyClock
 from mainstem.queues.vocabulary import Routing
@@ -150,6 +150,43 @@ class Bursts:
         if must_wait or not self._take(wish):
             self._park(wish)
 
+    def publish_many(
+        self, publisher: LivePublisher, messages: Sequence[Message], routing: Routing, first: int
+    ) -> bool:
+        """Take messages that go the same way; False where each has to be looked at.
+
+        They have no headers, a time of their own, and tokens that count up from ``first``.
+        """
+        if (
+            self._revision != self._admitting.revision
+            or not self.router.is_plain
+            or publisher.is_forced
+            or publisher.parked
+        ):
+            return False
+        route = self._routes.get(routing.keys[0])
+        if route is None or not route.queues:
+            return False
+        sizes = [len(message.value or b"") for message in messages]
+        added = sum(sizes) + len(sizes) * _RECORD_BYTES
+        bursts = self._gathered
+        if not bursts or bursts[-1].size_bytes + added > BATCH_BYTES:
+            if added > BATCH_BYTES:
+                return False
+            if not bursts:
+                self._admitting.dirty(self)
+            bursts.append(Burst())
+        burst, count = bursts[-1], len(messages)
+        _, _, priority, expires_ms, visible_ms = routing
+        burst.records += [(0, time, key, value, ()) for key, value, _, time in messages]
+        burst.messages += messages
+        burst.pointers += [(size, priority, expires_ms, visible_ms) for size in sizes]
+        burst.routes += [route] * count
+        burst.publishers += [publisher] * count
+        burst.tokens += range(first, first + count)
+        burst.size_bytes += added
+        return True
+
     def _take(self, wish: Wish) -> bool:
         """Take or refuse a message; False where it has to wait."""
         publisher, message, routing, token = wish
@@ -248,9 +285,11 @@ class Bursts:
         if timestamp_ms == NO_TIMESTAMP:
             timestamp_ms = self._clock.now_ms()
         _, routed_by, priority, expires_ms, visible_ms = routing
-        if self.is_delayed and not visible_ms:
-            delay_ms = delay_of(routed_by)
-            visible_ms = self._clock.now_ms() + delay_ms if delay_ms else 0
+        if routed_by and not visible_ms:
+            visible_ms = visible_of(routed_by)
+            if self.is_delayed and not visible_ms:
+                delay_ms = delay_of(routed_by)
+                visible_ms = self._clock.now_ms() + delay_ms if delay_ms else 0
         burst.records.append((0, timestamp_ms, key, value, headers))
         burst.messages.append(message)
         burst.pointers.append((size_bytes, priority, expires_ms, visible_ms))

@@ -18,10 +18,9 @@ from mainstem.model.message import Message
 from mainstem.model.record import Record
 from mainstem.queues.bodies_runtime import Bodies, records_between
 from mainstem.queues.burst_runtime import Admitting, Burst, Bursts
-from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.facts import Pointer
 from mainstem.queues.router import Offer, Router
-from mainstem.queues.routing import delay_of, is_moved, routing_of
+from mainstem.queues.routing import delay_of, is_moved, routing_of, visible_of
 from mainstem.queues.steady_clock import SteadyClock
 from mainstem.streams.writer_driver import StreamWriter
 
@@ -147,8 +146,9 @@ class ExchangeStream(Bursts):
         message = Message.of_record(record)
         routing = routing_of(message)
         visible_ms = 0
-        # What was published to a queue by name may have been told to wait as well.
-        if self.is_delayed or self.exchange == DEFAULT_EXCHANGE:
+        if routing.headers:
+            visible_ms = visible_of(routing.headers)
+        if self.is_delayed and not visible_ms:
             delay_ms = delay_of(routing.headers)
             visible_ms = record.timestamp + delay_ms if delay_ms else 0
         pointer = Pointer(

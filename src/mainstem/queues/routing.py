@@ -1,7 +1,8 @@
 """What decides where a stored message goes, read from the record that it is.
 
 The key of the record is the routing key, its headers are bytes. Headers ``CC`` and ``BCC``, each as
-often as need be, are further keys; ``x-delay`` asks an exchange that delays messages to wait.
+often as need be, are further keys; ``x-delay`` asks an exchange that delays messages to wait, and
+``x-visible-at`` asks any exchange to wait until then, in milliseconds since 1970.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from mainstem.model.record import Header
 from mainstem.queues.vocabulary import NO_HEADERS, Routing
 
 DELAY_HEADER = "x-delay"
+VISIBLE_HEADER = "x-visible-at"
 # The last header of a body that was appended anew: the exchange that it came from.
 MOVED_HEADER = "x-moved-from"
 DELAY_MS_MAX = 2**32 - 1
@@ -37,13 +39,21 @@ def routing_of(message: Message) -> Routing:
 
 def delay_of(headers: Mapping[str, Any]) -> int:
     """How long a message wants to wait, in milliseconds; what is no such number is no delay."""
-    wish = headers.get(DELAY_HEADER)
+    return min(_number(headers.get(DELAY_HEADER)), DELAY_MS_MAX)
+
+
+def visible_of(headers: Mapping[str, Any]) -> int:
+    """Until when a message wants to wait, since 1970; 0: not at all."""
+    return _number(headers.get(VISIBLE_HEADER))
+
+
+def _number(wish: object) -> int:
     if isinstance(wish, bytes | str):
         is_number = len(wish) <= _DIGITS_MAX and wish.isascii() and wish.isdigit()
         wish = int(wish) if is_number else 0
     if isinstance(wish, bool) or not isinstance(wish, int):
         return 0
-    return max(0, min(wish, DELAY_MS_MAX))
+    return max(0, wish)
 
 
 def is_moved(headers: tuple[Header, ...]) -> bool:

@@ -4,6 +4,7 @@ What is published goes to the stream of its exchange; what the stream's router o
 shards of the queues.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -120,6 +121,23 @@ class Space(SpaceExchanges):
                 key = f"{self.name}\0{key}"
             at = self._house.partition_for(key) % len(streams)
         streams[at].publish(publisher, message, routing, token)
+
+    def publish_many(
+        self,
+        publisher: LivePublisher,
+        exchange: str,
+        messages: Sequence[Message],
+        routing: Routing,
+        first: int,
+    ) -> bool:
+        """A publisher has messages for one stream; False where each has to be looked at."""
+        streams = self.streams.get(exchange)
+        if streams is None or (len(streams) > 1 and exchange != DEFAULT_EXCHANGE):
+            return False
+        at = 0
+        if len(streams) > 1:
+            at = self._house.partition_for(f"{self.name}\0{routing.keys[0]}") % len(streams)
+        return streams[at].publish_many(publisher, messages, routing, first)
 
     def offer(self, stream: ExchangeStream, offer: Offer) -> None:
         """Messages are for a queue."""

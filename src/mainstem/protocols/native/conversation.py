@@ -5,7 +5,7 @@ wants one thing after another waits for the answer. So many may be open at a tim
 is read until some are answered.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -83,6 +83,16 @@ class Conversation:
                 self._serve(number, word)
         except MainstemError as error:
             self._link.say(number, error_of(error))
+
+    def publish_run(
+        self, word: requests.Publish, numbers: Sequence[int], values: Sequence[bytes]
+    ) -> None:
+        """See to many publishes that differ in nothing but their numbers and values."""
+        try:
+            self._publishing.publish_run(word, numbers, values)
+        except MainstemError as error:
+            for number in numbers:
+                self._link.say(number, error_of(error))
 
     def close(self) -> None:
         """The connection ends: deliveries return, exclusive queues go."""

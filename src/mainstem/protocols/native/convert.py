@@ -20,7 +20,7 @@ from mainstem.model.message import (
 from mainstem.wire.native.answers import BrowsedMessage, WireDelivery
 from mainstem.wire.native.words import WireMessage
 
-DELAY: Final = "x-delay"
+VISIBLE: Final = "x-visible-at"
 _COPIES: Final = ("CC", "BCC")
 _HIDDEN: Final = "BCC"
 _FIELDS: Final = frozenset(
@@ -46,6 +46,11 @@ def size_of(message: WireMessage) -> int:
     for name, value in message.headers:
         size += len(name) + len(value or b"") + 8
     return size
+
+
+def has_properties(wire: WireMessage) -> bool:
+    """Whether a message has more than key, value, headers and time."""
+    return _properties_of(wire) != _NO_PROPERTIES
 
 
 def message_of(wire: WireMessage, key: bytes | None, now_ms: int) -> Message:
@@ -129,6 +134,6 @@ def _properties(wire: WireMessage, now_ms: int) -> list[tuple[str, bytes | None]
         (MESSAGE_ID, wire.message_id),
         (PRIORITY, wire.priority),
         (EXPIRES_AT, expires_ms),
-        (DELAY, wire.delay_ms),
+        (VISIBLE, None if wire.delay_ms is None else now_ms + wire.delay_ms),
     )
     return [(name, str(value).encode()) for name, value in found if value is not None]

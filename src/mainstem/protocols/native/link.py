@@ -1,6 +1,6 @@
 """What the parts of a native session see of their connection and of the node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -52,6 +52,7 @@ class Link(Struct, frozen=True, kw_only=True):
     runner: Runner
     say: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
     say_body: Callable[[int, bytes], int]  # the same of a word that is written already
+    say_to_all: Callable[[Sequence[int], bytes], None]  # one short word as the answer to many
     unsent_bytes: Callable[[], int]  # what the client has not taken yet
     is_limited: Callable[[], bool]  # whether there is any quota at all
     charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait

@@ -1,11 +1,13 @@
 """Words on their way out: all of one turn of the loop leave together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mainstem.protocols.native.runner import Runner
 from mainstem.protocols.session import Sender
-from mainstem.wire.native.frames import NONE, frame
+from mainstem.wire.native.frames import COUNTED_BYTES, HEAD, LENGTH_BYTES, NONE, frame
 from mainstem.wire.native.words import Word, encode
+
+_pack_head = HEAD.pack
 
 
 class Outgoing:
@@ -33,6 +35,15 @@ class Outgoing:
             self._is_due = True
             self._runner.soon(self.flush)
         return len(data)
+
+    def say_to_all(self, numbers: Sequence[int], body: bytes) -> None:
+        """The same short word as the answer to many."""
+        length = COUNTED_BYTES + len(body)
+        self._waiting += [_pack_head(length, NONE, number) + body for number in numbers]
+        self._waiting_bytes += len(numbers) * (LENGTH_BYTES + length)
+        if not self._is_due:
+            self._is_due = True
+            self._runner.soon(self.flush)
 
     def unsent_bytes(self) -> int:
         """What the client has not taken yet."""

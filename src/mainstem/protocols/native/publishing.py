@@ -10,9 +10,10 @@ settle meanwhile, and what it publishes nevertheless waits within the queue's ow
 from collections.abc import Sequence
 from typing import Final
 
-from mainstem.broker.queues_api import DEFAULT_EXCHANGE, Fate, Routing
+from mainstem.broker.queues_api import DEFAULT_EXCHANGE, NO_HEADERS, Fate, Routing
 from mainstem.broker.queues_api import Published as Settled
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.message import Message
 from mainstem.protocols.native.convert import message_of, routing_of, size_of
 from mainstem.protocols.native.errors import error_of
 from mainstem.protocols.native.link import Link, NativeService
@@ -71,11 +72,11 @@ class Publishing:
     def __init__(self, link: Link, service: NativeService) -> None:
         self._link = link
         self._clock = service.clock
-        self._metrics = service.metrics
         queues = service.broker.queues
         self._publisher = queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
-        self._owed: dict[int, _Batch] = {}
+        # By token; of one that came in a run only the number of its frame is kept.
+        self._owed: dict[int, _Batch | int] = {}
         self._owed_max = service.limits.published_open_max
         self._is_full = False
 
@@ -113,9 +114,36 @@ class Publishing:
                 if not at:
                     raise
                 self._refuse(batch, at, error, is_told=bool(is_told))
-        self._metrics.messages_in += len(word.messages)
         if self._link.is_limited():
-            self._charge(word)
+            self._charge(sum(map(size_of, word.messages)))
+        if len(owed) >= self._owed_max and not self._is_full:
+            self._fill(is_full=True)
+
+    def publish_run(self, word: Publish, numbers: Sequence[int], values: Sequence[bytes]) -> None:
+        """Publishes came, one message each, that differ in nothing but number and value.
+
+        Raises:
+            MainstemError: all of them are refused, nothing is stored.
+        """
+        key, owed = word.key, self._owed
+        assert key is not None, "else it has no shape"
+        self._keys(word)
+        now_ms = self._clock.wall_ms()
+        first = self._token + 1
+        self._token += len(numbers)
+        tokens = range(first, first + len(numbers))
+        owed.update(zip(tokens, numbers, strict=True))
+        name = key.encode()
+        messages = [Message(name, value, (), now_ms) for value in values]
+        routing = Routing((key,), NO_HEADERS, 0, 0, 0)
+        try:
+            self._publisher.publish_many(word.exchange, messages, routing, first)
+        except MainstemError:
+            for token in tokens:
+                owed.pop(token, None)
+            raise
+        if self._link.is_limited():
+            self._charge(len(numbers) * size_of(word.messages[0]))
         if len(owed) >= self._owed_max and not self._is_full:
             self._fill(is_full=True)
 
@@ -139,8 +167,8 @@ class Publishing:
             _check_key(key)
         return keys
 
-    def _charge(self, word: Publish) -> None:
-        wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
+    def _charge(self, size_bytes: int) -> None:
+        wait_ms = self._link.charge(PRODUCE_BYTES, size_bytes)
         if wait_ms:
             self._link.brake.hold(wait_ms)
 
@@ -151,10 +179,17 @@ class Publishing:
     def _settled(self, tokens: Sequence[int], settled: Settled) -> None:
         owed = self._owed
         is_refused = settled.fate is Fate.REFUSED
+        is_plain = settled.fate is Fate.STORED and settled.is_routed
+        stored: list[int] = []
         for token in tokens:
             batch = owed.pop(token, None)
             if batch is None:
                 continue
+            if isinstance(batch, int):
+                if is_plain:
+                    stored.append(batch)
+                    continue
+                batch = _Batch(batch, token, 1)
             if is_refused:
                 batch.refuse(token - batch.first, settled.error)
             else:
@@ -162,6 +197,8 @@ class Publishing:
                 if not settled.is_routed:
                     batch.reached_nobody(token - batch.first)
             self._check_answered(batch)
+        if stored:
+            self._link.say_to_all(stored, _ALL_STORED[1])
         if self._is_full and len(owed) <= self._owed_max // 2:
             self._fill(is_full=False)
 

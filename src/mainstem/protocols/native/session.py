@@ -22,6 +22,7 @@ from mainstem.protocols.native.login_service import Login, LoginStep
 from mainstem.protocols.native.outgoing import Outgoing
 from mainstem.protocols.native.permissions import Permissions
 from mainstem.protocols.native.runner import Runner
+from mainstem.protocols.native.runs import Shape, shape_of
 from mainstem.protocols.session import Sender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.native.answers import Challenge, Connected, Goodbye
@@ -38,7 +39,7 @@ from mainstem.wire.native.frames import (
     check_length,
     plain_body,
 )
-from mainstem.wire.native.requests import Connect, Respond, read_request
+from mainstem.wire.native.requests import Connect, Publish, Respond, read_request
 from mainstem.wire.native.words import NotAWord, Word
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class NativeSession:
         self._brake = Brake(sender, runner)
         self._heard = True
         self._silent = 0
+        self._shape: Shape | None = None  # of publishes that come one after the other
         self._heartbeat_ms = service.limits.heartbeat_ms
 
     @property
@@ -115,8 +117,15 @@ class NativeSession:
         return (until, HEAD_BYTES) if self._state is State.DONE else (start, need)
 
     def _frames(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
+        last = 0
         while until - start >= HEAD_BYTES and self._state is not State.DONE:
             length, flags, number = _head_at(buf, start)
+            shape = self._shape
+            if shape is not None and length == shape.length:
+                taken = self._take_run(shape, buf, view, start, until)
+                if taken:
+                    start += taken
+                    continue
             if not COUNTED_BYTES <= length <= self._limit_bytes:
                 check_length(length, self._limit_bytes)
             end = start + LENGTH_BYTES + length
@@ -131,8 +140,21 @@ class NativeSession:
                 self._not_understood(number, str(error))
             else:
                 self._serve(number, word)
-            start = end
+                if length == last and type(word) is Publish and not flags:
+                    # The second of one length: more of them may follow.
+                    self._shape = shape_of(length, body, word)
+            start, last = end, length
         return start, HEAD_BYTES
+
+    def _take_run(
+        self, shape: Shape, buf: bytearray, view: memoryview, start: int, until: int
+    ) -> int:
+        """Publish what comes in frames of one shape; how many bytes they took."""
+        numbers, values = shape.take(buf, view, start, until)
+        if numbers and self._conversation is not None:
+            self._conversation.publish_run(shape.word, numbers, values)
+            return shape.bytes_of(len(numbers))
+        return 0
 
     def _not_understood(self, number: int, cause: str) -> None:
         error = InvalidRequest(ErrorCode.INVALID_REQUEST, f"not understood: {cause}")
@@ -237,6 +259,7 @@ class NativeSession:
             runner=self._runner,
             say=self._out.say,
             say_body=self._out.say_body,
+            say_to_all=self._out.say_to_all,
             unsent_bytes=self._out.unsent_bytes,
             is_limited=lambda: security.quotas.limited,
             charge=meter.charge,

@@ -82,7 +82,6 @@ class TopicDesk:
         is_sure = word.durability == "committed"
         store = self._committed if is_sure else self._written
         places = await store(topic, messages, parts)
-        self._metrics.messages_in += len(messages)
         wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
         if wait_ms:
             self._link.brake.hold(wait_ms)
