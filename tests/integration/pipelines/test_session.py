@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 
 JOB = """
 import sys
+import time
 from mainstem.pipelines.spark.session import SparkSettings, open_session
 spark = open_session(SparkSettings(master="local[1]", driver_memory="512m"))
 print("rows", spark.range(5).count(), flush=True)
@@ -51,3 +54,30 @@ def test_spark_runs_on_the_java_that_pip_installed(tmp_path: Path) -> None:
         check=False,
     )
     assert "rows 5" in done.stdout, done.stderr[-2_000:]
+
+
+def test_who_is_asked_seldom_rests_in_between(spark: SparkSession) -> None:
+    def columns() -> list[str]:
+        options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "nothing"}
+        return spark.read.format("mainstem").options(**options).load().columns
+
+    def resting() -> list[int]:
+        return [
+            each.pid
+            for each in psutil.Process().children(recursive=True)
+            if {"--resting", "pyspark.sql.worker.create_data_source"} <= set(arguments(each))
+        ]
+
+    first = columns()
+    deadline = time.monotonic() + 30
+    while not resting() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert resting()
+    assert columns() == first
+
+
+def arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

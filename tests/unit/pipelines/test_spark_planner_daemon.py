@@ -19,6 +19,7 @@ from mainstem.pipelines.spark.python_shim import python_shim
 
 WORKER = "pyspark.sql.worker.lookup_data_sources"
 SMALL_KB = 25_000
+EXCEPTION = -2
 PATIENCE_S = 30.0
 
 
@@ -84,6 +85,10 @@ def is_alive(process: int) -> bool:
         return False
 
 
+def resident_kb(process: int) -> int:
+    return int(Path(f"/proc/{process}/status").read_text().partition("VmRSS:")[2].split()[0])
+
+
 def ends(process: int) -> bool:
     deadline = time.monotonic() + PATIENCE_S
     while is_alive(process) and time.monotonic() < deadline:
@@ -95,10 +100,26 @@ def test_the_daemon_is_small_and_each_call_gets_a_process(spark: Spark) -> None:
     first, one = spark.call()
     second, other = spark.call()
     assert len({spark.process.pid, one, other}) == 3
-    resident = Path(f"/proc/{spark.process.pid}/status").read_text().partition("VmRSS:")[2]
-    assert int(resident.split()[0]) < SMALL_KB
+    assert resident_kb(spark.process.pid) < SMALL_KB
     first.close()
     second.close()
+
+
+def test_a_worker_that_rests_is_small_and_answers_when_it_is_asked() -> None:
+    ours, theirs = socket.socketpair()
+    module = "mainstem.pipelines.spark.planner_daemon"
+    worker = subprocess.Popen(
+        [sys.executable, "-m", module, "--resting", str(theirs.fileno()), WORKER],
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.DEVNULL,
+    )
+    theirs.close()
+    with ours:
+        assert resident_kb(worker.pid) < SMALL_KB
+        ours.settimeout(PATIENCE_S)
+        ours.sendall(struct.pack(">i", 3) + b"0.1")  # a version of Python that nobody has
+        assert struct.unpack(">i", ours.recv(4)) == (EXCEPTION,)
+    assert worker.wait(PATIENCE_S) != 0
 
 
 def test_a_worker_that_spark_gives_up_is_ended_and_others_stay(spark: Spark) -> None:

@@ -7,6 +7,9 @@ daemons of one pipeline weigh a quarter of a gigabyte. This one loads nothing: i
 
     python -m mainstem.pipelines.spark.planner_daemon pyspark.sql.worker.plan_data_source_read
 
+Workers that answer what Spark asks once per query *rest* when nothing was asked for a while: the
+same process, on the same socket, begins anew as Python with nothing loaded.
+
 Promise: towards Spark it does what ``pyspark.daemon`` does with sockets in the file system; where
 Spark wants other sockets, ``pyspark.daemon`` itself runs. Workers are pyspark's own.
 """
@@ -35,10 +38,24 @@ _FORK_PAUSE_S: Final = 1.0
 _WAITING_MAX: Final = 1024
 # Spark asks this once in a session, and would keep who answered for a minute.
 _ONCE: Final = "pyspark.sql.worker.lookup_data_sources"
+# And these when a query begins; he who answered is 50 MB large and would stay for a minute.
+_SELDOM: Final = frozenset(
+    {
+        "pyspark.sql.worker.create_data_source",
+        "pyspark.sql.worker.plan_data_source_read",
+    }
+)
+_SELDOM_WAIT_S: Final = 3.0
+_RESTING: Final = "--resting"
 
 
 def main() -> None:
-    """Serve until Spark closes the standard input."""
+    """Serve until Spark closes the standard input; or go on as a worker that has rested."""
+    if sys.argv[1:2] == [_RESTING]:
+        caller = socket.socket(fileno=int(sys.argv[2]))
+        del sys.argv[1:3]
+        _has_called(caller, None)
+        _work(caller)
     if os.environ.get(_ON_FILES, "false").lower() != "true":
         prefer_installed()
         from pyspark.daemon import manager  # noqa: PLC0415
@@ -86,6 +103,7 @@ class Daemon:
             caller, _ = self._listener.accept()
             if self._forked(caller) == 0:
                 self._listener.close()
+                _introduce(caller)
                 _work(caller)
             caller.close()
         return True
@@ -120,18 +138,22 @@ def _kill(worker: int) -> None:
         return  # it had ended by itself
 
 
+def _introduce(caller: socket.socket) -> None:
+    """Tells Spark who works for it."""
+    # At once, so that the daemon's last word is heard while pyspark is still being loaded.
+    for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    # Whatever the work runs finds an empty input instead of Spark's word to the daemon.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STDIN)
+    os.close(nothing)
+    caller.sendall(_INT.pack(os.getpid()))
+
+
 def _work(caller: socket.socket) -> NoReturn:
     """A worker's life; pyspark, and what the work is, are loaded here."""
     code = 1
     try:
-        # At once, so that the daemon's last word is heard while pyspark is still being loaded.
-        for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        # Whatever the work runs finds an empty input instead of Spark's word to the daemon.
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, _STDIN)
-        os.close(nothing)
-        caller.sendall(_INT.pack(os.getpid()))
         prefer_installed()
         _hold_back()
         from pyspark.daemon import worker  # noqa: PLC0415
@@ -140,6 +162,8 @@ def _work(caller: socket.socket) -> NoReturn:
             _answer_once()
         while (failed := worker(caller, True)) == 0 and os.environ.get(_REUSE):  # noqa: FBT003
             gc.collect()
+            if _SELDOM.issuperset(sys.argv[1:2]) and not _has_called(caller, _SELDOM_WAIT_S):
+                _rest(caller)
         _wait_for_close(caller)
         code = failed
     except BaseException:
@@ -148,6 +172,19 @@ def _work(caller: socket.socket) -> NoReturn:
     finally:
         # Nothing that the daemon would do at its own end.
         os._exit(code)
+
+
+def _has_called(caller: socket.socket, wait_s: float | None) -> bool:
+    """Waits until Spark asks, or has gone."""
+    return bool(select.select([caller], [], [], wait_s)[0])
+
+
+def _rest(caller: socket.socket) -> NoReturn:
+    """Becomes a Python that has nothing loaded and waits for the next question."""
+    place = caller.detach()
+    os.set_inheritable(place, True)  # noqa: FBT003
+    module = "mainstem.pipelines.spark.planner_daemon"
+    os.execv(sys.executable, [sys.executable, "-m", module, _RESTING, str(place), *sys.argv[1:]])  # noqa: S606
 
 
 def _hold_back() -> None:
