@@ -40,3 +40,4 @@ def test_few_cores_share_them_with_no_collector(
 ) -> None:
     options = spark_options(SparkSettings(master=master), tmp_path)
     assert (SERIAL in options.get(FLAGS, "")) is is_serial
+    assert ("-Xms256m" in options.get(FLAGS, "")) is is_serial

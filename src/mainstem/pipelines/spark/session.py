@@ -25,6 +25,7 @@ from mainstem.pipelines.spark.source import MainstemSource
 EMBEDDED: Final = "local[*]"
 _LOCAL: Final = "local"
 _CORES_FEW: Final = 2
+_HEAP_FIRST_MB: Final = 256
 # Renames are atomic on a local disk, and the default manager forks a process for each of them.
 _LOCAL_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -109,8 +110,9 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
             "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
         }
         if cores <= _CORES_FEW:
-            # The default collector wants cores of its own and keeps a third more memory.
-            flags.append("-XX:+UseSerialGC")
+            # The default collector wants cores of its own and keeps a third more memory. Java would
+            # begin with a heap of a 64th of the machine's memory and fill it before it looks back.
+            flags += ["-XX:+UseSerialGC", f"-Xms{_HEAP_FIRST_MB}m"]
     if flags:
         options["spark.driver.extraJavaOptions"] = " ".join(flags)
     return options
