@@ -9,9 +9,11 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import pika
+from bench.amqp_shapes import measure_shapes
 from bench.peers.rabbitmq.peer import RabbitMq, is_installed
 from bench.progress import Samples
 from bench.queue_rounds import measure_queues
@@ -25,6 +27,7 @@ class AmqpServer(Protocol):
     """A running server process that speaks AMQP."""
 
     amqp: str
+    data_dir: Path
 
     @property
     def pid(self) -> int:
@@ -75,6 +78,9 @@ def measure_amqp(
     """Every wanted figure of AMQP, in interleaved rounds."""
     with _sides(peer=peer) as sides:
         measure_queues("amqp", samples, wanted, sides, rounds, quick=quick)
+        for side in sides:
+            if "quorum" not in side.title and "transient" not in side.title:
+                measure_shapes(samples, wanted, side, quick=quick)
 
 
 @contextlib.contextmanager

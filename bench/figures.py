@@ -117,6 +117,24 @@ GOALS: dict[str, Goal] = {
     "amqp_deliver_1kb": Goal(
         "AMQP deliver and acknowledge, 1 KB", "µs CPU/message", None, peer="classic"
     ),
+    "amqp_bound_1": Goal(
+        "AMQP publish and confirm to a topic exchange with 1 queue, 100 B",
+        "µs CPU/message",
+        None,
+        peer="classic",
+    ),
+    "amqp_bound_1000": Goal(
+        "AMQP publish and confirm to a topic exchange with 1,000 queues, one matches, 100 B",
+        "µs CPU/message",
+        None,
+        peer="classic",
+    ),
+    "amqp_replies": Goal(
+        "10,000 AMQP reply queues declared, used once, deleted",
+        "µs CPU/queue",
+        None,
+        peer="classic",
+    ),
     "mqtt_qos0_100b": Goal(
         "MQTT QoS 0, publisher to one subscriber, 100 B", "µs CPU/message", None, peer="mosquitto"
     ),

@@ -70,7 +70,7 @@ def _measure(
     side.declare(queue)
     label = "warm-up" if number < 0 else f"round {number + 1}"
     for name, mode in zip(names, ("publish", "deliver"), strict=True):
-        figure = _load(side, side.command(mode, queue, count, size_bytes), count)
+        figure = load(side, side.command(mode, queue, count, size_bytes), count)
         sys.stderr.write(
             f"{label}  {name:18} {side.title:36} {figure.value:,.1f} {GOALS[name].unit}\n"
         )
@@ -79,7 +79,8 @@ def _measure(
     side.delete(queue)
 
 
-def _load(side: QueueSide, words: list[str], count: int) -> Figure:
+def load(side: QueueSide, words: list[str], count: int) -> Figure:
+    """Run a loader against a side: what a message costs its server."""
     command = [sys.executable, "-m", *words]
     with costs(side.pid) as cost:
         done = subprocess.run(

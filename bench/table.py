@@ -19,6 +19,8 @@ SHOWN = {
     "rate_alone": "alone {:,.0f}/s",
     "p99_us": "p99 {:,.0f} µs",
     "rss_mb": "{:,.0f} MB",
+    "left_mb": "{:,.1f} MB left behind",
+    "left_files": "{:,.0f} files left behind",
     "added_kb": "{:,.1f} KB each",
     "pss_mb": "{:,.0f} MB with what is shared once",
     "passed_gb": "{:,.1f} GB",

@@ -1,10 +1,13 @@
 """Load through a bare socket that speaks AMQP: as little work on this side as can be.
 
     python -m bench.loaders.amqp publish HOST:PORT QUEUE COUNT BYTES PERSISTENT
+    python -m bench.loaders.amqp publish HOST:PORT EXCHANGE/KEY COUNT BYTES PERSISTENT
     python -m bench.loaders.amqp deliver HOST:PORT QUEUE COUNT PREFETCH 0
+    python -m bench.loaders.amqp replies HOST:PORT any COUNT 0 0
 
-Publishes are confirmed, a thousand in flight; deliveries are acknowledged one by one. Prints the
-messages and the seconds they took.
+Publishes are confirmed, a thousand in flight; deliveries are acknowledged one by one. ``replies``
+declares exclusive queues, uses each once and deletes it. Prints the messages and the seconds they
+took.
 """
 
 import json
@@ -15,6 +18,7 @@ import time
 
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
+from mainstem.wire.amqp import entity_methods as entity
 from mainstem.wire.amqp import frames
 from mainstem.wire.amqp.method import Method
 from mainstem.wire.amqp.method_codec import decode_method, encode_method
@@ -82,10 +86,11 @@ class Line:
 def publish(line: Line, queue: str, count: int, size: int, *, persistent: bool) -> None:
     """Publish with confirms."""
     line.ask(basic.ConfirmSelect())
+    exchange, _, key = queue.rpartition("/")
     properties = Properties(delivery_mode=2 if persistent else 1, content_type="text/plain")
     one = frames.content_frames(
         1,
-        encode_method(basic.BasicPublish(routing_key=queue)),
+        encode_method(basic.BasicPublish(exchange=exchange, routing_key=key)),
         encode_properties(properties),
         b"x" * size,
         FRAME_BYTES,
@@ -122,6 +127,19 @@ def deliver(line: Line, queue: str, count: int, prefetch: int) -> None:
     line.ask(basic.BasicQos(prefetch_count=prefetch))
 
 
+def replies(line: Line, count: int) -> None:
+    """Queues for one answer each."""
+    properties = encode_properties(Properties(delivery_mode=1))
+    for _ in range(count):
+        declared = line.ask(entity.QueueDeclare(exclusive=True, auto_delete=True))
+        assert isinstance(declared, entity.QueueDeclareOk), declared
+        sent = encode_method(basic.BasicPublish(routing_key=declared.queue))
+        frames_of_one = frames.content_frames(1, sent, properties, b"answer", FRAME_BYTES)
+        line.socket.sendall(frames_of_one)
+        line.ask(basic.BasicGet(queue=declared.queue, no_ack=True))
+        line.ask(entity.QueueDelete(queue=declared.queue))
+
+
 def main() -> None:
     """Run one load."""
     mode, address, queue, count, number, flag = sys.argv[1:]
@@ -129,6 +147,8 @@ def main() -> None:
     began = time.perf_counter()
     if mode == "publish":
         publish(line, queue, int(count), int(number), persistent=flag == "1")
+    elif mode == "replies":
+        replies(line, int(count))
     else:
         deliver(line, queue, int(count), int(number))
     seconds = time.perf_counter() - began

@@ -20,7 +20,7 @@ from mainstem.queues.bodies_runtime import Bodies
 from mainstem.queues.exchange import DEFAULT_EXCHANGE, Exchange, ExchangeKind
 from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.router import Route, Router
-from mainstem.queues.routing import delay_of, visible_of
+from mainstem.queues.routing import VISIBLE_HEADER, delay_of, visible_of
 from mainstem.queues.settings import Overflow
 from mainstem.queues.steady_clock import SteadyClock
 from mainstem.queues.vocabulary import Routing
@@ -285,11 +285,11 @@ class Bursts:
         if timestamp_ms == NO_TIMESTAMP:
             timestamp_ms = self._clock.now_ms()
         _, routed_by, priority, expires_ms, visible_ms = routing
-        if routed_by and not visible_ms:
+        if VISIBLE_HEADER in routed_by and not visible_ms:
             visible_ms = visible_of(routed_by)
-            if self.is_delayed and not visible_ms:
-                delay_ms = delay_of(routed_by)
-                visible_ms = self._clock.now_ms() + delay_ms if delay_ms else 0
+        if self.is_delayed and not visible_ms:
+            delay_ms = delay_of(routed_by)
+            visible_ms = self._clock.now_ms() + delay_ms if delay_ms else 0
         burst.records.append((0, timestamp_ms, key, value, headers))
         burst.messages.append(message)
         burst.pointers.append((size_bytes, priority, expires_ms, visible_ms))

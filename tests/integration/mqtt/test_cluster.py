@@ -139,10 +139,10 @@ def test_a_session_is_taken_over_from_another_node(cluster: Cluster, dial: Any) 
 def test_members_of_a_shared_subscription_may_be_anywhere(cluster: Cluster, dial: Any) -> None:
     members = [dial(node) for node in cluster.nodes.values()]
     for member in members:
-        member.subscribe("$share/crew/work/#")
+        member.subscribe("$share/crew/chores/#")
 
     for number in range(30):
-        members[0].publish("work/x", b"%d" % number)
+        members[0].publish("chores/x", b"%d" % number)
     shares = [member.payloads(10) for member in members]
 
     assert sorted(int(each) for share in shares for each in share) == list(range(30))

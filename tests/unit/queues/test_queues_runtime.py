@@ -531,6 +531,24 @@ def test_a_delayed_message_waits_and_lasts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_message_may_say_when_it_is_visible_whatever_the_exchange(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with QueueHouse(tmp_path) as house:
+            await house.exchange("orders", "direct")
+            await house.declare("q")
+            await house.bind("orders", "q", "k")
+            far = str(2**41 * 2).encode()
+            await house.send_message("orders", Message(b"k", b"slow", (("x-visible-at", far),)))
+            await house.send_message("orders", Message(b"k", b"odd", (("x-visible-at", b"soon"),)))
+            await house.send_message("orders", Message(b"k", b"fast"))
+            await eventually(lambda: house.queues.admin.describe(NAMESPACE, "q").total == 3)
+
+            assert house.queues.admin.describe(NAMESPACE, "q").delayed == 1
+            assert await house.consume("q").wait_for(2) == [b"odd", b"fast"]
+
+    asyncio.run(story())
+
+
 def test_dead_letters_are_looked_at_and_sent_back(tmp_path: Path) -> None:
     async def story() -> None:
         async with QueueHouse(tmp_path) as house:
