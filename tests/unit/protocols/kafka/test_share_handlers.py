@@ -29,8 +29,10 @@ from mainstem.model.features import FEATURES, Feature
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.protocols.kafka.call import Call, Peer
 from mainstem.protocols.kafka.handlers import share_fetch, share_groups, share_offsets
+from mainstem.protocols.kafka.session import KafkaService, KafkaSession
 from mainstem.security.acl import Operation, ResourceType
 from mainstem.security.authoriser import AllRights
+from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages import alter_share_group_offsets as altering
 from mainstem.wire.kafka.messages import delete_share_group_offsets as deleting
@@ -413,3 +415,29 @@ def test_a_member_may_not_ask_for_topics_that_it_may_not_see() -> None:
     desk.peer.rights = Allows("g")
     answer = desk.ask(BEAT, 1, ShareGroupHeartbeatRequest("g", "m", 0, None, ["t"]))
     assert (answer.error_code, desk.shares.asked) == (TOPIC_DENIED, None)
+
+
+class Quiet:
+    """A connection that nothing is sent through."""
+
+    def send(self, chunks: Sequence[Any]) -> None:
+        raise AssertionError("nothing was asked")
+
+    def soon(self, call: Any) -> None:
+        raise AssertionError("nothing was asked")
+
+
+def test_what_a_connection_holds_is_given_back_once_when_it_ends() -> None:
+    desk = Desk()
+    gone: list[object] = []
+    quiet: Any = Quiet()
+    desk.broker.shares = SimpleNamespace(disconnected=gone.append)
+    desk.broker.streams = desk.broker.transactions = SimpleNamespace()
+    service = KafkaService(desk.broker, {}, Metrics(), 1_000)
+    KafkaSession(quiet, desk.peer, service, quiet).closed()
+    assert gone == [], "it never asked share groups for anything"
+    token = desk.peer.shares()
+    session = KafkaSession(quiet, desk.peer, service, quiet)
+    session.closed()
+    session.closed()
+    assert gone == [token]
