@@ -192,9 +192,12 @@ class GroupReader:
         """Read and commit for a while; commits that fail may or may not have been kept."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            messages = [one for one in self._consumer.consume(200, 0.1) if one.error() is None]
-            for message in messages:
-                self._note(message)
+            messages: list[Message] = []
+            # One by one: what comes after a new assignment must not be taken for what came before.
+            while len(messages) < 200 and (found := self._consumer.poll(0 if messages else 0.1)):
+                if found.error() is None:
+                    self._note(found)
+                    messages.append(found)
             if messages:
                 self._commit(messages)
 
@@ -213,8 +216,13 @@ class GroupReader:
         settings = _reader_settings(self.bootstrap, self.group)
         settings |= {"enable.auto.commit": False, "session.timeout.ms": 6_000}
         consumer = Consumer(settings)
-        consumer.subscribe([self._topic])
+        consumer.subscribe([self._topic], on_assign=self._begin_anew)
         return consumer
+
+    def _begin_anew(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
+        """The member joined, perhaps again after it was thought dead: it begins where it stood."""
+        self._session += 1
+        self._resuming = set(self._allowed)
 
     def _note(self, message: Message) -> None:
         stream, offset, value = seen(message)

@@ -153,6 +153,7 @@ def test_records_are_deleted_and_offsets_asked_for(broker: str) -> None:
     run(broker, story)
 
 
+@pytest.mark.lone("a cluster of one node is described")
 def test_the_cluster_and_its_directories_are_described(broker: str) -> None:
     async def story(admin: Admin) -> None:
         name = next(NAMES)
