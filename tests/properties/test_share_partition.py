@@ -39,7 +39,7 @@ class ShareMachine(RuleBasedStateMachine):
         locks_max=st.integers(1, 30),
     )
     def begin(self, start: int, lock_ms: int, delivery_limit: int, locks_max: int) -> None:
-        self.rules = ShareRules(
+        self.chosen = ShareRules(
             lock_duration_ms=lock_ms, delivery_limit=delivery_limit, locks_max=locks_max
         )
         self.share = SharePartition(start)
@@ -59,7 +59,7 @@ class ShareMachine(RuleBasedStateMachine):
 
     def give_back(self, offset: int) -> None:
         record = self.known[offset]
-        gone = record.deliveries >= self.rules.delivery_limit or not self.is_given_out(offset)
+        gone = record.deliveries >= self.chosen.delivery_limit or not self.is_given_out(offset)
         record.state = State.ARCHIVED if gone else State.AVAILABLE
         record.member = ""
 
@@ -85,27 +85,27 @@ class ShareMachine(RuleBasedStateMachine):
     def acquire(
         self, member: str, records: int, batch_size: int, strict: bool, read_max: int
     ) -> None:
-        offset = self.share.next_offset(self.rules.locks_max)
+        offset = self.share.next_offset(self.chosen.locks_max)
         if offset is None:
             assert not any(r.state is State.AVAILABLE for r in self.known.values())
-            assert self.share.window.locks >= self.rules.locks_max
+            assert self.share.window.locks >= self.chosen.locks_max
             return
         read = [batch for batch in self.batches if batch.until > offset][:read_max]
         before = self.share.until
         portion = Portion(records=records, batch_size=batch_size, strict=strict)
-        acquired = self.share.acquire(member, read, portion, self.rules, self.now_ms)
+        acquired = self.share.acquire(member, read, portion, self.chosen, self.now_ms)
         reached = before
         for one in acquired:
             for at in range(one.start, one.until):
                 record = self.known.setdefault(at, Known(State.AVAILABLE))
                 assert record.state is State.AVAILABLE, f"record {at} was given out twice"
                 assert self.is_given_out(at), f"record {at} is not there"
-                assert record.deliveries + 1 == one.delivery_count <= self.rules.delivery_limit
+                assert record.deliveries + 1 == one.delivery_count <= self.chosen.delivery_limit
                 self.known[at] = Known(
                     State.ACQUIRED,
                     one.delivery_count,
                     member,
-                    self.now_ms + self.rules.lock_duration_ms,
+                    self.now_ms + self.chosen.lock_duration_ms,
                 )
             reached = max(reached, one.until)
         total = sum(one.until - one.start for one in acquired)
@@ -124,7 +124,7 @@ class ShareMachine(RuleBasedStateMachine):
                 assert not self.is_given_out(at)
                 self.known[at] = Known(State.ARCHIVED)
         if read and any(self.is_given_out(at) for at in range(read[0].start, read[0].until)):
-            assert acquired or self.share.next_offset(self.rules.locks_max) != offset
+            assert acquired or self.share.next_offset(self.chosen.locks_max) != offset
 
     def now_of(self, offset: int) -> State:
         """Of what is not there any more it does not matter when that is noticed."""
@@ -141,7 +141,7 @@ class ShareMachine(RuleBasedStateMachine):
         one_for_all=st.booleans(),
     )
     def acknowledge(self, member: str, at: int, kinds: list[AckType], one_for_all: bool) -> None:
-        self.share.expire(self.rules, self.now_ms)
+        self.share.expire(self.chosen, self.now_ms)
         self.expire()
         start = self.share.start + at % 12 if at % 3 else at
         until = start + len(kinds)
@@ -155,7 +155,9 @@ class ShareMachine(RuleBasedStateMachine):
         )
         before = self.share.saved()
         try:
-            self.share.acknowledge(member, [AckRange(start, until, types)], self.rules, self.now_ms)
+            self.share.acknowledge(
+                member, [AckRange(start, until, types)], self.chosen, self.now_ms
+            )
         except InvalidRequest:
             assert not may
             assert self.share.saved() == before
@@ -171,14 +173,14 @@ class ShareMachine(RuleBasedStateMachine):
                 case AckType.RELEASE:
                     self.give_back(o)
                 case AckType.RENEW:
-                    record.deadline_ms = self.now_ms + self.rules.lock_duration_ms
+                    record.deadline_ms = self.now_ms + self.chosen.lock_duration_ms
                 case AckType.REJECT | AckType.GAP:
                     record.state = State.ARCHIVED
                     self.settled.add(o)
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
-        self.share.release(member, self.rules)
+        self.share.release(member, self.chosen)
         for offset, record in self.known.items():
             if record.state is State.ACQUIRED and record.member == member:
                 self.give_back(offset)
@@ -186,7 +188,7 @@ class ShareMachine(RuleBasedStateMachine):
     @rule(later_ms=st.integers(1, 15))
     def wait(self, later_ms: int) -> None:
         self.now_ms += later_ms
-        self.share.expire(self.rules, self.now_ms)
+        self.share.expire(self.chosen, self.now_ms)
         self.expire()
 
     @rule(by=st.integers(1, 10))
@@ -200,14 +202,14 @@ class ShareMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Whoever had something lost it; what was settled stays so."""
-        self.share = SharePartition.restored(self.share.saved(), self.rules.delivery_limit)
+        self.share = SharePartition.restored(self.share.saved(), self.chosen.delivery_limit)
         self.share.trim(self.floor)
         for offset, record in self.known.items():
             if record.state is State.ACQUIRED:
                 record.state = State.AVAILABLE if offset >= self.floor else State.ARCHIVED
                 record.member = ""
             if record.state is State.AVAILABLE:
-                record.deliveries = min(record.deliveries, self.rules.delivery_limit - 1)
+                record.deliveries = min(record.deliveries, self.chosen.delivery_limit - 1)
 
     @invariant()
     def every_record_is_what_the_model_says(self) -> None:
