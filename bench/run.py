@@ -50,6 +50,8 @@ MQTT = "mqtt_"
 NATIVE = "native_"
 # Names of several figures together, which begin with them.
 GROUPS = {"spark", "amqp", "mqtt", "native"}
+# Groups that have a table of their own in the document.
+DOCUMENTED = {"amqp", "mqtt", "native"}
 
 
 def main() -> int:
@@ -90,7 +92,7 @@ def main() -> int:
     _keep(kept, rounds)
     samples.finish()
     if options.document:
-        document(table, rounds)
+        document(table, rounds, options.only if options.only in DOCUMENTED else "")
     return 0
 
 

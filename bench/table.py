@@ -10,7 +10,8 @@ from typing import Any
 from bench.figures import Goal
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+# The document has one table for all figures against Kafka, and one for each other group.
+BEGIN, END = "<!-- table{}: begin -->", "<!-- table{}: end -->"
 HEAD = ["load", "side (durability)", "median", "least", "unit", "beside", "vs peer", "target"]
 SHOWN = {
     "rate": "{:,.0f}/s",
@@ -60,17 +61,19 @@ def render(kept: Kept, goals: dict[str, Goal]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def document(table: str, rounds: int) -> None:
-    """Replace the table of the document by this one."""
+def document(table: str, rounds: int, group: str = "") -> None:
+    """Replace the document's table of a group by this one."""
+    begin, end = (mark.format(f" {group}" if group else "") for mark in (BEGIN, END))
     text = DOCUMENT.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, found, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    assert found, f"the document has no table of {group}"
     today = datetime.datetime.now(datetime.UTC).date()
     note = (
         f"Measured {today} on {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"{rounds} interleaved rounds, load average {os.getloadavg()[0]:.1f}."
     )
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{note}\n\n{table}\n{END}{after}")
+    DOCUMENT.write_text(f"{before}{begin}\n{note}\n\n{table}\n{end}{after}")
 
 
 def _median(figures: list[dict[str, Any]]) -> float:

@@ -3,20 +3,20 @@
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 import mainstem
 from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
-from mainstem.node.amqp_config import amqp_knows_clients
 from mainstem.node.config import Config
-from mainstem.node.listener_spec import is_loopback
+from mainstem.node.entrances import entrance
 from mainstem.protocols.amqp.convert import Converter
-from mainstem.protocols.amqp.entrance import Entrance
 from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
 from mainstem.protocols.amqp.listener import AmqpListener
+from mainstem.protocols.amqp.mechanisms import WITHOUT_LOGIN, with_own
 from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.protocols.listener import Buffers
 from mainstem.protocols.tls_listener import TlsDoor
-from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 NAME_BYTES: Final = 16
 TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
-# Secrets would travel in the clear: for these a listener that others reach needs TLS.
-_IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 class AmqpDoor:
@@ -68,9 +66,10 @@ class AmqpDoor:
             converter=Converter(),
             replies=ReplyDesk(),
         )
+        asked = entrance(config, broker, config.amqp)
         self._listener = AmqpListener(
             service,
-            _entrance(config, broker),
+            replace(asked, mechanisms=with_own(asked.mechanisms), unasked=WITHOUT_LOGIN),
             metrics,
             connections_max=config.amqp.max_connections,
             buffers=Buffers(config.memory.large_frames_bytes_max),
@@ -89,23 +88,3 @@ class AmqpDoor:
         if self._listener is not None:
             await self._listener.stop()
             await self._listener.drain(timeout_s)
-
-
-def _entrance(config: Config, broker: NodeBroker) -> Entrance:
-    own = is_loopback(config.amqp.host)
-    safe = config.amqp.tls or own or config.node.insecure
-    known = amqp_knows_clients(config)
-    mechanisms: tuple[str, ...] = ()
-    if config.amqp.login:
-        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
-    certificates = config.tls.client_certificates if config.amqp.tls else "none"
-    per_minute = config.security.connections_per_minute_max
-    return Entrance(
-        security=broker.security,
-        login=known,
-        mechanisms=mechanisms,
-        names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        trusted=own and config.security.trust_loopback and not known,
-        login_timeout_ms=config.security.login_timeout_ms,
-        connections_per_minute=None if own or not per_minute else per_minute,
-    )

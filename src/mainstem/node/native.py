@@ -7,14 +7,11 @@ import mainstem
 from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.node.config import Config
-from mainstem.node.listener_spec import is_loopback
-from mainstem.node.native_config import native_knows_clients
+from mainstem.node.entrances import entrance
 from mainstem.protocols.listener import Buffers
-from mainstem.protocols.native.entrance import Entrance
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.listener import NativeListener
 from mainstem.protocols.tls_listener import TlsDoor
-from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 
 NAME_BYTES: Final = 16
 TLS_HANDSHAKE_TIMEOUT_S: Final = 15.0
-# Secrets would travel in the clear: for these a listener that others reach needs TLS.
-_IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 class NativeDoor:
@@ -64,7 +59,7 @@ class NativeDoor:
         )
         self._listener = NativeListener(
             service,
-            _entrance(config, self._broker),
+            entrance(config, self._broker, config.native),
             connections_max=config.native.max_connections,
             buffers=Buffers(config.memory.large_frames_bytes_max),
         )
@@ -82,23 +77,3 @@ class NativeDoor:
         if self._listener is not None:
             await self._listener.leave(timeout_s)
             await self._listener.drain(timeout_s)
-
-
-def _entrance(config: Config, broker: NodeBroker) -> Entrance:
-    own = is_loopback(config.native.host)
-    safe = config.native.tls or own or config.node.insecure
-    known = native_knows_clients(config)
-    mechanisms: tuple[str, ...] = ()
-    if config.native.login:
-        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
-    certificates = config.tls.client_certificates if config.native.tls else "none"
-    per_minute = config.security.connections_per_minute_max
-    return Entrance(
-        security=broker.security,
-        login=known,
-        mechanisms=mechanisms,
-        names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        trusted=own and config.security.trust_loopback and not known,
-        login_timeout_ms=config.security.login_timeout_ms,
-        connections_per_minute=None if own or not per_minute else per_minute,
-    )

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Final
 
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.amqp.entrance import Entrance
 from mainstem.protocols.amqp.link import AmqpService, Done
 from mainstem.protocols.amqp.refusal import Refusal
 from mainstem.protocols.amqp.session import AmqpSession
+from mainstem.protocols.entrance import Entrance
 from mainstem.protocols.listener import Buffers, Connection, Listener
 from mainstem.telemetry.metrics import Metrics
 

@@ -12,13 +12,14 @@ from msgspec import Struct
 
 from mainstem.broker.security_api import Security
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.amqp.entrance import AMQPLAIN, ANONYMOUS, EXTERNAL, PLAIN, Arrival
+from mainstem.protocols.amqp.mechanisms import AMQPLAIN, ANONYMOUS, PLAIN
 from mainstem.protocols.amqp.refusal import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     NOT_ALLOWED,
     ConnectionRefusal,
 )
+from mainstem.protocols.entrance import EXTERNAL, Arrival
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp.fields import Malformed, read_table
 

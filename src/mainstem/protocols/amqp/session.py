@@ -15,7 +15,6 @@ from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import handshake
 from mainstem.protocols.amqp.connected import ACK_BYTES, Connected, Terms
 from mainstem.protocols.amqp.entities_service import enter
-from mainstem.protocols.amqp.entrance import Arrival, Entrance
 from mainstem.protocols.amqp.expiry import Expiry
 from mainstem.protocols.amqp.heartbeat import Heartbeat
 from mainstem.protocols.amqp.link import AmqpService, Runner
@@ -33,6 +32,7 @@ from mainstem.protocols.amqp.refusal import (
     Refusal,
     translated,
 )
+from mainstem.protocols.entrance import Arrival, Entrance
 from mainstem.protocols.session import Sender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp import connection_methods as methods

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from mainstem.model.errors import MainstemError
+from mainstem.protocols.entrance import Entrance
 from mainstem.protocols.listener import Buffers, Connection, Listener
-from mainstem.protocols.native.entrance import Entrance
 from mainstem.protocols.native.link import NativeService
 from mainstem.protocols.native.runner import Done
 from mainstem.protocols.native.session import NativeSession

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mainstem.broker.security_api import Security
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.protocols.native.entrance import EXTERNAL, Arrival
+from mainstem.protocols.entrance import EXTERNAL, Arrival
 from mainstem.security.principals import NOBODY, Identity
 
 if TYPE_CHECKING:

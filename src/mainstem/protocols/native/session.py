@@ -13,9 +13,9 @@ from enum import IntEnum, auto
 from typing import Any, Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.protocols.entrance import Arrival, Entrance
 from mainstem.protocols.native.brake import Brake
 from mainstem.protocols.native.conversation import Conversation
-from mainstem.protocols.native.entrance import Arrival, Entrance
 from mainstem.protocols.native.errors import error_of
 from mainstem.protocols.native.link import Link, NativeService
 from mainstem.protocols.native.login_service import Login, LoginStep

@@ -8,11 +8,12 @@ from tests.unit.protocols.amqp.queues_in_memory import QueuesInMemory
 
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp.convert import Converter
-from mainstem.protocols.amqp.entrance import Arrival, Entrance
 from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
+from mainstem.protocols.amqp.mechanisms import WITHOUT_LOGIN
 from mainstem.protocols.amqp.refusal import Refusal
 from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.protocols.amqp.session import AmqpSession
+from mainstem.protocols.entrance import Arrival, Entrance
 from mainstem.security.authoriser import AllRights
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
@@ -126,7 +127,9 @@ class Dialogue:
         self.sent = bytearray()
         self.state = "open"
         self.unsent = 0
-        self.entrance = entrance or Entrance(security=cast("Security", _Security()))
+        self.entrance = entrance or Entrance(
+            security=cast("Security", _Security()), unasked=WITHOUT_LOGIN
+        )
         names = iter(range(1_000))
         service = AmqpService(
             queues=cast("Queues", self.queues),

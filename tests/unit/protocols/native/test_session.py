@@ -7,7 +7,7 @@ from tests.unit.protocols.amqp.dialogue import Hand
 from tests.unit.protocols.amqp.queues_in_memory import QueuesInMemory
 
 from mainstem.broker.queues_api import Fate, Published
-from mainstem.protocols.native.entrance import Entrance
+from mainstem.protocols.entrance import Entrance
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.session import NativeSession
 from mainstem.security.authoriser import AllRights

@@ -1,4 +1,7 @@
-"""What an AMQP listener asks of its clients, and what is known of one before it says a word."""
+"""What a listener asks of its clients, and what is known of one before it says a word.
+
+Protocols whose clients log in step by step, by the name of a mechanism, share it.
+"""
 
 from typing import Any, Final
 
@@ -9,12 +12,7 @@ from mainstem.security.certificate_names import NameRules
 from mainstem.security.principals import Identity
 from mainstem.security.tls_transport import certificate_identity
 
-PLAIN: Final = "PLAIN"
-AMQPLAIN: Final = "AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"
-ANONYMOUS: Final = "ANONYMOUS"
-# What clients are offered where nobody logs in: they bring a name and a password anyway.
-_WITHOUT_LOGIN: Final = (PLAIN, AMQPLAIN, ANONYMOUS)
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -23,7 +21,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     address: str
     port: int
     asks: bool
-    mechanisms: tuple[str, ...]
+    mechanisms: tuple[str, ...] = ()
     certificate: Identity | None = None
 
 
@@ -32,12 +30,13 @@ class Entrance(Struct, frozen=True, kw_only=True):
 
     ``login``: clients have to show who they are, by one of ``mechanisms`` or by a certificate to
     which ``names`` gives a user. ``trusted`` lets those who are not asked do everything: the
-    listener belongs to the operator.
+    listener belongs to the operator. ``unasked``: what is offered where nobody logs in.
     """
 
     security: Security
     login: bool = False
     mechanisms: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
     names: NameRules | None = None
     trusted: bool = False
     login_timeout_ms: int = 10_000
@@ -50,13 +49,9 @@ class Entrance(Struct, frozen=True, kw_only=True):
     def arrival(self, address: str, port: int, tls: Any) -> Arrival:
         """Take a new connection in; ``tls`` is its TLS object, if there is one."""
         if not self.login:
-            return Arrival(address=address, port=port, asks=False, mechanisms=_WITHOUT_LOGIN)
+            return Arrival(address=address, port=port, asks=False, mechanisms=self.unasked)
         certificate = None if self.names is None else certificate_identity(tls, self.names)
-        offered = self.mechanisms
-        if PLAIN in offered:
-            offered = (*offered, AMQPLAIN)
-        if certificate is not None:
-            offered = (EXTERNAL, *offered)
+        offered = self.mechanisms if certificate is None else (EXTERNAL, *self.mechanisms)
         return Arrival(
             address=address, port=port, asks=True, mechanisms=offered, certificate=certificate
         )
