@@ -171,6 +171,9 @@ class StreamWriter(StreamReader):
         self.settings = settings
         self._fsync = settings.fsync
         self._rules = BatchRules(settings, self._clock)
+        # Says from now on, and not from the next batch on, who stamps the time: answers that were
+        # prepared before look at it.
+        self.append_time_ms = self._clock.wall_ms() if settings.log_append_time else -1
         self.segments_max = _segments_per_range(settings)
         self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
         if self.closed is None:  # one that is damaged, or of another node, has no files here

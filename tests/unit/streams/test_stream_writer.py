@@ -10,6 +10,7 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemEr
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex
 from mainstem.model.metadata import Range, Stream
 from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.model.topic_config import topic_settings
 from mainstem.streams.recovery import range_log
 
 
@@ -146,6 +147,21 @@ def test_log_append_time_stamps_the_nodes_clock(tmp_path: Path) -> None:
     [record] = records_of(part.read())
     assert record.timestamp == bench.clock.now_ms
     assert bench.writer.append_time_ms == bench.clock.now_ms
+
+
+def test_who_stamps_the_time_is_known_as_soon_as_the_topic_is_configured(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"flush.policy": "written"})
+    stamped_here = topic_settings({"message.timestamp.type": "LogAppendTime"})
+    stamped_there = topic_settings({"message.timestamp.type": "CreateTime"})
+
+    bench.writer.apply_settings(stamped_here)
+    assert bench.writer.append_time_ms == bench.clock.now_ms
+
+    batch = build_batch([Record(0, 5, b"k", b"v")])
+    bench.writer.stage(memoryview(batch), 0, len(batch))
+    bench.flusher.flush()
+    bench.writer.apply_settings(stamped_there)
+    assert bench.writer.append_time_ms == -1
 
 
 @pytest.mark.parametrize("codec", [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])

@@ -269,6 +269,22 @@ def test_a_batch_refused_after_its_shape_was_learned_says_why() -> None:
     assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 2, -1)])]
 
 
+def test_a_topic_that_begins_to_stamp_the_time_tells_it_in_the_very_next_answer() -> None:
+    streams = MemoryStreams(commit_at_once=True)
+    wire = Wire(streams)
+    wire.take(frame(1, [0], version=9, acks=1), frame(2, [0], version=9, acks=1))
+    streams.doors[0].append_time_ms = 1_700_000_000_000
+    wire.take(frame(3, [0], version=9, acks=1))
+    streams.doors[0].append_time_ms = -1
+    wire.take(frame(4, [0], version=9, acks=1))
+
+    times = [
+        answer.responses[0].partition_responses[0].log_append_time_ms
+        for _, answer in wire.answers(9)
+    ]
+    assert times == [-1, -1, 1_700_000_000_000, -1]
+
+
 @pytest.mark.parametrize("version", [8, 9, 13])
 def test_a_failed_write_is_answered_for_every_request_of_the_burst(version: int) -> None:
     streams = MemoryStreams(commit_at_once=False)

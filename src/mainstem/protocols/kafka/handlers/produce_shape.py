@@ -65,6 +65,7 @@ class Shape:
         door = self.door
         return (
             door.start_offset == self.start
+            and door.append_time_ms == -1
             and rights is self.rights
             and rights.version == self.rules
             and not (self.acks == -1 and door.short_of_replicas)
