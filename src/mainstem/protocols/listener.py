@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, cast
 
+from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
@@ -191,7 +192,14 @@ class Connection(asyncio.BufferedProtocol):
         """Send these in order; what the socket does not take now waits."""
         if self._closing and not self._outbox:
             return
-        self._outbox.put(chunks, files=True)
+        try:
+            self._outbox.put(chunks, files=True)
+        except (OSError, MainstemError) as error:
+            # The disk does not give back what was promised: whether the node may go on is decided
+            # where it writes. This peer cannot be told any more, as part of an answer is missing.
+            log.warning("connection %s:%d closed: %s", *self.peer, error)
+            self.abort()
+            return
         if self._blocked:
             # Nothing else would notice: a peer that reads nothing never makes the socket writable.
             self._watch_outbox()

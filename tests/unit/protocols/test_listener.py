@@ -1,14 +1,39 @@
 """Connections are bounded: in number, in what they hold, and in how long they may be silent."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from mainstem.model.errors import Corrupt
 from mainstem.protocols import listener as module
 from mainstem.protocols.listener import Buffers, Connection, Listener
 from mainstem.protocols.session import ProtocolViolation
 from mainstem.telemetry.metrics import Metrics
+
+BROKEN: dict[bytes, Exception] = {
+    b"disk\n": OSError(errno.EIO, "Input/output error"),
+    b"cut\n": Corrupt("7 bytes where 8 were written"),
+}
+
+
+class BrokenSlice:
+    """A slice of a file that the disk does not give back."""
+
+    fd = 3
+    position = 0
+    verified = True
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __len__(self) -> int:
+        return 8
+
+    def read(self) -> bytes:
+        raise self._error
 
 
 class Echo:
@@ -22,6 +47,11 @@ class Echo:
             line = bytes(view[start : end + 1])
             if line == b"!\n":
                 raise ProtocolViolation("shouted")
+            if line in BROKEN:
+                self.connection.send([b"the beginning ", BrokenSlice(BROKEN[line]), b" the end"])
+                self.connection.send([b"more"])
+                start = end + 1
+                continue
             self.connection.send([line])
             start = end + 1
         return start, until - start + 1
@@ -114,6 +144,29 @@ def test_a_broken_protocol_closes_that_connection_only() -> None:
             writer.close()
 
     assert told(story).malformed_frames == 1
+
+
+@pytest.mark.parametrize("line", sorted(BROKEN))
+def test_a_failing_disk_closes_the_connection_and_nothing_else(
+    line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    unexpected: list[dict[str, Any]] = []
+
+    async def story(listener: Listener, port: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unexpected.append(what))
+        good = await asyncio.open_connection("127.0.0.1", port)
+        hit = await asyncio.open_connection("127.0.0.1", port)
+        hit[1].write(line)
+        assert await ending(hit[0]) == b""
+        good[1].write(b"fine\n")
+        assert await good[0].readline() == b"fine\n"
+        for _, writer in (good, hit):
+            writer.close()
+
+    told(story)
+
+    assert unexpected == []
+    assert [str(BROKEN[line]) in record.message for record in caplog.records] == [True]
 
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
