@@ -177,6 +177,13 @@ class Look(Protocol):
         """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
         ...
 
+    async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> Piece | None:
+        """As ``piece``, but waits a while where there is nothing yet; the bounds follow.
+
+        It may be None sooner than asked for. Refused where another node writes it meanwhile.
+        """
+        ...
+
 
 def check_fresh(door: ReadDoor) -> None:
     """Refuse to answer from a stream that another node may write by now.

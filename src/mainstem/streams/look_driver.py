@@ -1,5 +1,6 @@
 """A look into a stream, a piece at a time, for who may have to ask another node for it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -35,6 +36,11 @@ class ReadableStream(Protocol):
         ...
 
     @property
+    def closed(self) -> MainstemError | None:
+        """Why it gives nothing any more."""
+        ...
+
+    @property
     def lapsed(self) -> Callable[[], MainstemError | None] | None:
         """Why what is known here may be out of date."""
         ...
@@ -53,6 +59,14 @@ class ReadableStream(Protocol):
         """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
         ...
 
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever it grows or ends, until it is removed."""
+        ...
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        """Forget ``wake``."""
+        ...
+
 
 class Piece(Struct, frozen=True):
     """Whole batches, and which transactions among them were aborted (producer, first offset)."""
@@ -67,8 +81,7 @@ class StreamLook:
 
     def __init__(self, door: ReadableStream) -> None:
         self._door = door
-        if door.lapsed is not None and (reason := door.lapsed()) is not None:
-            raise reason
+        self._check_fresh()
 
     @property
     def start_offset(self) -> int:
@@ -93,3 +106,35 @@ class StreamLook:
             return None
         aborted = door.aborted_transactions(offset, part.until_offset)
         return Piece(part.read(), part.until_offset, aborted)
+
+    async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> Piece | None:
+        """As ``piece``, but waits a while where there is nothing yet.
+
+        Raises:
+            MainstemError: the stream ended here meanwhile, or may go on elsewhere.
+        """
+        if wait_ms > 0 and self.last_stable <= offset:
+            await self._until_more(offset, wait_ms / 1000)
+            if self._door.closed is not None:
+                raise self._door.closed
+            self._check_fresh()
+        return await self.piece(offset, max_bytes)
+
+    async def _until_more(self, offset: int, timeout_s: float) -> None:
+        door = self._door
+        moved = asyncio.Event()
+        door.add_waiter(moved.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while door.last_stable <= offset and door.closed is None:
+                    await moved.wait()
+                    moved.clear()
+        except TimeoutError:
+            pass
+        finally:
+            door.remove_waiter(moved.set)
+
+    def _check_fresh(self) -> None:
+        lapsed = self._door.lapsed
+        if lapsed is not None and (reason := lapsed()) is not None:
+            raise reason

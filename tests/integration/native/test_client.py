@@ -249,7 +249,6 @@ def test_a_delayed_message_comes_later(node: LocalNode) -> None:
     asyncio.run(story())
 
 
-@pytest.mark.lone("topics are read at the node that writes them")
 def test_topics_are_appended_to_and_read(node: LocalNode) -> None:
     async def story() -> None:
         async with connect(node.native) as queues:

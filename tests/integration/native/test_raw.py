@@ -75,7 +75,6 @@ def test_every_word_of_the_page_is_answered(client: RawClient) -> None:
     assert ask("delete-queue", name="page") == {"type": "counted", "messages": 0}
 
 
-@pytest.mark.lone("topics are read at the node that writes them")
 def test_every_word_about_topics_is_answered(client: RawClient) -> None:
     ask = client.ask
     assert ask("create-topic", name="page-t", partitions=2) == {"type": "ok"}
@@ -117,7 +116,6 @@ def test_what_a_gone_connection_held_comes_again_in_its_place(node: LocalNode) -
         assert values == [b"0", b"1", b"2"]
 
 
-@pytest.mark.lone("topics are read at the node that writes them")
 def test_large_batches_for_a_topic_are_stored_in_pieces_and_in_order(client: RawClient) -> None:
     client.ask("create-topic", name="large", partitions=1)
     messages = [{"value": b"%d" % n + b"x" * 200_000} for n in range(40)]

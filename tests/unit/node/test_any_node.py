@@ -29,7 +29,7 @@ class Shelf:
     """A stream of one batch at offset 5, of which ``known`` offsets can be seen."""
 
     start_offset = 0
-    lapsed = None
+    lapsed = closed = None
 
     def __init__(self, known: int) -> None:
         self.last_stable = known
@@ -45,6 +45,10 @@ class Shelf:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         return (5, timestamp, 0) if timestamp < 100 else None
+
+    def add_waiter(self, wake: Callable[[], None]) -> None: ...
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None: ...
 
 
 class Local:

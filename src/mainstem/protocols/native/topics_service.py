@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mainstem.broker.api import Broker, StreamDoor, check_fresh
+from mainstem.broker.api import Broker, Look, check_fresh
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.limits import KIB
 from mainstem.model.message import Message
@@ -25,6 +25,10 @@ PLAIN_BYTES_MAX: Final = 32 << 20
 BATCH_BYTES: Final = 512 * KIB
 EARLIEST: Final = -2
 LATEST: Final = -1
+# A read follows its partition to so many other writers, and pauses before each.
+WRITER_CHANGES_MAX: Final = 5
+PAUSE_S: Final = 0.05
+_MOVED: Final = frozenset({ErrorCode.NOT_WRITER, ErrorCode.WRITER_UNAVAILABLE, ErrorCode.TIMED_OUT})
 _RECORD_BYTES: Final = 200  # what a record takes besides, most headers included
 
 # A partition and the places of the messages that go there.
@@ -110,11 +114,19 @@ class TopicDesk:
     async def _written(
         self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
     ) -> list[answers.Place]:
-        """Store all of it; the writer has it, and nobody waits for more."""
+        """Store all of it; the writer has it, and nobody waits for more.
+
+        What another node writes is committed there: that promises more.
+        """
         streams = self._broker.streams
-        doors = [streams.door(topic.name, part[0]) for part in parts]
-        for door in doors:
-            check_fresh(door)
+        try:
+            doors = [streams.door(topic.name, part[0]) for part in parts]
+            for door in doors:
+                check_fresh(door)
+        except Unavailable as error:
+            if error.code is not ErrorCode.NOT_WRITER:
+                raise
+            return await self._committed(topic, messages, parts)
         batches = [_batch(messages, part) for part in parts]
         bases = [
             door.stage(memoryview(batch), 0, len(batch))
@@ -130,14 +142,7 @@ class TopicDesk:
         """Committed records of one partition."""
         self._link.permissions.topic(Operation.READ, word.topic)
         _refuse_internal(word.topic)
-        door = self._broker.streams.door(word.topic, word.partition)
-        check_fresh(door)
-        start = _start(door, word.offset)
-        if start >= door.last_stable and word.wait_ms:
-            await _news(door, start, word.wait_ms / 1000)
-        records, next_offset = await asyncio.to_thread(
-            _records, *_slices(door, start, word.bytes_max), start, word.limit
-        )
+        look, records, next_offset = await self._found(word)
         shown = [
             answers.WireRecord(
                 offset=record.offset, message=wire_message(Message.of_record(record))
@@ -152,9 +157,36 @@ class TopicDesk:
         return answers.Records(
             records=shown,
             next_offset=next_offset,
-            start_offset=door.start_offset,
-            end_offset=door.last_stable,
+            start_offset=look.start_offset,
+            end_offset=look.last_stable,
         )
+
+    async def _found(self, word: requests.Read) -> tuple[Look, list[Record], int]:
+        """A look into the partition, what readers see there, and where to go on.
+
+        Wherever it is written; and who waits for more goes on waiting when its writer changes.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + word.wait_ms / 1000
+        changes = 0
+        look = await self._broker.streams.look(word.topic, word.partition)
+        start = _start(look, word)
+        while True:
+            left_ms = max(0, int((give_up - loop.time()) * 1000))
+            try:
+                piece = await look.next_piece(start, word.bytes_max, left_ms)
+            except Unavailable as error:
+                changes += 1
+                if error.code not in _MOVED or changes > WRITER_CHANGES_MAX:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+                look = await self._broker.streams.look(word.topic, word.partition)
+            else:
+                if piece is not None:
+                    batches = (piece.data, piece.aborted, piece.until_offset)
+                    return look, *await asyncio.to_thread(_records, *batches, start, word.limit)
+                if not left_ms:
+                    return look, [], start
 
     async def _topic_to_write(self, name: str) -> Topic:
         self._link.permissions.topic(Operation.WRITE, name)
@@ -217,44 +249,19 @@ def _refuse_internal(name: str) -> None:
         )
 
 
-def _start(door: StreamDoor, offset: int) -> int:
-    if offset == EARLIEST:
-        return door.start_offset
-    if offset == LATEST:
-        return door.last_stable
-    if not door.start_offset <= offset <= door.last_stable:
+def _start(look: Look, word: requests.Read) -> int:
+    if word.offset == EARLIEST:
+        return look.start_offset
+    if word.offset == LATEST:
+        return look.last_stable
+    if not look.start_offset <= word.offset <= look.last_stable:
         raise InvalidRequest(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is not held",
-            subject=f"{door.topic}-{door.id.partition}",
-            remedy=f"use an offset from {door.start_offset} to {door.last_stable}",
+            f"offset {word.offset} is not held",
+            subject=f"{word.topic}-{word.partition}",
+            remedy=f"use an offset from {look.start_offset} to {look.last_stable}",
         )
-    return offset
-
-
-async def _news(door: StreamDoor, start: int, timeout_s: float) -> None:
-    """Wait until there is something to read, or the time is over."""
-    woken = asyncio.Event()
-    door.add_waiter(woken.set)
-    try:
-        async with asyncio.timeout(timeout_s):
-            while start >= door.last_stable and door.closed is None:
-                await woken.wait()
-                woken.clear()
-    except TimeoutError:
-        pass
-    finally:
-        door.remove_waiter(woken.set)
-
-
-def _slices(
-    door: StreamDoor, start: int, bytes_max: int
-) -> tuple[bytes, list[tuple[int, int]], int]:
-    """The bytes of batches from an offset on, which transactions there failed, and their end."""
-    found = door.read(start, max_bytes=bytes_max, committed_only=True, min_one=True)
-    if found is None:
-        return b"", [], start
-    return found.read(), door.aborted_transactions(start, found.until_offset), found.until_offset
+    return word.offset
 
 
 def _records(

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import (
+    Callable,
     Iterable,
     Mapping,
     Sequence,
@@ -82,7 +83,8 @@ class MemoryStream:
         self.aborted: list[tuple[int, int]] = []
         self.refusal: MainstemError | None = None
         self.held: asyncio.Event | None = None
-        self.lapsed = None
+        self.lapsed = self.closed = None
+        self.waiters: dict[Callable[[], None], None] = {}
         self._fd = os.memfd_create(f"{topic}-{partition}")
 
     async def append(self, batch: bytearray) -> Offset:
@@ -96,7 +98,15 @@ class MemoryStream:
         if self.held is not None:
             await self.held.wait()
         self.committed = self.last_stable = self.next_offset
+        for wake in list(self.waiters):
+            wake()
         return Offset(base)
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        self.waiters[wake] = None
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        self.waiters.pop(wake)
 
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
