@@ -95,6 +95,8 @@ class SegmentList:
     def _cut_last(self, until: int) -> None:
         segment = self.segments[-1]
         base, position = batch_start(segment, until)
+        if position == segment.size:
+            base = until  # damage took the end away: nothing stands there
         if base != until:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,

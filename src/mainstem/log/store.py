@@ -96,6 +96,7 @@ class LogStore:
         checkpoint = self._load_checkpoint()
         self.trust = trust_in(checkpoint, settings.boot_id)
         self._points = dict(checkpoint.points) if checkpoint else {}
+        self._saved: set[str] = set()  # whose points stand in the file
         if self.trust is Trust.SAME_BOOT:
             # What the process before wrote is there, though perhaps in the kernel's memory only;
             # from here on it counts as durable.
@@ -132,9 +133,10 @@ class LogStore:
         else:
             if directory.is_dir():  # the process died before the first batch was in it
                 shutil.rmtree(directory)
+            self._forget_point(directory)
             log.snapshot = snapshot
         self.logs[directory] = log
-        log.on_cut = self._before_cut
+        log.on_cut = lambda _log: self.write_checkpoint()
         log.on_closed = self._forget
         return log
 
@@ -256,6 +258,7 @@ class LogStore:
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
         self.files.shrink()  # files that waited for a sync could not be put away before
         save_checkpoint(self.data_dir, Checkpoint(self._settings.boot_id, clean, self._points))
+        self._saved = set(self._points)
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.
@@ -302,8 +305,12 @@ class LogStore:
         else:
             self._points.pop(self._key(log.directory), None)
 
-    def _before_cut(self, _log: RangeLog) -> None:
-        self.write_checkpoint()
+    def _forget_point(self, directory: Path) -> None:
+        """A range begins under a name that was used before: it is not measured by that one."""
+        key = self._key(directory)
+        self._points.pop(key, None)
+        if key in self._saved:
+            self.write_checkpoint()
 
     def _key(self, directory: Path) -> str:
         return str(directory.relative_to(self.data_dir))

@@ -488,3 +488,42 @@ def test_a_damaged_snapshot_is_corrupt(disk: Disk) -> None:
     flip(log.directory / "opening.snapshot", 25)
     with pytest.raises(Corrupt):
         log.opening_snapshot()
+
+
+@pytest.mark.parametrize("machine_down", [False, True])
+def test_a_range_that_was_begun_anew_is_not_measured_by_what_was_there_before(
+    disk: Disk, machine_down: bool
+) -> None:
+    log = disk.open()
+    fill(log, 30)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    disk.store.drop_range(log)
+    again = disk.open()
+    content = fill(again, 10)
+    disk.kill()
+    if machine_down:
+        disk.boot_id += "x"
+    disk.store = disk.start()
+    log = disk.open()
+    assert log.damage == []
+    assert log.written_end == 10
+    assert read_all(log) == content
+
+
+def test_a_log_that_lost_its_end_can_be_cut_where_nothing_is_left(disk: Disk) -> None:
+    log = disk.open()
+    content = fill(log, 30)
+    sync(disk, log)
+    disk.store.write_checkpoint()
+    path = log.segments[0].path
+    disk.kill()
+    os.truncate(path, len(content) // 30 * 20)
+    disk.store = disk.start()
+    log = disk.open()
+    assert (log.written_end, len(log.damage)) == (30, 1)
+    log.truncate(25)
+    assert log.written_end == log.synced_end == 25
+    log.truncate(15)
+    assert log.written_end == 15
+    assert read_all(log) == content[: len(content) // 30 * 15]

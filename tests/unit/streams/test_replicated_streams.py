@@ -4,15 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.streams.town import STREAM, Town, TownNode, eventually
+from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, RangeIndex
-from mainstem.model.record import NO_PRODUCER, ProducerStamp, Record, build_batch
-
-
-def batch_of(value: bytes, stamp: ProducerStamp = NO_PRODUCER) -> bytearray:
-    return build_batch([Record(0, 1, b"k", value)], producer=stamp)
+from mainstem.model.record import ProducerStamp
 
 
 def test_a_record_is_committed_when_a_majority_holds_it(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Sealed ranges on several nodes: compacted, joined, damaged, and whole again."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.streams.town import STREAM, Town, TownNode, eventually
+from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
 from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, StreamId
@@ -318,5 +319,38 @@ def test_a_range_that_is_rewritten_while_others_are_copied_is_sealed_no_more(
             assert away.fatal == []
             for facts in town.stream.ranges[:-1]:
                 assert files(away, facts.index) == files(town.writer, facts.index)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("left", [10, 20])
+def test_a_copy_that_lost_its_end_before_the_range_was_sealed_is_made_anew(
+    tmp_path: Path, left: int
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%02d" % number)
+            former = town.writer
+            town.network.isolate(former.id)
+            lost = [
+                asyncio.create_task(former.streams.append("t", 0, batch_of(b"%02d" % number)))
+                for number in range(20, 25)
+            ]
+            log = next(iter(former.store.logs.values()))
+            await eventually(lambda: log.synced_end == 25)
+            former.store.write_checkpoint()
+            await former.crash()
+            await asyncio.gather(*lost, return_exceptions=True)
+            await town.fence(former)
+            await town.write(b"the range was sealed at 20")
+            [records] = former.folder.glob("topics/*/partition-0/range-0.g0/*.log")
+            os.truncate(records, records.stat().st_size // 25 * left)
+            town.network.heal()
+            await former.start()
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            assert files(former, 0) == files(town.writer, 0)
+            assert former.fatal == []
 
     asyncio.run(story())

@@ -206,6 +206,11 @@ class Town:
         return []
 
 
+def batch_of(value: bytes, stamp: ProducerStamp = NO_PRODUCER) -> bytearray:
+    """A batch of one record."""
+    return build_batch([Record(0, 1, b"k", value)], producer=stamp)
+
+
 def values_in(data: bytes) -> list[bytes | None]:
     """The values of stored batches."""
     view, found = memoryview(data), list[bytes | None]()
