@@ -91,5 +91,6 @@ def test_the_scorecard_needs_no_broker(run: Callable[..., str]) -> None:
     assert len(rows) == 71
     assert rows["PushTelemetry"]["test"].startswith("tests/integration/")
     assert rows["PushTelemetry"]["reason"] is None
-    assert not rows["ShareFetch"]["served"]
-    assert "planned" in rows["ShareFetch"]["reason"]
+    assert rows["ShareFetch"]["served"]
+    assert not rows["StreamsGroupHeartbeat"]["served"]
+    assert rows["StreamsGroupHeartbeat"]["reason"]
