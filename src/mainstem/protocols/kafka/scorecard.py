@@ -101,7 +101,7 @@ PROOFS: dict[int, str] = {
 }
 
 _STREAMS = "groups of Kafka Streams are planned; its applications use classic groups until then"
-_VOTERS = "a single node is its whole quorum: there is no voter to add or to remove"
+_VOTERS = "who votes is decided by the leader as nodes join and leave (`mainstem node`)"
 
 REASONS: dict[int, str] = {
     80: _VOTERS,
