@@ -1,8 +1,9 @@
 """Administration of groups of every kind: list, describe, offsets, lag, reset, delete."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -52,6 +53,8 @@ DEAD: Final = "Dead"
 CONSUMER_PROTOCOL: Final = "consumer"
 ASSIGNMENT_VERSION_MAX: Final = 3
 
+T = TypeVar("T")
+
 
 class PartitionLag(Struct, frozen=True):
     """How far a group is behind on one partition.
@@ -83,7 +86,7 @@ class GroupAdmin:
     def __init__(self, cluster: Cluster, *, timeout_ms: int) -> None:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
-        self._shares = ShareGroupAdmin(self._at_coordinator)
+        self._shares = ShareGroupAdmin(self._at_coordinator, self._repeated)
         self._configs = NamedConfigs(cluster, GROUP, timeout_ms=timeout_ms)
 
     async def list_all(self, states: Collection[str] = ()) -> list[GroupListing]:
@@ -187,11 +190,7 @@ class GroupAdmin:
     async def delete(self, groups: Iterable[str]) -> None:
         """Deletes groups that have no members, and their offsets."""
         for group in groups:
-            response: DeleteGroupsResponse = await self._at_coordinator(
-                group, DeleteGroupsRequest([group])
-            )
-            for answer in response.results:
-                errors.check(answer.error_code, subject=answer.group_id)
+            await self._repeated(group, partial(self._delete, group))
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forgets what a group has committed for partitions that none of its members reads."""
@@ -199,20 +198,29 @@ class GroupAdmin:
         for name, partition in partitions:
             topic = topics.setdefault(name, OffsetDeleteRequestTopic(name))
             topic.partitions.append(OffsetDeleteRequestPartition(partition))
-        response: OffsetDeleteResponse = await self._at_coordinator(
-            group, OffsetDeleteRequest(group, list(topics.values()))
+        request = OffsetDeleteRequest(group, list(topics.values()))
+        await self._repeated(group, lambda: self._delete_offsets(group, request))
+
+    async def _delete(self, group: str) -> None:
+        response: DeleteGroupsResponse = await self._at_coordinator(
+            group, DeleteGroupsRequest([group])
         )
+        for answer in response.results:
+            errors.check(answer.error_code, subject=answer.group_id)
+
+    async def _delete_offsets(self, group: str, request: OffsetDeleteRequest) -> None:
+        response: OffsetDeleteResponse = await self._at_coordinator(group, request)
         errors.check(response.error_code, subject=group)
         for answered in response.topics:
             for answer in answered.partitions:
                 errors.check(answer.error_code, subject=f"{answered.name}-{answer.partition_index}")
 
     async def _at_coordinator(self, group: str, request: Struct) -> Any:
-        async def call() -> Any:
-            link = await self._cluster.coordinator(group)
-            return await link.call(request)
+        link = await self._cluster.coordinator(group)
+        return await link.call(request)
 
-        return await self._cluster.retrying(call, timeout_ms=self._timeout_ms, group=group)
+    async def _repeated(self, group: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms, group=group)
 
     async def _describe(self, group: str) -> GroupInfo:
         link = await self._cluster.coordinator(group)

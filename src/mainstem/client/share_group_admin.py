@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -22,7 +22,16 @@ from mainstem.wire.kafka.messages.share_group_describe import (
 
 SHARE_PROTOCOL: Final = "share"
 
+T = TypeVar("T")
 Ask = Callable[[str, Struct], Awaitable[Any]]  # a group's coordinator
+
+
+class Repeat(Protocol):
+    """Tries something again while the answer is that another try, or coordinator, may help."""
+
+    async def __call__(self, group: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What the attempt returned in the end."""
+        ...
 
 
 class SharePosition(Struct, frozen=True):
@@ -33,13 +42,25 @@ class SharePosition(Struct, frozen=True):
 
 
 class ShareGroupAdmin:
-    """Speaks with the coordinator through ``ask``."""
+    """Speaks with the coordinator through ``ask``, again through ``repeat`` if it has moved."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, repeat: Repeat) -> None:
         self._ask = ask
+        self._repeat = repeat
 
     async def find(self, group: str) -> DescribedGroup | None:
         """The share group of that name; None where there is none, or an older broker."""
+        return await self._repeat(group, lambda: self._find(group))
+
+    async def positions(self, group: str) -> dict[TopicPartition, SharePosition]:
+        """Where a share group stands, in every partition that it has begun to read."""
+        return await self._repeat(group, lambda: self._positions(group))
+
+    async def move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a share group without members stand elsewhere."""
+        await self._repeat(group, lambda: self._move(group, offsets))
+
+    async def _find(self, group: str) -> DescribedGroup | None:
         try:
             response: ShareGroupDescribeResponse = await self._ask(
                 group, ShareGroupDescribeRequest([group])
@@ -54,8 +75,7 @@ class ShareGroupAdmin:
         errors.check(found.error_code, found.error_message, subject=group)
         return found
 
-    async def positions(self, group: str) -> dict[TopicPartition, SharePosition]:
-        """Where a share group stands, in every partition that it has begun to read."""
+    async def _positions(self, group: str) -> dict[TopicPartition, SharePosition]:
         asked = describing.DescribeShareGroupOffsetsRequestGroup(group, None)
         response: describing.DescribeShareGroupOffsetsResponse = await self._ask(
             group, describing.DescribeShareGroupOffsetsRequest([asked])
@@ -71,8 +91,7 @@ class ShareGroupAdmin:
                     positions[place] = SharePosition(part.start_offset, part.lag)
         return positions
 
-    async def move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let a share group without members stand elsewhere."""
+    async def _move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics: dict[str, altering.AlterShareGroupOffsetsRequestTopic] = {}
         for (name, partition), offset in offsets.items():
             topic = topics.setdefault(name, altering.AlterShareGroupOffsetsRequestTopic(name, []))
