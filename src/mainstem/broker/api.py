@@ -3,6 +3,7 @@
     broker.streams   append to and read from the streams this node writes
     broker.topics    topics, their configuration, the cluster (``topics_api``)
     broker.groups    consumer groups and their offsets (``groups_api``)
+    broker.all_groups  groups of every kind and node, for administrators (``groups_api``)
     broker.transactions  transactions over streams and offsets (``transactions_api``)
     broker.producers producer ids
     broker.cluster   features, nodes and the catalogue as a whole (``cluster_api``)
@@ -21,7 +22,7 @@ from typing import Protocol
 
 from mainstem.broker.client_metrics_api import ClientMetrics
 from mainstem.broker.cluster_api import Cluster
-from mainstem.broker.groups_api import Groups
+from mainstem.broker.groups_api import AllGroups, Groups
 from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
 from mainstem.broker.share_api import ShareGroups
@@ -262,6 +263,7 @@ class Broker(Protocol):
     streams: Streams
     topics: Topics
     groups: Groups
+    all_groups: AllGroups
     transactions: Transactions
     producers: Producers
     security: Security

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mainstem.broker.api import Producers, Streams
 from mainstem.broker.client_metrics_api import ClientMetrics
 from mainstem.broker.cluster_api import Cluster
-from mainstem.broker.groups_api import Groups
+from mainstem.broker.groups_api import AllGroups, Groups
 from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Security
 from mainstem.broker.share_api import ShareGroups
@@ -22,6 +22,7 @@ class NodeBroker:
     streams: Streams
     topics: Topics
     groups: Groups
+    all_groups: AllGroups
     transactions: Transactions
     producers: Producers
     security: Security

@@ -8,6 +8,8 @@ subject. ``join`` and ``sync`` may wait for other members and may be cancelled a
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from mainstem.coordination.consumer_group_requests import (
     NOBODY,
     ConsumerAnswer,
@@ -44,6 +46,7 @@ __all__ = [
     "NO_EPOCH",
     "NO_GENERATION",
     "NO_OFFSET",
+    "AllGroups",
     "CommitRequest",
     "CommittedOffset",
     "ConsumerAnswer",
@@ -54,6 +57,7 @@ __all__ = [
     "DescribedGroup",
     "DescribedMember",
     "FetchedOffset",
+    "GroupView",
     "Groups",
     "HeartbeatRequest",
     "JoinAnswer",
@@ -64,6 +68,7 @@ __all__ = [
     "OffsetToCommit",
     "Outcome",
     "Reader",
+    "Standing",
     "SyncAnswer",
     "SyncRequest",
 ]
@@ -146,4 +151,38 @@ class Groups(Protocol):
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> Sequence[ListedGroup]:
         """The groups in one of these states and of one of these types; none named: all."""
+        ...
+
+
+class Standing(Struct, frozen=True):
+    """Where a group stands in one partition; share groups know what is left to do there."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+    lag: int | None = None
+
+
+class GroupView(Struct, frozen=True):
+    """A group of whichever kind (classic, consumer, share), and where it stands."""
+
+    group: DescribedGroup
+    type: str
+    standings: tuple[Standing, ...]
+
+
+class AllGroups(Protocol):
+    """Groups of every kind and of every node of the cluster, for administrators."""
+
+    async def list(self) -> Sequence[ListedGroup]:
+        """Every group; refused rather than incomplete."""
+        ...
+
+    async def view(self, group_id: str) -> GroupView:
+        """One group with its members and where it stands; ``UNKNOWN_GROUP`` without one."""
+        ...
+
+    async def delete(self, group_id: str) -> None:
+        """Forget an empty group and where it stood."""
         ...

@@ -4,7 +4,9 @@ A group is moved or forgotten only while it has no members; what a partition's w
 does not count then.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from mainstem.broker.api import Streams
 from mainstem.coordination.consumer_group_topics import TopicSource
@@ -19,6 +21,8 @@ from mainstem.coordination.share_requests import (
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.metadata import Topic
+
+LOOKS_AT_ONCE: Final = 64
 
 
 class ShareOffsets:
@@ -35,7 +39,7 @@ class ShareOffsets:
         """Where a group stands, in the partitions asked for or (None) wherever it has read."""
         states = self._members.states(group_id)
         if topics is None:
-            return [await self._state(name, place, states) for name, place in self._places(states)]
+            return await self._all(states)
         shown = []
         for name, partitions in topics:
             topic = self._topics.by_name(name)
@@ -83,6 +87,15 @@ class ShareOffsets:
             outcomes.append(ShareOffsetsDeleted(name, topic.id))
         await self._members.forget(group_id, forgotten)
         return outcomes
+
+    async def _all(self, states: Mapping[Place, ShareState]) -> list[ShareOffset]:
+        """Wherever the group has read; partitions that nobody writes are waited for together."""
+        shown: list[ShareOffset] = []
+        places = self._places(states)
+        for at in range(0, len(places), LOOKS_AT_ONCE):
+            some = places[at : at + LOOKS_AT_ONCE]
+            shown += await asyncio.gather(*(self._state(*each, states) for each in some))
+        return shown
 
     def _places(self, states: Mapping[Place, ShareState]) -> list[tuple[str, Place]]:
         found = []

@@ -1,16 +1,22 @@
-"""Share groups of a node, alone or among others: who stores what becomes of records."""
+"""Groups of a node, alone or among others: who coordinates them, who stores their states."""
+
+from collections.abc import Mapping, Sequence
 
 from mainstem.broker.admin import TopicsAdmin
+from mainstem.broker.all_groups_service import GroupsHere
 from mainstem.broker.api import Streams
+from mainstem.broker.groups_api import AllGroups
 from mainstem.broker.share_offsets_service import ShareOffsets
 from mainstem.broker.share_partition_service import SharePartitions, ShareStore
 from mainstem.broker.share_service import ShareService
 from mainstem.cluster.peers.frames import Service
 from mainstem.coordination.partitions import OFFSETS_TOPIC
+from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.share_elsewhere_runtime import ClusterShareStore
 from mainstem.coordination.share_members_runtime import ShareMembersRuntime
 from mainstem.model.clock import Clock
 from mainstem.model.ids import NodeId
+from mainstem.node.any_groups import AnyNodeGroups
 from mainstem.node.cluster import ClusterNode
 from mainstem.node.duties import writer_of
 
@@ -39,3 +45,34 @@ def _cluster_store(cluster: ClusterNode, members: ShareMembersRuntime) -> ShareS
     store = ClusterShareStore(cluster.node, cluster.peers, members, coordinator_of)
     cluster.peers.serve(Service.SHARES, store.serve)
     return store
+
+
+def all_groups(
+    cluster: ClusterNode | None, groups: GroupsRuntime, shares: ShareService
+) -> AllGroups:
+    """The groups of all nodes, as administrators see them at any."""
+    here = GroupsHere(groups, shares, groups.sharers.configs.session_timeout_ms)
+    if cluster is None:
+        return here
+    made = AnyNodeGroups(here, cluster.node, cluster.peers, _Coordinators(cluster, groups))
+    cluster.peers.serve(Service.GROUPS, made.serve)
+    return made
+
+
+class _Coordinators:
+    """Groups are coordinated where their partition of the internal topic is written."""
+
+    def __init__(self, cluster: ClusterNode, groups: GroupsRuntime) -> None:
+        self._catalogue = cluster.service.catalogue
+        self._shards = groups.shards
+        self.partition_of = groups.coordinator_partition
+
+    def check_here(self, partition: int) -> None:
+        self._shards.in_partition(partition)
+
+    def by_node(self) -> Mapping[NodeId, Sequence[int]]:
+        found: dict[NodeId, list[int]] = {}
+        topic = self._catalogue.topic(OFFSETS_TOPIC)
+        for stream in () if topic is None else topic.streams:
+            found.setdefault(stream.writer, []).append(stream.id.partition)
+        return found

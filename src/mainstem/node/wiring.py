@@ -44,7 +44,7 @@ from mainstem.node.mqtt import MqttListeners, mqtt_topics
 from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms
 from mainstem.node.security import build_security, ensure_admin, tls_contexts
-from mainstem.node.share_groups import share_service
+from mainstem.node.share_groups import all_groups, share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
 from mainstem.protocols.kafka.served import served_apis
@@ -340,6 +340,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         streams=any_streams,
         topics=topics,
         groups=groups,
+        all_groups=all_groups(cluster, groups, shares),
         transactions=transactions,
         producers=producers,
         security=security,

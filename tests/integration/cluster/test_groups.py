@@ -1,16 +1,25 @@
 """Consumer groups of a cluster: coordinated everywhere, and by others when a node dies."""
 
+import json
 import time
+from typing import Any
+from urllib.request import Request, urlopen
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.testing.local_cluster import LocalCluster
+from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
 
 def admin(address: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": address})
+
+
+def over_http(node: MemberNode, path: str, method: str = "GET") -> Any:
+    request = Request(f"http://{node.http}/v1/groups{path}", method=method)
+    with urlopen(request, timeout=30) as answer:
+        return json.load(answer)
 
 
 def test_groups_are_coordinated_by_different_nodes(shared_cluster: LocalCluster) -> None:
@@ -42,6 +51,17 @@ def test_groups_are_coordinated_by_different_nodes(shared_cluster: LocalCluster)
     groups = [asked.describe_consumer_groups([group])[group] for group in ("a", "b", "c", "d")]
     coordinators = {group.result(10).coordinator.id for group in groups}
     assert len(coordinators) > 1
+    for node in shared_cluster.nodes.values():
+        assert {"a", "b", "c", "d"} <= {line["group_id"] for line in over_http(node, "")}
+        for group in ("a", "b", "c", "d"):
+            shown = over_http(node, f"/{group}")
+            assert shown["committed_offsets"] == {f"grouped-{number}": 10 for number in range(3)}
+            assert [position["lag"] for position in shown["positions"]] == [0, 0, 0]
+    for group, node in zip("abc", shared_cluster.nodes.values(), strict=True):
+        assert over_http(node, f"/{group}", "DELETE") == {"deleted": group}
+    for node in shared_cluster.nodes.values():
+        left = {line["group_id"] for line in over_http(node, "")}
+        assert left & {"a", "b", "c", "d"} == {"d"}
 
 
 def test_a_group_goes_on_when_its_coordinator_dies(cluster: LocalCluster) -> None:

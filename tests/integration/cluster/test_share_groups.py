@@ -1,9 +1,11 @@
 """Share groups of a cluster: what is locked where a partition is written is stored by the group."""
 
+import json
 import threading
 import time
 from collections import Counter
 from typing import Any
+from urllib.request import urlopen
 
 from confluent_kafka import KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
@@ -11,7 +13,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.testing.local_cluster import LocalCluster
+from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
 PATIENCE_S = 60.0
 PARTITIONS = 6
@@ -66,6 +68,17 @@ def read_from_the_start(admin: AdminClient, group: str) -> None:
     done.result(PATIENCE_S)
 
 
+def check_shown(node: MemberNode, group: str) -> None:
+    """Any node shows a group with its members and where it stands."""
+    with urlopen(f"http://{node.http}/v1/groups/{group}", timeout=30) as answer:
+        shown = json.load(answer)
+    assert (shown["type"], shown["state"], len(shown["members"])) == ("share", "Stable", 2)
+    stands = {(each["topic"], each["partition"]) for each in shown["positions"]}
+    assert stands == {("shared", partition) for partition in range(PARTITIONS)}
+    ends = [each["end_offset"] for each in shown["positions"]]
+    assert ends == [RECORDS // 2 // PARTITIONS] * PARTITIONS
+
+
 def test_groups_go_on_when_a_node_dies_and_nothing_acknowledged_comes_back(
     cluster: LocalCluster,
 ) -> None:
@@ -88,6 +101,9 @@ def test_groups_go_on_when_a_node_dies_and_nothing_acknowledged_comes_back(
     try:
         produce(cluster, range(RECORDS // 2))
         until(RECORDS // 2)
+        for node in cluster.nodes.values():
+            for group in groups:
+                check_shown(node, group)
         known = {group: set().union(*(m.acknowledged for m in members[group])) for group in groups}
         before = {group: sum((m.given for m in members[group]), Counter()) for group in groups}
         cluster.nodes[2].kill9()

@@ -46,6 +46,7 @@ class Service(IntEnum):
     QUEUES = 8
     GOSSIP = 9
     SHARES = 10
+    GROUPS = 11
 
 
 class Frame(NamedTuple):

@@ -203,9 +203,10 @@ class PartlyStored(Struct, frozen=True, kw_only=True):
 
 
 class GroupLine(Struct, frozen=True, kw_only=True):
-    """One group in the list."""
+    """One group in the list; ``type`` is classic, consumer or share."""
 
     group_id: str
+    type: str
     state: str
     generation_id: int
     member_count: int
@@ -235,9 +236,13 @@ class PositionAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):
-    """One group in full; the keys of ``committed_offsets`` are ``topic-partition``."""
+    """One group in full; the keys of ``committed_offsets`` are ``topic-partition``.
+
+    A share group's positions are where its first records are that are not done.
+    """
 
     group_id: str
+    type: str
     state: str
     generation_id: int
     protocol_type: str

@@ -1,10 +1,14 @@
-"""Consumer groups: who is in them and how far they are."""
+"""Groups of every kind: who is in them and how far they are, at any node."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainstem.broker.groups_api import DescribedGroup, DescribedMember, FetchedOffset, Groups
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.broker.groups_api import GroupView, Standing
+from mainstem.model.errors import MainstemError
 from mainstem.protocols.rest.access import may
 from mainstem.protocols.rest.answers import json_answer
 from mainstem.protocols.rest.bodies import (
@@ -17,19 +21,27 @@ from mainstem.protocols.rest.bodies import (
 from mainstem.protocols.rest.site import Site
 from mainstem.security.acl import Operation, ResourceType
 
+# Where partitions end is asked of so many at once, and for so long in all.
+LOOKS_AT_ONCE: Final = 64
+LOOKS_S: Final = 5.0
+
+Positions = list[PositionAnswer]
+
 
 async def list_groups(site: Site, request: Request) -> Response:
     """GET /v1/groups."""
+    groups = await site.broker.all_groups.list()
     return json_answer(
         [
             GroupLine(
                 group_id=group.group_id,
+                type=group.type,
                 state=group.state,
                 generation_id=group.generation,
                 member_count=group.member_count,
                 protocol_type=group.protocol_type,
             )
-            for group in sorted(site.broker.groups.list(), key=lambda group: group.group_id)
+            for group in sorted(groups, key=lambda group: group.group_id)
             if may(request, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     )
@@ -37,18 +49,17 @@ async def list_groups(site: Site, request: Request) -> Response:
 
 async def get_group(site: Site, request: Request) -> Response:
     """GET /v1/groups/{id}."""
-    groups = site.broker.groups
-    group = _described(groups, request.path_params["id"])
-    positions = [
-        _position(site, fetched)
-        for fetched in await groups.fetch_offsets(group.group_id, None)
-        if fetched.committed.offset >= 0
-        and may(request, Operation.DESCRIBE, ResourceType.TOPIC, fetched.topic)
-    ]
-    positions.sort(key=lambda position: (position.topic, position.partition))
+    view = await site.broker.all_groups.view(request.path_params["id"])
+    group = view.group
+
+    def sees(topic: str) -> bool:
+        return may(request, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    positions = await _positions(site, view, sees)
     return json_answer(
         GroupAnswer(
             group_id=group.group_id,
+            type=view.type,
             state=group.state,
             generation_id=group.generation,
             protocol_type=group.protocol_type,
@@ -75,52 +86,48 @@ async def get_group(site: Site, request: Request) -> Response:
 async def delete_group(site: Site, request: Request) -> Response:
     """DELETE /v1/groups/{id}."""
     group_id = request.path_params["id"]
-    await site.broker.groups.delete(group_id)
+    await site.broker.all_groups.delete(group_id)
     return json_answer(GroupDeleted(deleted=group_id))
 
 
-def _described(groups: Groups, group_id: str) -> DescribedGroup:
-    """The group, whichever way its members are assigned; epochs are generations here."""
-    try:
-        return groups.describe(group_id)
-    except MainstemError as error:
-        if error.code is not ErrorCode.UNKNOWN_GROUP:
-            raise
-    group = groups.consumers.describe(group_id)
-    return DescribedGroup(
-        group.group_id,
-        group.state,
-        "consumer",
-        group.assignor,
-        group.epoch,
-        "",
-        tuple(
-            DescribedMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.session_timeout_ms,
-                member.rebalance_timeout_ms,
-                metadata=b"",
-                assignment=b"",
-            )
-            for member in group.members
-        ),
-    )
+async def _positions(site: Site, view: GroupView, sees: Callable[[str], bool]) -> Positions:
+    """Where the group stands and how much is left, in the topics that the caller may see."""
+    standings = [each for each in view.standings if sees(each.topic)]
+    standings.sort(key=lambda each: (each.topic, each.partition))
+    positions = []
+    ends = _Ends(site)
+    for at in range(0, len(standings), LOOKS_AT_ONCE):
+        some = standings[at : at + LOOKS_AT_ONCE]
+        found = await asyncio.gather(*map(ends.of, some))
+        positions += [
+            _position(standing, end, is_shared=view.type == "share")
+            for standing, end in zip(some, found, strict=True)
+        ]
+    return positions
 
 
-def _position(site: Site, fetched: FetchedOffset) -> PositionAnswer:
-    try:
-        end: int | None = site.broker.streams.door(fetched.topic, fetched.partition).last_stable
-    except MainstemError:
-        end = None  # the topic is gone, or another node writes it
-    committed = fetched.committed
+class _Ends:
+    """Where partitions end, as far as that is told in time: a group is shown without it, too."""
+
+    def __init__(self, site: Site) -> None:
+        self._streams = site.broker.streams
+        self._until_s = asyncio.get_running_loop().time() + LOOKS_S
+
+    async def of(self, standing: Standing) -> int | None:
+        try:
+            async with asyncio.timeout_at(self._until_s):
+                return (await self._streams.look(standing.topic, standing.partition)).last_stable
+        except (MainstemError, TimeoutError):
+            return None  # the topic is gone, or nobody writes it now
+
+
+def _position(standing: Standing, end: int | None, *, is_shared: bool) -> PositionAnswer:
+    lag = standing.lag if is_shared or end is None else max(0, end - standing.offset)
     return PositionAnswer(
-        topic=fetched.topic,
-        partition=fetched.partition,
-        committed_offset=committed.offset,
+        topic=standing.topic,
+        partition=standing.partition,
+        committed_offset=standing.offset,
         end_offset=end,
-        lag=None if end is None else max(0, end - committed.offset),
-        metadata=committed.metadata,
+        lag=lag,
+        metadata=standing.metadata,
     )

@@ -8,11 +8,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 from msgspec.structs import replace
 
+from mainstem.broker.all_groups_service import GroupsHere
 from mainstem.broker.groups_api import (
     CommittedOffset,
     DescribedConsumerGroup,
@@ -22,6 +23,7 @@ from mainstem.broker.groups_api import (
     ListedGroup,
 )
 from mainstem.broker.queues_api import QueueCounts
+from mainstem.broker.share_api import DescribedShareGroup, ShareOffset
 from mainstem.broker.topics_api import ConfigChange
 from mainstem.model.batch import check_produced, read_header, stamp
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -160,6 +162,9 @@ class MemoryCounter:
         self.node = Node(NodeId(7), "127.0.0.1", 9092)
         self.streams = self.topics = self.groups = self
         self.queues = NoQueues()
+        self.shared: dict[str, tuple[DescribedShareGroup, list[ShareOffset]]] = {}
+        shares = cast("Any", MemoryShares(self.shared))
+        self.all_groups = GroupsHere(cast("Any", self), shares, lambda _: 45_000)
         self.auto_create = True
         self.listed: list[ListedGroup] = []
         self.described: dict[str, DescribedGroup] = {}
@@ -312,6 +317,21 @@ class MemoryCounter:
             ),
         )
         self.positions[group_id] = [FetchedOffset(topic, 0, CommittedOffset(committed))]
+
+
+class MemoryShares:
+    """Share groups by their names, and where they stand."""
+
+    def __init__(self, groups: dict[str, tuple[DescribedShareGroup, list[ShareOffset]]]) -> None:
+        self._groups = groups
+
+    def describe(self, group_id: str) -> DescribedShareGroup:
+        if group_id not in self._groups:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "no share group", subject=group_id)
+        return self._groups[group_id][0]
+
+    async def offsets(self, group_id: str, topics: None) -> list[ShareOffset]:
+        return self._groups[group_id][1]
 
 
 class NoConsumerGroups:

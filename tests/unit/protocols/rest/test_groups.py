@@ -3,6 +3,8 @@
 import pytest
 from tests.unit.protocols.rest.counter import Rest
 
+from mainstem.broker.share_api import DescribedShareGroup, DescribedShareMember, ShareOffset
+
 pytestmark = pytest.mark.anyio
 
 
@@ -11,6 +13,7 @@ async def test_the_list_has_the_names_that_strikemq_gave_it(rest: Rest) -> None:
     [line] = (await rest.http.get("/v1/groups")).json()
     assert line == {
         "group_id": "g",
+        "type": "classic",
         "state": "Stable",
         "generation_id": 3,
         "member_count": 2,
@@ -59,3 +62,21 @@ async def test_only_an_empty_group_is_deleted(rest: Rest) -> None:
     assert (await rest.http.delete("/v1/groups/busy")).status_code == 409
     assert (await rest.http.delete("/v1/groups/idle")).json() == {"deleted": "idle"}
     assert (await rest.http.get("/v1/groups/idle")).status_code == 404
+
+
+async def test_a_share_group_shows_its_members_and_what_is_left_to_do(rest: Rest) -> None:
+    await rest.post("t", [{"value": "v"}] * 5)
+    members = (DescribedShareMember("m", None, 2, "app", "/127.0.0.1", ("t",)),)
+    group = DescribedShareGroup("s", "Stable", 4, 4, "simple", members)
+    offsets = [ShareOffset("t", 0, start_offset=1, lag=2), ShareOffset("t", 1)]
+    rest.counter.shared["s"] = (group, offsets)
+
+    body = (await rest.http.get("/v1/groups/s")).json()
+
+    assert (body["type"], body["state"], body["generation_id"]) == ("share", "Stable", 4)
+    [member] = body["members"]
+    assert (member["member_id"], member["client_id"]) == ("m", "app")
+    assert member["session_timeout_ms"] == 45_000
+    [position] = body["positions"]
+    assert (position["committed_offset"], position["end_offset"], position["lag"]) == (1, 5, 2)
+    assert body["total_lag"] == 2
