@@ -9,7 +9,7 @@ deleted by its coordinator. While coordinators move the question is asked again,
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -25,13 +25,10 @@ PAUSE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 15.0
 # Nothing was done where these are answered.
 _UNDONE: Final = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_LOADING,
-        ErrorCode.COORDINATOR_UNAVAILABLE,
-        ErrorCode.WRITER_UNAVAILABLE,
-    }
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOADING, ErrorCode.WRITER_UNAVAILABLE}
 )
+# Something may have been done: who only looks tries again.
+_UNKNOWN: Final = frozenset({ErrorCode.COORDINATOR_UNAVAILABLE, ErrorCode.TIMED_OUT})
 Found = TypeVar("Found")
 
 
@@ -79,6 +76,13 @@ class Delete(msgspec.Struct, frozen=True, array_like=True, tag=True):
     group_id: str
 
 
+class _Nobody(Unavailable):
+    """There is no coordinator now, so nobody was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it now")
+
+
 _asked = msgspec.msgpack.Decoder(List | View | Delete)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -113,7 +117,7 @@ class AnyNodeGroups:
             found = await asyncio.gather(*(self._listed(node, parts) for node, parts in asked))
             return [group for groups in found for group in groups]
 
-        return await _patiently(every, also=ErrorCode.TIMED_OUT)
+        return await _patiently(every, _UNDONE | _UNKNOWN)
 
     async def view(self, group_id: str) -> GroupView:
         """One group with its members and where it stands."""
@@ -124,7 +128,7 @@ class AnyNodeGroups:
                 return await self._local.view(group_id)
             return _decoded(await self._ask(node, View(group_id)), GroupView)
 
-        return await _patiently(one, also=ErrorCode.TIMED_OUT)
+        return await _patiently(one, _UNDONE | _UNKNOWN)
 
     async def delete(self, group_id: str) -> None:
         """Forget an empty group and where it stood.
@@ -140,7 +144,7 @@ class AnyNodeGroups:
             else:
                 await self._ask(node, Delete(group_id))
 
-        await _patiently(one)
+        await _patiently(one, _UNDONE)
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
         """Another node asks (the handler of ``Service.GROUPS``)."""
@@ -177,23 +181,23 @@ class AnyNodeGroups:
 
     async def _ask(self, node: NodeId, asked: List | View | Delete) -> memoryview:
         if node == NO_NODE:
-            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it now")
+            raise _Nobody
         return await self._peers.ask(
             node, Service.GROUPS, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
         )
 
 
 async def _patiently(
-    attempt: Callable[[], Awaitable[Found]], *, also: ErrorCode | None = None
+    attempt: Callable[[], Awaitable[Found]], repeatable: Container[ErrorCode]
 ) -> Found:
-    """Try again as long as coordinators move; ``also`` where trying twice does no harm."""
+    """Try again for a while after refusals that allow it."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + PATIENCE_S
     while True:
         try:
             return await attempt()
         except MainstemError as error:
-            may_repeat = error.code in _UNDONE or error.code is also
+            may_repeat = error.code in repeatable or isinstance(error, _Nobody)
             if not may_repeat or loop.time() > give_up:
                 raise
         await asyncio.sleep(PAUSE_S)

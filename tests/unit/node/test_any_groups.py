@@ -174,19 +174,30 @@ def test_a_node_that_was_told_nothing_is_asked_again() -> None:
         town.refusals = [Unreachable("gone"), Unavailable(ErrorCode.COORDINATOR_LOADING)]
         await town.desks[ONE].delete("g2")
         assert town.deleted_at == [THREE]
-        town.refusals = [Unavailable(ErrorCode.TIMED_OUT)]
-        assert (await town.desks[ONE].view("g1")).group.group_id == "g1"
 
     play(story)
 
 
-def test_a_deletion_of_which_nothing_was_heard_is_not_repeated() -> None:
+@pytest.mark.parametrize("code", [ErrorCode.TIMED_OUT, ErrorCode.COORDINATOR_UNAVAILABLE])
+def test_only_who_looks_asks_again_where_something_may_have_been_done(code: ErrorCode) -> None:
     async def story(town: Town) -> None:
-        town.refusals = [Unavailable(ErrorCode.TIMED_OUT)]
+        town.refusals = [Unavailable(code)]
         with pytest.raises(Unavailable) as caught:
             await town.desks[ONE].delete("g2")
-        assert caught.value.code is ErrorCode.TIMED_OUT
+        assert caught.value.code is code
         assert town.deleted_at == []
+        town.refusals = [Unavailable(code)]
+        assert (await town.desks[ONE].view("g2")).group.group_id == "g2"
+
+    play(story)
+
+
+def test_a_deletion_waits_for_the_next_coordinator() -> None:
+    async def story(town: Town) -> None:
+        town.writers[2] = NO_NODE
+        asyncio.get_running_loop().call_later(1.0, town.writers.__setitem__, 2, THREE)
+        await town.desks[ONE].delete("g2")
+        assert town.deleted_at == [THREE]
 
     play(story)
 
