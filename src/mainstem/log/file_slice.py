@@ -1,6 +1,6 @@
 """Bytes of whole batches in one file, to be sent or read."""
 
-from mainstem.log.file_access import OpenFile, read_fully
+from mainstem.log.file_access import OpenFile, read_fully, storage_error
 from mainstem.model.errors import Corrupt
 
 
@@ -24,8 +24,16 @@ class FileSlice:
         return self.size
 
     def read(self) -> bytes:
-        """The bytes."""
-        data = read_fully(self.fd, self.size, self.position)
+        """The bytes.
+
+        Raises:
+            Unavailable: the disk fails.
+            Corrupt: they are no longer all there.
+        """
+        try:
+            data = read_fully(self.fd, self.size, self.position)
+        except OSError as error:
+            raise storage_error(error, self._file.path) from error
         if len(data) != self.size:
             raise Corrupt(
                 f"{len(data)} bytes at {self.position} where {self.size} were written",

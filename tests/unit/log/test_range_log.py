@@ -389,3 +389,17 @@ def test_a_file_that_disappeared_is_corrupt(disk: Disk) -> None:
     log.segments[0].path.unlink()
     with pytest.raises(Corrupt):
         log.read(0, max_bytes=100, until=50, min_one=True)
+
+
+def test_a_slice_that_the_disk_does_not_give_says_so(disk: Disk) -> None:
+    log = disk.open()
+    fill(log, 3)
+    piece = log.read(0, max_bytes=1_000, until=3, min_one=True)
+    assert piece is not None
+    piece.fd = os.open(disk.path, os.O_RDONLY)  # what is not a file gives no bytes
+    try:
+        with pytest.raises(Unavailable) as refused:
+            piece.read()
+    finally:
+        os.close(piece.fd)
+    assert refused.value.code is ErrorCode.STORAGE_FAILED
