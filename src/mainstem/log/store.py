@@ -95,6 +95,9 @@ class LogStore:
         self._condemned: list[Path] = []
         checkpoint = self._load_checkpoint()
         self.trust = trust_in(checkpoint, settings.boot_id)
+        # That the machine went down must not be forgotten when this process dies early, too.
+        self._is_settled = self.trust is not Trust.OTHER_BOOT
+        self._boot_before = checkpoint.boot_id if checkpoint else ""
         self._points = dict(checkpoint.points) if checkpoint else {}
         self._saved: set[str] = set()  # whose points stand in the file
         if self.trust is Trust.SAME_BOOT:
@@ -133,7 +136,10 @@ class LogStore:
         else:
             if directory.is_dir():  # the process died before the first batch was in it
                 shutil.rmtree(directory)
-            self._forget_point(directory)
+            self._points.pop(self._key(directory), None)
+            if self._key(directory) in self._saved:
+                # What was there under this name before does not tell how long this one has to be.
+                self.write_checkpoint()
             log.snapshot = snapshot
         self.logs[directory] = log
         log.on_cut = lambda _log: self.write_checkpoint()
@@ -257,8 +263,19 @@ class LogStore:
             if log.segments and not log.sealed:
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
         self.files.shrink()  # files that waited for a sync could not be put away before
-        save_checkpoint(self.data_dir, Checkpoint(self._settings.boot_id, clean, self._points))
+        boot_id = self._settings.boot_id if self._is_settled else self._boot_before
+        clean = clean and self._is_settled
+        save_checkpoint(self.data_dir, Checkpoint(boot_id, clean, self._points))
         self._saved = set(self._points)
+
+    def settle(self) -> None:
+        """What the end of the machine put in doubt is noted where it counts.
+
+        Until then every start finds that the machine went down, however the process before ended.
+        """
+        if not self._is_settled:
+            self._is_settled = True
+            self.write_checkpoint()
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.
@@ -304,13 +321,6 @@ class LogStore:
             self._points[self._key(log.directory)] = RecoveryPoint(*log.synced_place)
         else:
             self._points.pop(self._key(log.directory), None)
-
-    def _forget_point(self, directory: Path) -> None:
-        """A range begins under a name that was used before: it is not measured by that one."""
-        key = self._key(directory)
-        self._points.pop(key, None)
-        if key in self._saved:
-            self.write_checkpoint()
 
     def _key(self, directory: Path) -> str:
         return str(directory.relative_to(self.data_dir))

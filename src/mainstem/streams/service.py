@@ -110,6 +110,7 @@ class StreamService(ReadingTable):
         self._placement.subscribe(self._on_fact)
         if self._roles is not None:
             self._roles.start()
+        self._store.settle()  # which ends are suspect is recorded, and which copies are in limbo
         self.save_producers()
 
     def save_producers(self) -> None:

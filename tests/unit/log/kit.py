@@ -39,10 +39,13 @@ class Disk:
         self.alive = False
         self.store = self.start()
 
-    def start(self) -> LogStore:
+    def start(self, *, settle: bool = True) -> LogStore:
         self.alive = True
         settings = StoreSettings(files_open_max=8, boot_id=self.boot_id)
-        return LogStore(self.path, settings, self.clock, self.access)
+        store = LogStore(self.path, settings, self.clock, self.access)
+        if settle:
+            store.settle()
+        return store
 
     def open(
         self, config: SegmentSettings | None = None, *, start_offset: int = 0, index: int = 0

@@ -160,6 +160,21 @@ def test_trust_depends_on_how_the_last_process_ended(disk: Disk) -> None:
     assert seen == [Trust.OTHER_BOOT, Trust.CLEAN, Trust.SAME_BOOT, Trust.OTHER_BOOT, Trust.CLEAN]
 
 
+@pytest.mark.parametrize("ends", ["killed", "stopped"])
+def test_that_the_machine_went_down_is_known_until_it_is_noted(disk: Disk, ends: str) -> None:
+    disk.kill()
+    disk.boot_id = "boot-2"
+    for _ in range(3):
+        disk.store = disk.start(settle=False)
+        assert disk.store.trust is Trust.OTHER_BOOT
+        disk.kill() if ends == "killed" else disk.stop()
+    disk.store = disk.start()
+    disk.store.settle()
+    disk.kill()
+    disk.store = disk.start()
+    assert disk.store.trust is Trust.SAME_BOOT
+
+
 def test_an_unknown_boot_is_never_the_same_boot() -> None:
     assert trust_in(Checkpoint("", clean=False, points={}), "") is Trust.OTHER_BOOT
 

@@ -1,11 +1,13 @@
 """Streams that several nodes hold: written, taken over, completed, on real files."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
+from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.record import ProducerStamp
@@ -251,6 +253,9 @@ def test_a_replica_that_lost_its_power_is_in_limbo_until_it_is_whole(tmp_path: P
             index = town.stream.last.index
             await node.crash()
             node.boot = "second boot"
+            # The first process of the second boot dies before it knows what it holds.
+            early = LogStore(node.folder, StoreSettings(boot_id=node.boot), town.clock)
+            os.close(early._lock)
             await node.start()
             assert is_in_limbo(node, index)
             await node.crash()
