@@ -11,7 +11,7 @@ from random import Random
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
 Handler = Callable[[NodeId, memoryview], Awaitable[Sequence[Chunk]]]
@@ -155,7 +155,7 @@ class NetworkPeers:
         chunks: Sequence[Chunk] = ()
         try:
             if handler is None:
-                raise InvalidRequest(ErrorCode.INVALID_REQUEST, "nobody serves that here")
+                raise Unreachable("nobody serves that here yet")
             chunks = await handler(source, body)
         except MainstemError as error:
             refusal = encode_error(error)

@@ -21,7 +21,7 @@ from mainstem.cluster.peers.frames import Frame, Kind, Service
 from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, Side
 from mainstem.cluster.peers.lookout_service import Lookout, refuses
 from mainstem.cluster.peers.refusals import Unreachable
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
 DIAL_TIMEOUT_S: Final = 5.0
@@ -260,10 +260,8 @@ class Peers:
             return
         handler = self._handlers.get(frame.service)
         if handler is None:
-            connection.refuse(
-                frame,
-                InvalidRequest(ErrorCode.INVALID_REQUEST, f"nobody serves {frame.service} here"),
-            )
+            # It has just begun, and will: who asks is told to come back.
+            connection.refuse(frame, Unreachable(f"nobody serves {frame.service} here yet"))
             return
         task = asyncio.get_running_loop().create_task(_serve(connection, frame, handler))
         self._answering.add(task)
