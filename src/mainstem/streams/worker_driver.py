@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+from mainstem.log.with_parent import end_with_parent
 from mainstem.model.errors import MainstemError
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
@@ -30,7 +31,7 @@ class FileWorker:
         if self._pool is None:
             # Spawned, not forked: a fork would copy the loop, its sockets and its locks.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=context)
+            self._pool = ProcessPoolExecutor(1, context, initializer=end_with_parent)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, job)
 
     def dismiss(self) -> None:

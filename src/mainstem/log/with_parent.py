@@ -1,0 +1,20 @@
+"""Ends a process that works for a node together with it, however the node ends.
+
+A worker that outlived a killed node would go on writing into the files of the next one.
+"""
+
+import multiprocessing
+import os
+import threading
+
+
+def end_with_parent() -> None:
+    """To be called once in the worker; a thread waits for the node's end."""
+    threading.Thread(target=_wait, name="parent-watch", daemon=True).start()
+
+
+def _wait() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process that another one started"
+    parent.join()
+    os._exit(1)
