@@ -128,11 +128,14 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes what has arrived."""
+        was_proved = self.proved.done()
         try:
             for frame in self._cutter.received(nbytes):
                 if self._ended is not None:
                     return
                 self._received(frame)
+            if self.proved.done() and not was_proved:
+                self.buffer_updated(0)  # what came right behind the proof, and was too large then
         except Corrupt as error:
             _log.warning("connection to a node closed: %s", error)
             self._end(error)

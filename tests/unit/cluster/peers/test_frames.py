@@ -83,6 +83,28 @@ def test_what_is_no_frame_or_too_large_is_refused(data: bytes) -> None:
         cutter.received(len(data))
 
 
+@pytest.mark.parametrize("body_bytes", [301, 5_000])
+def test_a_large_frame_right_behind_the_proof_waits_for_it(body_bytes: int) -> None:
+    cutter = FrameCutter(room_bytes=8_000, body_bytes_max=300)
+    data = header(Kind.NOTE, 1, 1, 3) + b"abc" + header(Kind.NOTE, 1, 2, body_bytes)
+    data += bytes(body_bytes)
+    cutter.room()[: len(data)] = data
+    assert [frame.number for frame in cutter.received(len(data))] == [1]
+    assert len(cutter.room()) > 0
+    cutter.body_bytes_max = 10_000
+    assert [(frame.number, len(frame.body)) for frame in cutter.received(0)] == [(2, body_bytes)]
+
+
+def test_a_large_frame_behind_a_small_one_is_refused_without_a_proof() -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
+    data = header(Kind.NOTE, 1, 1, 3) + b"abc" + header(Kind.NOTE, 1, 2, 2**30)
+    cutter.room()[: len(data)] = data
+    assert len(cutter.received(len(data))) == 1
+    assert len(cutter.room()) < 1_000
+    with pytest.raises(Corrupt):
+        cutter.received(0)
+
+
 def test_a_frame_of_no_known_kind_is_refused() -> None:
     cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
     data = HEADER.pack(6, 99, 1, 1)
