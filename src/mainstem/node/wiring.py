@@ -66,6 +66,7 @@ from mainstem.telemetry.metrics import Metrics
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
+SEALS_S = 2.0  # where all nodes stop together, nobody is left to decide on seals
 QUEUES_MEMORY_BYTES_MAX = 1024 * MIB
 CLIENT_METRICS_FILE = "client-metrics.jsonl"
 CLIENT_METRICS_FILE_BYTES_MAX = 16 * MIB
@@ -222,7 +223,7 @@ class Rooms:
             await self.mqtt.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
         if self.http is not None:
             await self.http.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
-        await self.rolls.settled()
+        await self.rolls.settled(None if self.cluster is None else SEALS_S)
         await self.commits.drain()
         self.streams.save_producers()
         self.streams.close()

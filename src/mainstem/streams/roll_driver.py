@@ -48,9 +48,18 @@ class RollDriver:
         self._rolling[stream] = task
         task.add_done_callback(lambda done: self._rolled(stream, done))
 
-    async def settled(self) -> None:
-        """Wait until no roll is under way."""
-        await asyncio.gather(*self._rolling.values(), return_exceptions=True)
+    async def settled(self, patience_s: float | None = None) -> None:
+        """Wait until no roll is under way.
+
+        Where nobody is left to decide a seal it would never be: after ``patience_s`` it is given
+        up, and who writes the stream next seals the range.
+        """
+        if not self._rolling:
+            return
+        _, late = await asyncio.wait(self._rolling.values(), timeout=patience_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _roll(self, stream: StreamWriter) -> None:
         if stream.replication is not None:

@@ -278,6 +278,29 @@ def is_in_limbo(node: TownNode, index: RangeIndex) -> bool:
     return held is not None and held.machine.limbo
 
 
+def test_a_seal_that_nobody_decides_does_not_keep_a_node_from_stopping(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            writer = town.writer
+            service, decided = town.placement.service, asyncio.Event()
+            submit = service.submit
+
+            async def never(_command: object) -> None:
+                await decided.wait()
+
+            service.submit = never  # type: ignore[assignment, method-assign]
+            writer.streams.roll(STREAM)
+            await eventually(lambda: bool(writer.rolls._rolling))
+            await asyncio.wait_for(writer.rolls.settled(0.05), 5)
+            assert writer.rolls._rolling == {}
+            service.submit = submit  # type: ignore[method-assign]
+            assert writer.fatal == []
+
+    asyncio.run(story())
+
+
 def test_a_stream_goes_on_when_its_heir_may_not_have_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
