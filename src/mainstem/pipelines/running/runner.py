@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from py4j.protocol import Py4JError
@@ -199,8 +200,8 @@ class Runner:
         if batches > job.batches_seen:
             job.batches_seen = batches
             job.course.progressed()
-        ended = [query for query in job.queries if not self._is_active(query)]
-        errors = [error for query in ended if (error := query.exception()) is not None]
+        ended = [query for query in job.queries if not _answered(getattr, query, "isActive")]
+        errors = [error for query in ended if (error := _answered(query.exception)) is not None]
         if errors:
             self._stop_queries(job.queries)
             self._failed(job, errors[0])
@@ -209,17 +210,6 @@ class Runner:
         elif ended and not self._once:
             self._stop_queries(job.queries)
             self._failed(job, StartFailed("a query ended by itself", retriable=True))
-
-    def _is_active(self, query: StreamingQuery) -> bool:
-        try:
-            return query.isActive
-        except (Py4JError, OSError) as error:
-            raise Unavailable(
-                ErrorCode.SHUTTING_DOWN,
-                f"Spark has died: {sentence(error)}",
-                subject="spark",
-                remedy="start again; give it more memory with settings.spark.driver_memory",
-            ) from None
 
     def _failed(self, job: _Job, error: BaseException) -> None:
         text = self._file.secrets.redact(sentence(error))
@@ -316,3 +306,16 @@ def _asks_first(query: StreamingQuery) -> bool:
     """Whether a query that was just started waits for the first answer of its source."""
     message = str(query.status["message"])
     return "Initializing" in message or "Getting offsets" in message
+
+
+def _answered(question: Callable[..., Any], *about: Any) -> Any:
+    """What Spark says of a query; it may die between two questions."""
+    try:
+        return question(*about)
+    except (Py4JError, OSError) as error:
+        raise Unavailable(
+            ErrorCode.SHUTTING_DOWN,
+            f"Spark has died: {sentence(error)}",
+            subject="spark",
+            remedy="start again; give it more memory with settings.spark.driver_memory",
+        ) from None
