@@ -102,11 +102,7 @@ class Desk:
         Raises:
             MainstemError: its facts cannot be stored; nothing has changed.
         """
-        now = self.now()
-        try:
-            live.store(decision.facts, now.wall_ms)
-        except MainstemError as error:
-            raise as_coordinator_error(error) from error
+        now = self._stored(live, decision)
         self.carry_out(live, decision.group_id, live.shard.settle(decision, now))
 
     def settle_share(self, live: LiveGroups, decision: ShareDecision) -> None:
@@ -115,12 +111,17 @@ class Desk:
         Raises:
             MainstemError: its facts cannot be stored; nothing has changed.
         """
+        now = self._stored(live, decision)
+        self._wake(decision.group_id, live.shard.shares.settle(decision, now))
+
+    def _stored(self, live: LiveGroups, decision: Decision | ShareDecision) -> Instant:
+        """Store the facts of a decision; when that was."""
         now = self.now()
         try:
             live.store(decision.facts, now.wall_ms)
         except MainstemError as error:
             raise as_coordinator_error(error) from error
-        self._wake(decision.group_id, live.shard.shares.settle(decision, now))
+        return now
 
     def _wake(self, group_id: str, at_ms: int | None) -> None:
         if at_ms is not None:

@@ -10,13 +10,13 @@ breaks the guard then, and the write is refused: no record ever follows the mark
 transaction.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
 
+from mainstem.cluster.peers.asking_service import Asker, patiently
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.coordination.markers_runtime import MarkedStream, Markers, PendingPositions
@@ -28,7 +28,6 @@ from mainstem.streams.markers import Marker
 
 ASK_TIMEOUT_S: Final = 5.0
 PATIENCE_S: Final = 3.0
-PAUSE_S: Final = 0.05
 _AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -37,16 +36,6 @@ _AGAIN: Final = frozenset(
         ErrorCode.WRITER_UNAVAILABLE,
     }
 )
-
-
-class Asker(Protocol):
-    """As much of ``Peers`` as is needed here."""
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
-        ...
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -202,20 +191,18 @@ class Elsewhere:
         Raises:
             MainstemError: no coordinator was found in time, or what it refused.
         """
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE_S
         with self._markers.guards.held(asked.partitions, asked.producer.producer_id) as guard:
-            while True:
-                try:
-                    answers = await self._answer(asked)
-                except MainstemError as error:
-                    if error.code not in _AGAIN or loop.time() > give_up:
-                        # Which coordinator it is that cannot be had is of no use to the client.
-                        raise as_coordinator_error(error) from error
-                else:
-                    ended = [ErrorCode.INVALID_TXN_STATE] * len(answers)
-                    return answers if guard.is_whole else ended
-                await asyncio.sleep(PAUSE_S)
+            try:
+                answers = await patiently(
+                    lambda: self._answer(asked),
+                    lambda error: error.code in _AGAIN,
+                    patience_s=PATIENCE_S,
+                )
+            except MainstemError as error:
+                # Which coordinator it is that cannot be had is of no use to the client.
+                raise as_coordinator_error(error) from error
+            ended = [ErrorCode.INVALID_TXN_STATE] * len(answers)
+            return answers if guard.is_whole else ended
 
     async def _answer(self, asked: Add) -> Sequence[ErrorCode | None]:
         coordinator = self._coordinator_of(asked.transactional_id)

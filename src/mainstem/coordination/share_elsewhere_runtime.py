@@ -6,23 +6,22 @@ On one node both are the same. Promises: a state that was answered is stored; on
 again says the same, so that storing it twice does no harm.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
+from mainstem.cluster.peers.asking_service import Asker, patiently
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.coordination.share_group import Place
 from mainstem.coordination.share_members_runtime import ShareMembersRuntime
 from mainstem.coordination.share_records import ShareState
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId, TopicId
 
 ASK_TIMEOUT_S: Final = 5.0
 PATIENCE_S: Final = 5.0
-PAUSE_S: Final = 0.05
 _AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -32,16 +31,6 @@ _AGAIN: Final = frozenset(
         ErrorCode.TIMED_OUT,
     }
 )
-
-
-class Asker(Protocol):
-    """As much of ``Peers`` as is needed here."""
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
-        ...
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -114,25 +103,19 @@ class ClusterShareStore:
 
     async def _asked(self, asked: Read | Write) -> ShareState | None:
         """Ask the coordinator, and whoever it is then as long as it moves."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE_S
-        while True:
-            node = self._coordinator_of(asked.group_id)
-            refusal: MainstemError = Unavailable(
+        return await patiently(
+            lambda: self._answer(asked), lambda error: error.code in _AGAIN, patience_s=PATIENCE_S
+        )
+
+    async def _answer(self, asked: Read | Write) -> ShareState | None:
+        node = self._coordinator_of(asked.group_id)
+        if node == self._node:
+            return await self._here(asked)
+        if node == NO_NODE:
+            raise Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it", subject=asked.group_id
             )
-            try:
-                if node == self._node:
-                    return await self._here(asked)
-                if node != NO_NODE:
-                    answer = await self._peers.ask(
-                        node, Service.SHARES, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
-                    )
-                    return _answered.decode(answer)
-            except MainstemError as error:
-                if error.code not in _AGAIN:
-                    raise
-                refusal = error
-            if loop.time() > give_up:
-                raise refusal
-            await asyncio.sleep(PAUSE_S)
+        answer = await self._peers.ask(
+            node, Service.SHARES, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
+        )
+        return _answered.decode(answer)

@@ -15,13 +15,13 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from mainstem.broker.groups_api import AllGroups, GroupView, ListedGroup
+from mainstem.cluster.peers.asking_service import Asker, patiently
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
 
 PATIENCE_S: Final = 10.0
-PAUSE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 15.0
 # Nothing was done where these are answered.
 _UNDONE: Final = frozenset(
@@ -30,16 +30,6 @@ _UNDONE: Final = frozenset(
 # Something may have been done: who only looks tries again.
 _UNKNOWN: Final = frozenset({ErrorCode.COORDINATOR_UNAVAILABLE, ErrorCode.TIMED_OUT})
 Found = TypeVar("Found")
-
-
-class Asker(Protocol):
-    """As much of ``Peers`` as is needed here."""
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
-        ...
 
 
 class Coordinators(Protocol):
@@ -190,17 +180,11 @@ class AnyNodeGroups:
 async def _patiently(
     attempt: Callable[[], Awaitable[Found]], repeatable: Container[ErrorCode]
 ) -> Found:
-    """Try again for a while after refusals that allow it."""
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + PATIENCE_S
-    while True:
-        try:
-            return await attempt()
-        except MainstemError as error:
-            may_repeat = error.code in repeatable or isinstance(error, _Nobody)
-            if not may_repeat or loop.time() > give_up:
-                raise
-        await asyncio.sleep(PAUSE_S)
+    return await patiently(
+        attempt,
+        lambda error: error.code in repeatable or isinstance(error, _Nobody),
+        patience_s=PATIENCE_S,
+    )
 
 
 def _decoded(answer: memoryview, kind: type[Found]) -> Found:

@@ -7,13 +7,14 @@ there is none for long, what this node has a replica of.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from mainstem.broker.api import Look, ReadDoor, StreamDoor, Streams
+from mainstem.cluster.peers.asking_service import Asker
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable
@@ -26,16 +27,6 @@ PATIENCE_S: Final = 10.0
 PAUSE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 30.0
 WAIT_MS_MAX: Final = 10_000
-
-
-class Asker(Protocol):
-    """As much of ``Peers`` as is needed here."""
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
-        ...
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):

@@ -7,11 +7,12 @@ its name says so once, and stops asking.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
+from mainstem.cluster.peers.asking_service import Asker
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.model.clock import Clock
@@ -24,16 +25,6 @@ from mainstem.placement.replication_records import NodeStatus
 
 LEADER_PAUSE_S: Final = 0.02
 _log = logging.getLogger(__name__)
-
-
-class Asker(Protocol):
-    """As much of ``Peers`` as is needed here."""
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
-        ...
 
 
 class Renewal(msgspec.Struct, frozen=True, array_like=True):

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mainstem.cluster.peers.asking_service import Asker
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.log.store import LogStore
@@ -18,17 +19,11 @@ from mainstem.streams.flusher import Flusher
 SettingsOf = Callable[[Topic], TopicSettings]
 
 
-class PeerCalls(Protocol):
+class PeerCalls(Asker, Protocol):
     """How other nodes are reached; ``Peers`` on a network, anything else in simulations."""
 
     def note(self, node: NodeId, service: Service, chunks: Sequence[Chunk]) -> bool:
         """Tell a node something, in order; False if it cannot be told now."""
-        ...
-
-    def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
-    ) -> Awaitable[memoryview]:
-        """A node's answer."""
         ...
 
     def serve(
