@@ -4,10 +4,10 @@
     one after the other: another machine ▸ another rack ▸ not above its share ▸ less busy ▸
                          the best score
 
-How busy nodes are counts when a stream is placed, in steps so coarse that it seldom does, and never
-for a stream that is placed: loads come and go, records do not. A node that joins takes streams from
-others and moves nothing between them; a node that leaves leaves its streams to others. What an
-operator names is taken as it is. Pure.
+Writers of one topic are spread first, then those of all. How busy nodes are counts when a stream is
+placed, in steps so coarse that it seldom does, and never for a stream that is placed: loads come
+and go, records do not. A node that joins takes streams from others and moves nothing between them;
+a node that leaves leaves its streams to others. What an operator names is taken as it is. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def place(
 def plan(
     tables: Tables, streams: Sequence[StreamId], replication_factor: int
 ) -> tuple[Replicas, ...]:
-    """Replicas for streams that are nowhere yet, or are to be placed anew.
+    """Replicas for streams of one topic that are nowhere yet, or are to be placed anew.
 
     Raises:
         InvalidRequest: there are fewer nodes than replicas.
@@ -77,13 +77,14 @@ def plan(
         )
     if len(usable) == 1:
         return ((usable[0].id,),) * len(streams)
-    loads = Loads(tables, usable, len(streams), replication_factor)
+    loads = Loads(tables, usable, streams, replication_factor)
     down = {known.node.id for known in nodes if known.fenced}
     placed = []
     for stream in streams:
         score = scores(stream)
         writer = min(
-            usable, key=lambda n: (n.id in down, loads.leads(n), tables.busy(n.id), -score(n))
+            usable,
+            key=lambda n: (n.id in down, *loads.leads(n), tables.busy(n.id), -score(n)),
         )
         replicas = (
             writer.id,
@@ -98,7 +99,7 @@ def plan(
                 ),
             ),
         )
-        loads.add(replicas)
+        loads.add(stream, replicas)
         placed.append(replicas)
     return tuple(placed)
 
@@ -202,35 +203,50 @@ def checked(tables: Tables, assignments: Sequence[Replicas]) -> tuple[Replicas, 
 
 
 class Loads:
-    """How many streams nodes write, and follow as replicas; and what their share of that is."""
+    """How many streams nodes write, and follow as replicas; and what their share of that is.
+
+    What a node writes of one topic counts before what it writes of all: a busy topic is spread even
+    where others have left some nodes with more room.
+    """
 
     def __init__(
-        self, tables: Tables, nodes: Sequence[Node], more: int, replication_factor: int
+        self,
+        tables: Tables,
+        nodes: Sequence[Node],
+        new: Sequence[StreamId],
+        replication_factor: int,
     ) -> None:
         self._writes = {node.id: 0 for node in nodes}
         self._follows = dict(self._writes)
+        self._writes_here = dict(self._writes)
+        self._topic = new[0].topic
         for topic in tables.topics():
             for stream in topic.streams:
-                self.add(stream.wanted)
-        self._writes_share = -(-(sum(self._writes.values()) + more) // len(nodes))
-        follows = sum(self._follows.values()) + more * (replication_factor - 1)
-        self._follows_share = -(-follows // len(nodes))
+                self.add(stream.id, stream.wanted)
+        self._writes_share = _share(self._writes, len(new))
+        self._follows_share = _share(self._follows, len(new) * (replication_factor - 1))
 
-    def add(self, replicas: Replicas) -> None:
+    def add(self, stream: StreamId, replicas: Replicas) -> None:
         """Count a stream."""
-        for counts, node in zip(
-            (self._writes, *[self._follows] * (len(replicas) - 1)), replicas, strict=True
-        ):
-            if node in counts:
-                counts[node] += 1
+        counts = [self._writes, *[self._follows] * (len(replicas) - 1)]
+        placed = list(zip(counts, replicas, strict=True))
+        if stream.topic == self._topic:
+            placed.append((self._writes_here, replicas[0]))
+        for count, node in placed:
+            if node in count:
+                count[node] += 1
 
-    def leads(self, node: Node) -> bool:
-        """Whether a node writes its share already."""
-        return self._writes[node.id] >= self._writes_share
+    def leads(self, node: Node) -> tuple[int, bool]:
+        """How many streams of the topic a node writes, and whether it has its share of all."""
+        return self._writes_here[node.id], self._writes[node.id] >= self._writes_share
 
     def excess(self, node: Node) -> int:
         """By how many streams a node follows its share or more."""
         return max(0, self._follows[node.id] + 1 - self._follows_share)
+
+
+def _share(counts: Mapping[NodeId, int], more: int) -> int:
+    return -(-(sum(counts.values()) + more) // len(counts))
 
 
 def _machine(node: Node) -> str:

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -23,12 +23,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.integration.groups import waiting
 from tests.integration.several import node_under_test
 
 from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
+eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 ARGUMENTS = (
     "--set", "groups.initial_rebalance_delay_ms=100",
     "--set", "groups.session_timeout_min_ms=1000",
@@ -134,13 +136,6 @@ def worker(node: LocalNode, group: str, *topics: str, **settings: Any) -> Iterat
         yield running
     finally:
         running.halt()
-
-
-def eventually(claim: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.02)
 
 
 def all_of(*workers: Worker) -> Counter[int]:

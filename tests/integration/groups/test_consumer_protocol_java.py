@@ -1,7 +1,5 @@
 """Groups that the coordinator assigns (KIP-848), as the Java client uses them."""
 
-import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,14 +9,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.clients.client import java_command
+from tests.integration.groups.java_member import PATIENCE_S, JavaMember
 from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
 
-PATIENCE_S = 60.0
 ARGUMENTS = (
     "--set", "groups.initial_rebalance_delay_ms=100",
     "--set", "groups.session_timeout_min_ms=1000",
@@ -50,59 +47,26 @@ def group_type(node: LocalNode, group: str) -> str:
     return str(admin.describe_consumer_groups([group])[group].result().type.name)
 
 
-class Member:
-    """A Java consumer in a process of its own: what it says."""
+class Member(JavaMember):
+    """A consumer: what it says."""
+
+    program = "Member"
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self.read: list[int] = []
         self.owned: set[str] = set()
         self.given = 0
-        self.failures: list[str] = []
-        self._log = log.open("w")
-        self.process = subprocess.Popen(
-            [*java_command("Member"), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        super().__init__(log, *arguments)
 
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            word, _, rest = line.strip().partition(" ")
-            if word == "read":
-                self.read.append(int(rest))
-            elif word == "given":
-                self.given += 1
-                self.owned.add(rest)
-            elif word == "gone":
-                self.owned.discard(rest)
-            elif word == "failed":
-                self.failures.append(rest)
-
-    def stop(self) -> None:
-        """Let it say goodbye."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(PATIENCE_S)
-        self._end()
-
-    def kill(self) -> None:
-        """SIGKILL: no goodbye."""
-        self.process.kill()
-        self.process.wait()
-        self._end()
-
-    def _end(self) -> None:
-        self._listener.join(PATIENCE_S)
-        assert self.process.stdout is not None
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self._log.close()
+    def heard(self, word: str, rest: str) -> None:
+        """A record that was read, or a partition that came or went."""
+        if word == "read":
+            self.read.append(int(rest))
+        elif word == "given":
+            self.given += 1
+            self.owned.add(rest)
+        elif word == "gone":
+            self.owned.discard(rest)
 
 
 @pytest.fixture

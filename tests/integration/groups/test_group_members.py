@@ -3,11 +3,11 @@
 import asyncio
 import gc
 import threading
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.groups import waiting
 from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
@@ -25,6 +26,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer
 
 PATIENCE_S = 30.0
+eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 ARGUMENTS = (
     "--set", "groups.initial_rebalance_delay_ms=100",
     "--set", "groups.session_timeout_min_ms=1000",
@@ -113,13 +115,6 @@ def worker(node: LocalNode, topic: str, **settings: Any) -> Iterator[Worker]:
         yield running
     finally:
         running.halt()
-
-
-def eventually(claim: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.02)
 
 
 def all_of(*workers: Worker) -> Counter[int]:

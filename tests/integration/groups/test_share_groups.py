@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.groups import waiting
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
+eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 LOCK_MS = 1_500
 INVALID_RECORD_STATE = 121
 ARGUMENTS = (
@@ -136,13 +139,6 @@ def sharer(node: LocalNode, group: str, *topics: str, **more: Any) -> Iterator[S
         running.halt()
 
 
-def eventually(claim: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.02)
-
-
 def some_of(consumer: ShareConsumer) -> list[Message]:
     """The first records that a consumer is given."""
     deadline = time.monotonic() + PATIENCE_S
@@ -158,18 +154,24 @@ def all_of(*members: Sharer) -> Counter[int]:
 
 def test_members_of_a_group_share_the_records_of_one_partition(node: LocalNode, topic: str) -> None:
     few = {"max_poll_records": 10}
+    written = 100
     with sharer(node, topic, **few) as first, sharer(node, topic, **few) as second:
-        eventually(lambda: len(all_of(first, second)) == 100)
-        produce(node, topic, range(100, 1_000))
-        eventually(lambda: len(all_of(first, second)) == 1_000)
-        assert first.read
-        assert second.read
+
+        def both_were_given_some() -> bool:
+            nonlocal written
+            produce(node, topic, range(written, written + 100))
+            written += 100
+            eventually(lambda: len(all_of(first, second)) == written)
+            return bool(first.read and second.read)
+
+        eventually(both_were_given_some)
         assert max(all_of(first, second).values()) == 1, "each record is one member's"
         assert {count for _, count in first.read + second.read} == {1}
+    last = range(written, written + 10)
     with sharer(node, topic) as late:
-        produce(node, topic, range(1_000, 1_010))
+        produce(node, topic, last)
         eventually(lambda: len(late.numbers) == 10)
-        assert late.numbers == list(range(1_000, 1_010)), "what was accepted does not come again"
+        assert late.numbers == list(last), "what was accepted does not come again"
 
 
 def test_two_groups_are_each_given_everything(node: LocalNode, topic: str) -> None:

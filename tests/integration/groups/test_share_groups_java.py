@@ -1,7 +1,5 @@
 """Share groups (KIP-932), as Java's share consumer and Kafka's own tools use them."""
 
-import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,15 +10,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.clients.client import java_command
 from tests.clients.drivers.console import TOOLS
 from tests.clients.java_tools import JavaTools, java_tools
+from tests.integration.groups.java_member import PATIENCE_S, JavaMember
 
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
 
-PATIENCE_S = 60.0
 ARGUMENTS = (
     "--set", "share.heartbeat_interval_ms=200",
     "--set", "share.session_timeout_ms=8000",
@@ -76,61 +73,28 @@ class Read(NamedTuple):
     value: str
 
 
-class Member:
-    """A Java share consumer in a process of its own: what it says."""
+class Member(JavaMember):
+    """A share consumer: what it says."""
+
+    program = "ShareMember"
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self.read: list[Read] = []
         self.acked: list[tuple[int, int, str]] = []
-        self.failures: list[str] = []
-        self._log = log.open("w")
-        self.process = subprocess.Popen(
-            [*java_command("ShareMember"), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        super().__init__(log, *arguments)
 
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            word, _, rest = line.strip().partition(" ")
-            if word == "read":
-                partition, offset, count, value = rest.split(" ", 3)
-                self.read.append(Read(int(partition), int(offset), int(count), value))
-            elif word == "acked":
-                partition, offset, outcome = rest.split(" ")
-                self.acked.append((int(partition), int(offset), outcome))
-            elif word == "failed":
-                self.failures.append(rest)
+    def heard(self, word: str, rest: str) -> None:
+        """A record that was read, or what became of one."""
+        if word == "read":
+            partition, offset, count, value = rest.split(" ", 3)
+            self.read.append(Read(int(partition), int(offset), int(count), value))
+        elif word == "acked":
+            partition, offset, outcome = rest.split(" ")
+            self.acked.append((int(partition), int(offset), outcome))
 
     @property
     def values(self) -> list[str]:
         return [read.value for read in self.read]
-
-    def stop(self) -> None:
-        """Let it say goodbye."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(PATIENCE_S)
-        self._end()
-
-    def kill(self) -> None:
-        """SIGKILL: no goodbye."""
-        self.process.kill()
-        self.process.wait()
-        self._end()
-
-    def _end(self) -> None:
-        self._listener.join(PATIENCE_S)
-        assert self.process.stdout is not None
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self._log.close()
 
 
 Start = Callable[..., Member]

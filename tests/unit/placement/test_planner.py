@@ -47,6 +47,21 @@ def test_every_node_writes_and_holds_its_share() -> None:
     assert max(held.values()) - min(held.values()) <= 4
 
 
+def test_a_topic_is_spread_even_where_others_left_some_nodes_with_more_room() -> None:
+    catalogue = cluster(plain(1, 2, 3))
+    uneven = tuple((NodeId(1), NodeId(3)) for _ in range(7))
+    run(catalogue, records.CreateTopic(TopicId(bytes(16)), "uneven", 7, 2, assignments=uneven))
+    for partitions in (3, 4, 5, 6):
+        sets = placed(catalogue.fork(), partitions, factor=3)
+        writes = Counter(replicas[0] for replicas in sets)
+        assert {writes[1], writes[2], writes[3]} <= {partitions // 3, -(-partitions // 3)}
+    placed(catalogue, partitions=1, factor=3)
+    run(catalogue, records.AddPartitions(TOPIC, 1, 3))
+    topic = catalogue.topic("t")
+    assert topic is not None
+    assert {stream.wanted[0] for stream in topic.streams} == {1, 2, 3}
+
+
 def test_replicas_are_on_different_racks_and_machines_as_long_as_there_are() -> None:
     nodes = [
         Node(NodeId(at), "h", 1, rack=f"rack-{at % 3}", machine=f"machine-{at // 2}")
