@@ -99,14 +99,25 @@ def _trouble(count: int, seed: int) -> Verdict:
     without_java = _java_is_missing()
     try:
         with HarshCluster(arguments=QUICK) if is_harsh else LocalCluster(arguments=QUICK) as nodes:
-            history, anomalies, done = fault_rounds(
-                nodes, count, seed=seed, faults=faults, with_java=not without_java
-            )
+            try:
+                history, anomalies, done = fault_rounds(
+                    nodes, count, seed=seed, faults=faults, with_java=not without_java
+                )
+            except (AssertionError, ServerFailed):
+                _keep_logs(nodes, STATE / f"faults-{seed}")
+                raise
     except (AssertionError, ServerFailed) as stall:  # the parts that follow are tried all the same
         return False, str(stall)
     remarks = [] if is_harsh else ["neither network nor power was cut, which takes root"]
     remarks += [f"without the Java client: {without_java}"] if without_java else []
     return not anomalies, f"{dict(done)}: {'; '.join([*remarks, summary(history, anomalies)])}"
+
+
+def _keep_logs(cluster: LocalCluster, folder: Path) -> None:
+    """What every node said, for whoever looks for the cause."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, node in cluster.nodes.items():
+        (folder / f"node-{number}.log").write_text(node.log_text())
 
 
 def _java_is_missing() -> str:
