@@ -130,6 +130,9 @@ class NodeQueues:
         space.add_queue(name, shard, declared.queue)
         has_facts = bool(effects.facts)
         shard.carry_out(effects)
+        if declared.is_new:
+            _, number, queue = space.need(name, connection)
+            shard.take(number, queue.on_begun(space.sources(), shard.now_ms()))
         if has_facts:
             await shard.safe()
         return QueueStatus(

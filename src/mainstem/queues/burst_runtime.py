@@ -333,6 +333,10 @@ class Bursts:
         self._gathered = []
         for burst in lost:
             burst.refuse(error)
+        self.refuse_waiting(error)
+
+    def refuse_waiting(self, error: MainstemError) -> None:
+        """Messages that wait for room will never be taken."""
         parked, self._parked = self._parked, deque()
         for wish in parked:
             wish.publisher.refuse((wish.token,), error)

@@ -5,6 +5,7 @@ in the queue. A *lane* is one line of delivery: a queue has one, a fan-out has o
 
     fact            says
     QueueDeclared   a queue is there, with these settings; QueueChanged, QueueDeleted
+    SourcesPassed   what was appended before the queue was there is not for it
     PointersAdded   messages joined, in this order
     PointersMoved   their bodies stand elsewhere now
     Acquired        they were handed to a consumer
@@ -92,6 +93,13 @@ class QueueDeleted(Struct, frozen=True, array_like=True, tag="deleted"):
     """A queue and all that was in it are gone."""
 
     queue: int
+
+
+class SourcesPassed(Struct, frozen=True, array_like=True, tag="passed"):
+    """What stands in streams before these offsets is not for the queue: it came later."""
+
+    queue: int
+    sources: tuple[tuple[StreamId, int], ...]
 
 
 class PointersAdded(Struct, frozen=True, array_like=True, tag="added"):
@@ -183,6 +191,7 @@ QueueFact = (
     QueueDeclared
     | QueueChanged
     | QueueDeleted
+    | SourcesPassed
     | PointersAdded
     | PointersMoved
     | Acquired

@@ -31,6 +31,7 @@ from mainstem.queues.facts import (
     Reason,
     Returned,
     Settled,
+    SourcesPassed,
     Spans,
 )
 
@@ -133,6 +134,8 @@ class Ledger:
     def replay(self, fact: QueueFact) -> None:
         """Take a stored fact in."""
         match fact:
+            case SourcesPassed(_, sources):
+                self.sources.update(sources)
             case PointersAdded():
                 self._add(fact)
             case PointersMoved(_, stream, places):

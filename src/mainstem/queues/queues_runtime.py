@@ -268,9 +268,11 @@ class QueuesRuntime(QueuesSwitchboard):
             doors = self.topics.doors(topic)
             for door in doors:
                 self.opened(door.id, exchange)
-            if doors and exchange in space.book.topology.live:
+            if doors:
                 space.prepare(doors)
                 space.open_exchange(exchange, doors)
+                if exchange not in space.book.topology.live:
+                    space.retire_exchange(exchange)
         space.change(space.book.topology.restarted())
 
     def _has_queue(self, namespace: str, name: str) -> bool:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import StreamId
 from mainstem.queues.burst_runtime import Bursts
 from mainstem.queues.exchange_stream_runtime import ExchangeStream
@@ -49,7 +50,12 @@ class SpaceExchanges(ABC):
         self.level = Pressure.ACCEPT
         self.revision = 0
         self._around = around
+        # Exchanges that are gone: what was published to them before is still confirmed and routed.
+        self._leaving: dict[str, list[ExchangeStream]] = {}
         self._moved: dict[ExchangeStream, None] = {}
+        # Where streams are routed from after a crash: kept just now, and stored for certain.
+        self._kept: dict[StreamId, int] = {}
+        self._safe: dict[StreamId, int] = {}
 
     @abstractmethod
     def make_stream(self, exchange: str, door: StreamWriter, router: Router) -> ExchangeStream:
@@ -77,7 +83,7 @@ class SpaceExchanges(ABC):
                 self.record(taken)
         for fact in facts:
             if isinstance(fact, ExchangeDeleted):
-                self.close_exchange(fact.name)
+                self.retire_exchange(fact.name)
 
     def prepare(self, doors: Sequence[StreamWriter]) -> None:
         """New streams are routed from where they end now; kept before anything is published."""
@@ -87,9 +93,12 @@ class SpaceExchanges(ABC):
 
     def open_exchange(self, exchange: str, doors: Sequence[StreamWriter]) -> None:
         """The streams of an exchange serve from now on; they are prepared."""
-        streams = []
+        streams = self._leaving.pop(exchange, [])
+        if streams:  # Declared again before all was done: it goes on where it is.
+            doors = ()
         for door in doors:
             position = self.book.positions[door.id]
+            self._safe[door.id] = position.cursor
             router = Router(
                 door.id, self.book.topology, cursor=position.cursor, version=position.version
             )
@@ -109,14 +118,48 @@ class SpaceExchanges(ABC):
             for stream in self.streams.get(exchange, ()):
                 stream.described(described)
 
-    def close_exchange(self, exchange: str) -> None:
-        """An exchange is gone; what it published stays until queues are done with it."""
-        for stream in self.streams.pop(exchange, ()):
+    def retire_exchange(self, exchange: str) -> None:
+        """An exchange is gone: nothing more is taken; what was is confirmed and routed."""
+        error = InvalidRequest(
+            ErrorCode.UNKNOWN_EXCHANGE, f"exchange '{exchange}' was deleted", subject=exchange
+        )
+        streams = self.streams.pop(exchange, [])
+        for stream in streams:
+            stream.refuse_waiting(error)
+        if streams:
+            self._leaving[exchange] = streams
+
+    def is_done(self, stream: ExchangeStream) -> bool:
+        """Whether a stream's exchange is gone, and all that it took is in its queues."""
+        is_routed = stream.router.cursor >= stream.door.next_offset
+        return stream.exchange in self._leaving and is_routed
+
+    def close_exchange(self, exchange: str) -> bool:
+        """Let go of an exchange that is gone; False where it is not done yet."""
+        streams = self._leaving.get(exchange, ())
+        if not all(map(self.is_done, streams)):
+            return False
+        self._leaving.pop(exchange, None)
+        for stream in streams:
             stream.close()
+            self._moved.pop(stream, None)
+            for known in (self._safe, self._kept):
+                known.pop(stream.door.id, None)
+        return True
 
     def all_streams(self) -> Iterator[ExchangeStream]:
         """Every stream of every exchange."""
-        return (stream for streams in self.streams.values() for stream in streams)
+        served = (*self.streams.values(), *self._leaving.values())
+        return (stream for streams in served for stream in streams)
+
+    def sources(self) -> list[tuple[StreamId, int]]:
+        """Where streams end that may be routed again from before it, now or after a crash."""
+        self._around.flush()
+        return [
+            (stream.door.id, stream.door.next_offset)
+            for stream in self.all_streams()
+            if self._safe.get(stream.door.id, 0) < stream.door.next_offset
+        ]
 
     def stored(self, stream: ExchangeStream) -> None:
         """The cursor of a stream moved: kept now and then, since owners know what they have."""
@@ -125,6 +168,8 @@ class SpaceExchanges(ABC):
     def keep_cursors(self) -> None:
         """Keep how far each stream is routed, and forget versions that nobody needs."""
         moved, self._moved = self._moved, {}
+        self._safe |= self._kept
+        self._kept = {stream.router.stream: stream.router.cursor for stream in moved}
         for stream in moved:
             router = stream.router
             self.record(CursorMoved(router.stream, router.cursor, router.version))

@@ -83,7 +83,8 @@ class QueueUpkeep:
         floors: dict[StreamId, int] = {}
         for space in self._runtime.spaces.values():
             for stream in space.all_streams():
-                floors[stream.door.id] = stream.router.cursor
+                if not space.is_done(stream):
+                    floors[stream.door.id] = stream.router.cursor
         for shard in self._runtime.shards:
             for _, queue in shard.shard:
                 for stream_id, offset in queue.body.ledger.oldest_offsets().items():
@@ -118,6 +119,8 @@ class QueueUpkeep:
                 continue
             doors = self._runtime.topics.doors(taken.topic)
             if not taken.is_shared and any(door.id in self._floors for door in doors):
+                continue
+            if not space.close_exchange(taken.exchange):
                 continue
             for door in doors:
                 book.forget(door.id)

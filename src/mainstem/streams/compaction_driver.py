@@ -68,7 +68,9 @@ class CompactionDriver(StreamRounds):
             return False
         sources = [held for held in sealed if held.segments and held.written_end <= plan.until]
         job = self._job(stream, sources, plan)
-        results = await self._worker.run(compact, job)
+        results = await self._work_on(stream, sources, compact, job)
+        if results is None:
+            return False
         by_source = {held.directory: held for held in sources}
         for result in results:
             held = by_source[result.source]

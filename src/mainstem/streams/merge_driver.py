@@ -59,7 +59,9 @@ class MergeDriver(StreamRounds):
         job = MergeJob(
             tuple(held.directory for held in joined), generation, stream.settings.segment_bytes
         )
-        merged = await self._worker.run(merge, job)
+        merged = await self._work_on(stream, joined, merge, job)
+        if merged is None:
+            return False
         if stream.closed is None and all(held in stream.ranges for held in joined):
             await self._swap(stream, joined, merged, generation)
         return True

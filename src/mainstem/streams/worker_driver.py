@@ -1,15 +1,21 @@
-"""A process for work on files that would hold the node's loop up: compaction, joining ranges."""
+"""A process for work on files that would hold the node's loop up: compaction, joining ranges.
+
+The node goes on while the process reads: a stream is handed over, trimmed or deleted, and its files
+go. Promise: what goes under the work ends that work, not the node; a disk that fails ends the node.
+"""
 
 import asyncio
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+from mainstem.log.file_access import storage_error
+from mainstem.log.range_log import RangeLog
 from mainstem.log.with_parent import end_with_parent
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
@@ -69,11 +75,40 @@ class StreamRounds(ABC):
                 try:
                     count += await self._tend(stream)
                 except (MainstemError, BrokenProcessPool) as error:
-                    name = f"{stream.topic}-{stream.id.partition}"
-                    log.warning("%s %s: %s", name, self._complaint, error)
+                    log.warning("%s %s: %s", _name(stream), self._complaint, error)
                     self._worker.dismiss()
         self._worker.dismiss()
         return count
+
+    async def _work_on(
+        self,
+        stream: StreamWriter,
+        sources: Sequence[RangeLog],
+        work: Callable[[JobT], ResultT],
+        job: JobT,
+    ) -> ResultT | None:
+        """Carry out ``work(job)`` on the files of sealed ranges; None: they are not here any more.
+
+        Raises:
+            Corrupt: a source is damaged, or files of it are missing.
+            Unavailable: there is no space left.
+        """
+        firsts = [held.first_offset for held in sources]
+        try:
+            return await self._worker.run(work, job)
+        except OSError as error:
+            if stream.closed is not None or any(
+                held not in stream.ranges or held.first_offset != first
+                for held, first in zip(sources, firsts, strict=True)
+            ):
+                log.info("%s %s: its files went meanwhile", _name(stream), self._complaint)
+                return None
+            if isinstance(error, FileNotFoundError):
+                raise Corrupt("a file is missing", subject=str(error.filename)) from error
+            failure = storage_error(error, sources[0].directory)
+            if failure.code is ErrorCode.DISK_FULL:
+                raise failure from error
+            raise
 
     @abstractmethod
     def _is_due(self, stream: StreamWriter) -> bool:
@@ -82,3 +117,7 @@ class StreamRounds(ABC):
     @abstractmethod
     async def _tend(self, stream: StreamWriter) -> bool:
         """Do the work; whether there was any."""
+
+
+def _name(stream: StreamWriter) -> str:
+    return f"{stream.topic}-{stream.id.partition}"

@@ -20,6 +20,7 @@ from mainstem.queues.facts import (
     Returned,
     Settled,
     SnapshotPart,
+    SourcesPassed,
     pieces_of,
     spans_of,
 )
@@ -36,6 +37,7 @@ SETTINGS = QueueSettings(
         QueueDeclared(3, named("q"), SETTINGS),
         QueueChanged(3, SETTINGS),
         QueueDeleted(2**40),
+        SourcesPassed(1, ((STREAM, 2**40), (STREAM, 0))),
         PointersAdded(1, 7, STREAM, (Pointer(2**40, 10, 3, 4, 5), Pointer(2**40 + 1, 10))),
         PointersMoved(1, STREAM, ((0, 2**40), (3, 2**41))),
         Acquired(1, 0, ((0, 4), (9, 10))),

@@ -347,27 +347,6 @@ def test_a_queue_that_is_deleted_ends_its_consumers(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_messages_of_a_deleted_exchange_stay_and_its_topic_goes_once_they_are_gone(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with QueueHouse(tmp_path) as house:
-            await house.exchange("orders", "fanout")
-            await house.declare("q")
-            await house.bind("orders", "q")
-            await house.send("orders", "", b"1")
-
-            await house.queues.delete_exchange(NAMESPACE, "orders")
-            await house.rooms.upkeep.run_once(is_full=True)
-            assert house.placement.service.catalogue.topic("orders") is not None
-            assert await house.drain("q") == [b"1"]
-            await house.rooms.upkeep.run_once(is_full=True)
-
-            assert house.placement.service.catalogue.topic("orders") is None
-
-    asyncio.run(story())
-
-
 def test_an_exchange_does_not_take_over_a_topic_unless_it_is_declared_shared(
     tmp_path: Path,
 ) -> None:

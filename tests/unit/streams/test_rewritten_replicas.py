@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
 from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, StreamId
-from mainstem.placement.replication_records import ReplicaLost
+from mainstem.placement.records import DeleteTopic
+from mainstem.placement.replication_records import DropReplica, ReplicaLost
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.copy_driver import COPIES_MAX
 from mainstem.streams.merge_driver import MergeDriver
@@ -269,6 +270,82 @@ def readable(town: Town) -> list[bytes | None]:
         return town.values()
     except MainstemError:
         return []
+
+
+async def begun(work: Coroutine[None, None, int]) -> asyncio.Task[int]:
+    """Work on files that its process is about to read: a process takes a while to start."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0.01)
+    return task
+
+
+async def join(town: Town) -> int:
+    writer = town.writer
+    driver = MergeDriver(
+        writer.streams, town.placement.service, writer.store, ranges_max=1, ranges_after=1
+    )
+    return await driver.run_once()
+
+
+@pytest.mark.parametrize("rewrite", [compact, join])
+def test_a_range_that_is_given_away_while_it_is_rewritten_is_let_go(
+    tmp_path: Path, rewrite: Callable[[Town], Coroutine[None, None, int]]
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(3):
+                await town.write(b"%d" % number)
+                await roll(town)
+            former = town.writer
+            rewriting = await begun(rewrite(town))
+            await town.fence(former)
+            for facts in town.stream.ranges[:-1]:
+                await town.placement.service.submit(DropReplica(STREAM, facts.index, former.id))
+            assert not list(former.folder.glob("topics/*/partition-0/range-0.g*[0-9]"))
+            assert await rewriting == 0
+            await town.write(b"3")
+            assert town.values()[-1] == b"3"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("rewrite", [compact, join])
+def test_a_topic_that_is_deleted_while_it_is_rewritten_is_gone(
+    tmp_path: Path, rewrite: Callable[[Town], Coroutine[None, None, int]]
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(3):
+                await town.write(b"%d" % number)
+                await roll(town)
+            former = town.writer
+            rewriting = await begun(rewrite(town))
+            await town.placement.service.submit(DeleteTopic(STREAM.topic))
+            assert await rewriting == 0
+            assert not list(former.folder.glob("topics/*/partition-0"))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("rewrite", [compact, join])
+def test_a_range_with_a_missing_file_is_left_as_it_is(
+    tmp_path: Path, rewrite: Callable[[Town], Coroutine[None, None, int]]
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(3):
+                await town.write(b"%d" % number)
+                await roll(town)
+            (path,) = town.writer.folder.glob("topics/*/partition-0/range-0.g0/*.index")
+            path.unlink()
+            assert await rewrite(town) == 0
+            assert [facts.generation for facts in town.stream.ranges] == [0] * 4
+            assert town.values() == [b"0", b"1", b"2"]
+
+    asyncio.run(story())
 
 
 class LateAnswers(PeerNetwork):
