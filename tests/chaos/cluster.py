@@ -15,7 +15,7 @@ from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import Anomaly, History, check
 from tests.chaos.java_load import JavaLoader
 from tests.chaos.load import GroupReader, Loader, Reader, create_topics, read_all
-from tests.chaos.state import state_of
+from tests.chaos.state import check_all_run, state_of
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -62,7 +62,11 @@ def fault_rounds(
             group.turn(random.uniform(*CALM_S))
             node = random.choice(list(cluster.nodes.values()))
             done[name] += 1
-            faults[name](cluster, node, random)
+            try:
+                faults[name](cluster, node, random)
+            except OSError as error:  # a node that was asked for something did not answer
+                check_all_run(cluster)
+                raise AssertionError(f"{name} of node {node.number}: {error!r}") from error
         _await_progress(cluster, loaders, group, done)
         group.bootstrap = cluster.bootstrap
         group.replace_member()
@@ -99,6 +103,7 @@ def _await_progress(
         for loader, counts in zip(loaders, before, strict=True)
         for now, count in zip(loader.reached, counts, strict=True)
     ):
+        check_all_run(cluster)
         assert time.monotonic() < deadline, (
             f"no progress after {dict(done)}: acknowledged {before} and "
             f"{[loader.reached for loader in loaders]}, the group has read {received} and "

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.chaos.network import NetworkCluster
 from tests.chaos.powered import PoweredCluster
+from tests.chaos.state import check_all_run, state_of
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
@@ -126,5 +127,8 @@ def _call(node: MemberNode, path: str, method: str = "GET") -> Any:
 def _until(cluster: LocalCluster, condition: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + MOVED_TIMEOUT_S
     while not condition():
-        assert time.monotonic() < give_up, f"not in {MOVED_TIMEOUT_S} s: {what}\n{cluster.logs()}"
+        check_all_run(cluster)
+        assert time.monotonic() < give_up, (
+            f"not in {MOVED_TIMEOUT_S} s: {what}\n{state_of(cluster)}\n{cluster.logs()}"
+        )
         time.sleep(POLL_S)

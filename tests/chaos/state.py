@@ -1,8 +1,9 @@
 """What every node of a cluster believes, for the message of a run that stands still.
 
 Asked of each node by itself: who leads the catalogue, which nodes are there, who writes what under
-which epoch and who is in sync. Beside it the files that each node has of every partition, which
-show how far its copy is.
+which epoch and who is in sync; every range that is not where it is wanted. Beside it the files that
+each node has of every partition, which show how far its copy is. A node that ended by itself has
+said why: that is told before all else.
 """
 
 import json
@@ -20,6 +21,18 @@ ASK_TIMEOUT_S = 3.0
 def state_of(cluster: LocalCluster) -> str:
     """A text for people, one part for every node; never fails."""
     return "\n".join(_node(node) for node in cluster.nodes.values())
+
+
+def check_all_run(cluster: LocalCluster) -> None:
+    """Nobody but the faults ends a node: fail with the last words of one that ended by itself."""
+    ended = [node for node in cluster.nodes.values() if not node.is_running]
+    words = "\n".join(f"node {node.number} ended by itself:\n{_last_words(node)}" for node in ended)
+    assert not ended, f"{words}\n{state_of(cluster)}\n{cluster.logs()}"
+
+
+def _last_words(node: MemberNode) -> str:
+    fatal = [line for line in node.log_text().splitlines() if '"critical"' in line]
+    return "\n".join(fatal[-3:]) or node.log_tail()
 
 
 def _node(node: MemberNode) -> str:
@@ -45,8 +58,19 @@ def _catalogue(node: MemberNode) -> str:
     whole = _asked(node, "/v1/cluster")
     nodes = _asked(node, "/v1/cluster/nodes")
     lines = [f"  leader {whole['leader']}, term {whole.get('term')}, voters {whole['voters']}"]
-    lines += [f"  node {one['node']}: {one['status']}, seen {one['seen']}" for one in nodes]
+    lines += [
+        f"  node {one['node']}: {one['status']}, seen {one['seen']}, writes {one['writes']}, "
+        f"holds {one['ranges']}, copies {one['copying']}"
+        for one in nodes
+    ]
     ranges = _asked(node, "/v1/cluster/ranges")
+    lines += [
+        f"  {one['topic']}-{one['partition']}: range {one['index']}.g{one['generation']} "
+        f"[{one['start']}, {one['end']}) is {one['state']}, replicas {one['replicas']}, "
+        f"whole on {one['done']}, copied to {one['replicating']}"
+        for one in ranges
+        if one["state"] in ("incomplete", "moving") or one["replicating"]
+    ]
     newest = {(one["topic"], one["partition"]): one for one in ranges}
     for (topic, partition), one in sorted(newest.items()):
         lines.append(

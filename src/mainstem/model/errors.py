@@ -6,6 +6,7 @@ table ``ErrorCode -> wire code`` that a test keeps complete.
 """
 
 from enum import Enum, auto
+from typing import Any
 
 
 class ErrorCode(Enum):
@@ -168,6 +169,11 @@ class MainstemError(Exception):
         self.subject = subject
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are made anew from ``args`` otherwise, which is not how these are made: one
+        # that a worker process raises would end the worker.
+        return _made_anew, (type(self), self.args), self.__dict__
+
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later."""
@@ -182,6 +188,10 @@ class MainstemError(Exception):
         if self.remedy:
             text += f" ({self.remedy})"
         return text
+
+
+def _made_anew(kind: type[MainstemError], args: tuple[Any, ...]) -> MainstemError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidRequest(MainstemError):

@@ -139,7 +139,7 @@ class CopyDriver:
 
     async def _complete_folder(self, key: RangeKey, facts: Range) -> None:
         topic = self._around.placement.catalogue.need_topic(key.stream.topic)
-        sources = [node for node in facts.holders if node != self._around.node]
+        sources = self._sources(facts)
         if not sources:
             raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"nobody has range {key.index}")
         source = sources[self._turn % len(sources)]
@@ -161,7 +161,7 @@ class CopyDriver:
         at = Offset(held.log.written_end)
         if not held.log.segments:  # what lies below the start of the stream is nowhere any more
             at = max(at, self._around.placement.catalogue.need_stream(key.stream).start)
-        sources = [node for node in facts.holders if node != self._around.node]
+        sources = self._sources(facts)
         while at < facts.end:
             found, batches = await self._read(key, facts, sources, at)
             if found.opening is not None and not held.log.segments:
@@ -170,6 +170,12 @@ class CopyDriver:
             is_first = not held.log.segments
             held.copied([batch for batch in staged if is_first or batch[1] >= at])
             at = Offset(held.log.written_end)
+
+    def _sources(self, facts: Range) -> list[NodeId]:
+        """Who has a range; whoever is taken for dead only if there is nobody else."""
+        others = [node for node in facts.holders if node != self._around.node]
+        live = [node for node in others if self._around.placement.catalogue.is_live(node)]
+        return live or others
 
     async def _read(
         self, key: RangeKey, facts: Range, sources: list[NodeId], at: Offset

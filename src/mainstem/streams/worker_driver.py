@@ -96,7 +96,7 @@ class StreamRounds(ABC):
         firsts = [held.first_offset for held in sources]
         try:
             return await self._worker.run(work, job)
-        except OSError as error:
+        except (FileNotFoundError, MainstemError) as error:
             if stream.closed is not None or any(
                 held not in stream.ranges or held.first_offset != first
                 for held, first in zip(sources, firsts, strict=True)
@@ -105,6 +105,8 @@ class StreamRounds(ABC):
                 return None
             if isinstance(error, FileNotFoundError):
                 raise Corrupt("a file is missing", subject=str(error.filename)) from error
+            raise
+        except OSError as error:
             failure = storage_error(error, sources[0].directory)
             if failure.code is ErrorCode.DISK_FULL:
                 raise failure from error

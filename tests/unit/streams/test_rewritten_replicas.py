@@ -324,7 +324,8 @@ def test_a_topic_that_is_deleted_while_it_is_rewritten_is_gone(
             rewriting = await begun(rewrite(town))
             await town.placement.service.submit(DeleteTopic(STREAM.topic))
             assert await rewriting == 0
-            assert not list(former.folder.glob("topics/*/partition-0"))
+            left = [path.name for path in former.folder.glob("topics/*")]
+            assert all(name.endswith(".deleted") for name in left), left
 
     asyncio.run(story())
 
