@@ -1,6 +1,7 @@
 """Sealed ranges on several nodes: compacted, joined, damaged, and whole again."""
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,7 @@ from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.placement.records import DeleteTopic
 from mainstem.placement.replication_records import DropReplica, ReplicaLost
+from mainstem.streams import copy_driver
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.copy_driver import COPIES_MAX
 from mainstem.streams.merge_driver import MergeDriver
@@ -86,6 +88,30 @@ def test_a_node_that_was_away_takes_the_compacted_range_over(tmp_path: Path) -> 
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             index = town.stream.ranges[0].index
             assert files(away, index) == files(town.writer, index)
+
+    asyncio.run(story())
+
+
+def test_a_range_is_copied_from_a_node_that_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger=copy_driver.__name__)
+
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            await away.crash()
+            assert await compact(town) == 1
+            dead = town.nodes[town.stream.ranges[0].done[0]]
+            await dead.crash()
+            await town.fence(dead)
+            await away.start()
+            await eventually(lambda: away.id in town.stream.ranges[0].done)
+            assert "is not whole" not in caplog.text
 
     asyncio.run(story())
 
