@@ -32,6 +32,7 @@ TINY = Volume(
 )
 
 
+@pytest.mark.lone("a bare load asks one node and looks for no other")
 @pytest.mark.parametrize("key", ["written", "synced"])
 def test_the_bare_loads_run_and_give_figures(
     key: str, shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch

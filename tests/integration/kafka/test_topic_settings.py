@@ -42,7 +42,8 @@ def read(node: LocalNode, topic: str, count: int) -> list[Record]:
 def test_a_topic_that_names_a_codec_stores_every_batch_in_it(
     sent_as: str, stored_as: str, shared_node: LocalNode, topic: str
 ) -> None:
-    Oracle(shared_node.kafka).create(topic, 1, {"compression.type": stored_as})
+    oracle = Oracle(shared_node.kafka)
+    oracle.create(topic, 1, {"compression.type": stored_as})
     producer = Producer(
         {"bootstrap.servers": shared_node.kafka, "compression.type": sent_as, "linger.ms": 50}
     )
@@ -50,7 +51,7 @@ def test_a_topic_that_names_a_codec_stores_every_batch_in_it(
         producer.produce(topic, value)
     producer.flush()
 
-    codecs = {batch.codec for batch in stored_batches(shared_node.kafka, topic, 0)}
+    codecs = {batch.codec for batch in stored_batches(oracle.writer(topic), topic, 0)}
     assert codecs == {"none" if stored_as == "uncompressed" else stored_as}
     assert [record.value for record in read(shared_node, topic, len(TEXT))] == TEXT
 
