@@ -7,6 +7,7 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Tests wait for processes more than they compute; files stay whole, their fixtures are shared.
 PYTEST_WORKERS ?= 2
+PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check format pin clients cluster chaos chaos-pipelines sim fuzz bench clean
@@ -26,7 +27,7 @@ run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no
 test: .venv/.ready-test  ## Set up, then run every gate and every test.
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
-	$(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 check: .venv/.ready-test  ## Format, lint, types, import direction, house rules.
 	$(BIN)/ruff format --check .
@@ -49,7 +50,7 @@ clients: .venv/.ready-test  ## Every real Kafka client, full volume.
 CLUSTER_TESTS := kafka client groups admin queues rest native amqp mqtt
 
 cluster: .venv/.ready-test  ## The client tests of a single node, on three nodes.
-	MAINSTEM_TEST_NODES=3 $(PYTHON_IN_VENV) -m pytest $(addprefix tests/integration/,$(CLUSTER_TESTS)) $(PYTEST_ARGS)
+	MAINSTEM_TEST_NODES=3 $(PYTEST) $(addprefix tests/integration/,$(CLUSTER_TESTS)) $(PYTEST_ARGS)
 
 chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 	@scripts/system-packages
