@@ -68,7 +68,11 @@ def _drain(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
     """Everything a node writes is moved away, then it is used again."""
     asked = _another(cluster, node)
     _call(asked, f"/v1/cluster/nodes/{node.number}/drain", "PUT")
-    _until(cluster, lambda: _row(asked, node)["writes"] == 0, f"node {node.number} writes nothing")
+    _until(
+        cluster,
+        _told(asked, node, lambda row: row["writes"] == 0),
+        f"node {node.number} writes nothing",
+    )
     _call(asked, f"/v1/cluster/nodes/{node.number}/drain", "DELETE")
 
 
@@ -80,7 +84,11 @@ def _add(cluster: LocalCluster, _: MemberNode, random: Random) -> None:
     node = cluster.add()
     asked = _another(cluster, node)
     _call(asked, "/v1/cluster/rebalance", "POST")
-    _until(cluster, lambda: _row(asked, node)["ranges"] > 0, f"node {node.number} holds something")
+    _until(
+        cluster,
+        _told(asked, node, lambda row: row["ranges"] > 0),
+        f"node {node.number} holds something",
+    )
 
 
 def _replace(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
@@ -94,9 +102,13 @@ def _remove(cluster: LocalCluster, node: MemberNode) -> None:
     """Drain, stop and forget a node."""
     asked, number = _another(cluster, node), node.number
     _call(asked, f"/v1/cluster/nodes/{number}/drain", "PUT")
-    _until(cluster, lambda: _row(asked, node)["ranges"] == 0, f"node {number} holds nothing")
+    _until(
+        cluster, _told(asked, node, lambda row: row["ranges"] == 0), f"node {number} holds nothing"
+    )
     cluster.remove(number)
-    _until(cluster, lambda: _row(asked, node)["status"] == "fenced", f"node {number} is gone")
+    _until(
+        cluster, _told(asked, node, lambda row: row["status"] == "fenced"), f"node {number} is gone"
+    )
     _call(asked, f"/v1/cluster/nodes/{number}", "DELETE")
 
 
@@ -113,9 +125,16 @@ def _another(cluster: LocalCluster, node: MemberNode) -> MemberNode:
     return next(one for one in cluster.nodes.values() if one is not node)
 
 
-def _row(asked: MemberNode, node: MemberNode) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = _call(asked, "/v1/cluster/nodes")
-    return next(row for row in rows if row["node"] == node.number)
+def _told(
+    asked: MemberNode, node: MemberNode, holds: Callable[[dict[str, Any]], bool]
+) -> Callable[[], bool]:
+    """Whether a node says so of another; of one that is new it may not have heard yet."""
+
+    def is_so() -> bool:
+        rows: list[dict[str, Any]] = _call(asked, "/v1/cluster/nodes")
+        return any(holds(row) for row in rows if row["node"] == node.number)
+
+    return is_so
 
 
 def _call(node: MemberNode, path: str, method: str = "GET") -> Any:

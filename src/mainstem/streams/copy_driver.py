@@ -85,6 +85,11 @@ class CopyDriver:
         if task is not None:
             task.cancel()
 
+    def stop_stream(self, stream: StreamId) -> None:
+        """The stream is gone, and its files with it."""
+        for key in [key for key in self._tasks if key.stream == stream]:
+            self.stop(key)
+
     def close(self) -> None:
         """End everything that is under way."""
         for task in self._tasks.values():

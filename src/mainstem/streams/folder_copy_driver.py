@@ -8,7 +8,7 @@ acknowledge its records; every byte is checked before it counts.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -129,7 +129,6 @@ class FolderDriver:
         listed, _ = await self._ask(source, AskFolder(key, generation))
         if not isinstance(listed, Folder):
             raise Corrupt(f"node {source} answers with {type(listed).__name__}")
-        loop = asyncio.get_running_loop()
         copy = FolderCopy(identity, self._around.store.data_dir)
         try:
             for name, size in listed.files:
@@ -140,9 +139,9 @@ class FolderDriver:
                     _, data = await self._ask(source, question)
                     if not data:
                         raise Corrupt(f"{name} of node {source} ends at {at}, not at {size}")
-                    await loop.run_in_executor(None, copy.write, name, at, data)
+                    await _in_thread(partial(copy.write, name, at, data))
                     at += len(data)
-            await loop.run_in_executor(None, copy.publish)
+            await _in_thread(copy.publish)
         finally:
             copy.discard()
 
@@ -164,3 +163,13 @@ class FolderDriver:
 
     def _topic(self, key: RangeKey) -> Topic:
         return self._around.placement.catalogue.need_topic(key.stream.topic)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Let a thread work; who is cancelled leaves when it is done: its files are still in use."""
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.gather(working, return_exceptions=True)
+        raise

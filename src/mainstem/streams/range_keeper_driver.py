@@ -112,8 +112,7 @@ class RangeKeeper:
 
     def forget(self, stream: StreamId) -> None:
         """A stream is gone, and its files with it."""
-        for held in self._replicas.held_of(stream):
-            self._copies.stop(key_of(stream, RangeIndex(held.log.identity.name.index)))
+        self._copies.stop_stream(stream)
         self._replicas.forget_stream(stream)
 
     def close(self) -> None:

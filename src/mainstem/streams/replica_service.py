@@ -16,6 +16,7 @@ from typing import Final
 
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
+from mainstem.log.file_access import storage_error
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.limits import MIB
@@ -150,6 +151,19 @@ class ReplicaService(ReplicaShelf):
         message, batches = messages.decode(body)
         if self._is_closed:
             raise Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping")
+        try:
+            return await self._answered(node, message, batches)
+        except FileNotFoundError as error:
+            # What is copied from here may be dropped here at any moment.
+            raise Unavailable(
+                ErrorCode.WRITER_UNAVAILABLE, "the files are gone", subject=str(error.filename)
+            ) from error
+        except OSError as error:
+            raise storage_error(error, self._around.store.data_dir) from error
+
+    async def _answered(
+        self, node: NodeId, message: messages.AnyMessage, batches: memoryview
+    ) -> Sequence[Chunk]:
         match message:
             case messages.AskFence():
                 return [messages.encode(await self.fence(message))]

@@ -13,7 +13,7 @@ from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, StreamId
 from mainstem.placement.records import DeleteTopic
-from mainstem.placement.replication_records import DropReplica, ReplicaLost
+from mainstem.placement.replication_records import CopyRange, DropReplica, ReplicaLost
 from mainstem.streams import copy_driver
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.copy_driver import COPIES_MAX
@@ -291,6 +291,59 @@ def test_a_reader_that_finds_damage_has_the_range_copied_anew(tmp_path: Path) ->
     asyncio.run(story())
 
 
+def test_a_source_whose_disk_fails_does_not_end_the_node_that_copies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger=copy_driver.__name__)
+
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            await away.crash()
+            await town.fence(away)
+            await town.write(b"1")
+            sealed = town.stream.ranges[-1]
+            town.writer.streams.roll(town.stream.id)
+            await eventually(lambda: len(town.stream.ranges) > 2)
+            sources = [town.nodes[node] for node in sealed.replicas if node != away.id]
+            assert len(sources) == 2
+            broken = {node.id: broken_files(node, sealed.index) for node in sources}
+            order = CopyRange(STREAM, sealed.index, away.id)
+            await away.start()
+            await town.placement.service.submit(order)
+            await eventually(lambda: "is not whole" in caplog.text or bool(away.fatal))
+            assert away.fatal == []
+            assert away.id not in town.stream.ranges[1].done
+            for fds in broken.values():
+                mend(fds)
+            await eventually(lambda: away.id in town.stream.ranges[1].done)
+            assert files(away, sealed.index) == files(town.writer, sealed.index)
+
+    asyncio.run(story())
+
+
+def broken_files(node: TownNode, index: int) -> list[tuple[int, int]]:
+    """Make a disk refuse to read a range: its descriptors, and copies of them."""
+    kept = []
+    for log in node.store.logs.values():
+        for segment in log.segments if log.identity.name.index == index else ():
+            fd = segment.file.fd
+            kept.append((fd, os.dup(fd)))
+            for_writing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(for_writing, fd)
+            os.close(for_writing)
+    assert kept
+    return kept
+
+
+def mend(fds: list[tuple[int, int]]) -> None:
+    for fd, kept in fds:
+        os.dup2(kept, fd)
+        os.close(kept)
+
+
 def readable(town: Town) -> list[bytes | None]:
     try:
         return town.values()
@@ -376,16 +429,20 @@ def test_a_range_with_a_missing_file_is_left_as_it_is(
 
 
 class LateAnswers(PeerNetwork):
-    """The first answers that a node is sent are held back until they are let go."""
+    """Some answers that a node is sent are held back until they are let go: the first, or later."""
 
     def __init__(self, delay_s: float) -> None:
         super().__init__(delay_s)
         self.slow: NodeId | None = None
+        self.held_back_from = 0
+        self._answers = 0
         self.late: list[Callable[[], None]] = []
 
     def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
         is_answer = "_answer" in deliver.__qualname__
-        if is_answer and target == self.slow and len(self.late) < COPIES_MAX:
+        is_late = is_answer and target == self.slow and len(self.late) < COPIES_MAX
+        self._answers += is_late
+        if is_late and self._answers > self.held_back_from:
             self.late.append(deliver)
         else:
             super().carry(source, target, deliver)
@@ -425,6 +482,34 @@ def test_a_range_that_is_rewritten_while_others_are_copied_is_sealed_no_more(
             assert away.fatal == []
             for facts in town.stream.ranges[:-1]:
                 assert files(away, facts.index) == files(town.writer, facts.index)
+
+    asyncio.run(story())
+
+
+def test_a_topic_that_is_deleted_while_a_rewritten_range_is_copied_is_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        town = Town(tmp_path)
+        town.network = network = LateAnswers(delay_s=0.001)
+        async with town:
+            await town.create(**COMPACTED)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            away = next(node for node in town.nodes.values() if node is not town.writer)
+            await away.crash()
+            assert await compact(town) == 1
+            network.held_back_from = 2  # what is copied is begun
+            network.slow = away.id
+            await away.start()
+            await eventually(lambda: len(network.late) > 0)
+            await town.placement.service.submit(DeleteTopic(STREAM.topic))
+            network.slow = None
+            for deliver in network.late:
+                deliver()
+            await asyncio.sleep(0.1)
+            assert away.fatal == []
+            left = [path.name for path in away.folder.glob("topics/*")]
+            assert all(name.endswith(".deleted") for name in left), left
 
     asyncio.run(story())
 

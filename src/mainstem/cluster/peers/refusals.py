@@ -1,6 +1,8 @@
-"""Errors that travel from node to node and come out as they went in.
+"""Errors that travel from node to node and come out as they went in, but for a disk that fails.
 
-Codes travel by name: a node of another release may know codes that this one does not.
+Codes travel by name: a node of another release may know codes that this one does not. A node whose
+disk fails is about to end. To whoever asked it that is a node that cannot be reached: taken for the
+own disk's failure it would end that node, too.
 """
 
 import msgspec
@@ -63,4 +65,7 @@ def decode_error(data: bytes | memoryview) -> MainstemError:
     if code is None:
         cause = f"{found.code}: {found.cause}"
         return family(ErrorCode.INTERNAL, cause, subject=found.subject, remedy=found.remedy)
+    if code is ErrorCode.STORAGE_FAILED:
+        cause = f"the disk of the node that was asked fails: {found.cause}"
+        return family(ErrorCode.WRITER_UNAVAILABLE, cause, subject=found.subject)
     return family(code, found.cause, subject=found.subject, remedy=found.remedy)

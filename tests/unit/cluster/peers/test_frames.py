@@ -204,6 +204,15 @@ def test_an_error_comes_out_as_it_went_in(error: MainstemError) -> None:
     assert str(found) == str(error)
 
 
+def test_the_disk_of_another_node_that_fails_is_not_taken_for_the_own() -> None:
+    error = Unavailable(ErrorCode.STORAGE_FAILED, "Input/output error", subject="a file")
+    found = decode_error(encode_error(error))
+    assert isinstance(found, Unavailable)
+    assert found.code is ErrorCode.WRITER_UNAVAILABLE
+    assert found.retriable
+    assert "Input/output error" in str(found)
+
+
 def test_a_code_of_another_release_keeps_its_name() -> None:
     data = msgspec.msgpack.encode(["unavailable", "NEW_CODE", "why", "", ""])
     found = decode_error(data)
