@@ -255,9 +255,19 @@ class HeldReplica:
             self._storing.discard(future)
             if future.cancelled():
                 return
-            if (error := future.exception()) is not None:
-                self._flusher.fatal(error)
-            else:
+            if (error := future.exception()) is None:
                 self._carry_out(self.machine.on_promise_stored(epoch))
+            elif self.log.discarded:
+                self._refuse_fences()  # the stream was deleted under the promise
+            else:
+                self._flusher.fatal(error)
 
         storing.add_done_callback(stored)
+
+    def _refuse_fences(self) -> None:
+        waiting, self._fences = self._fences, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(
+                    Unavailable(ErrorCode.WRITER_UNAVAILABLE, "the range is not here any more")
+                )

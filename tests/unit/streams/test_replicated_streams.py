@@ -9,7 +9,7 @@ from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.model.ids import NodeId, RangeIndex
+from mainstem.model.ids import Epoch, NodeId, RangeIndex
 from mainstem.model.record import ProducerStamp
 
 
@@ -276,6 +276,29 @@ def is_in_limbo(node: TownNode, index: RangeIndex) -> bool:
     assert roles is not None
     held = roles.replicas.held(STREAM, index)
     return held is not None and held.machine.limbo
+
+
+def test_a_range_that_goes_while_a_promise_is_stored_does_not_end_the_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            node = next(node for node in town.nodes.values() if node is not town.writer)
+            assert node.streams._roles is not None
+            held = node.streams._roles.replicas.held(STREAM, town.stream.last.index)
+            assert held is not None
+            (folder,) = node.folder.glob("topics/t~*")
+            folder.rename(folder.with_name(f"{folder.name}.deleted"))
+            folder.touch()  # nothing can be stored there
+            fencing = asyncio.create_task(held.fence(Epoch(9)))
+            await asyncio.sleep(0)
+            held.log.close(discard=True)
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(fencing, 5)
+            assert node.fatal == []
+            folder.unlink()
+
+    asyncio.run(story())
 
 
 def test_a_seal_that_nobody_decides_does_not_keep_a_node_from_stopping(tmp_path: Path) -> None:
