@@ -58,14 +58,15 @@ def administers_records(scene: Scene) -> None:
     assert f"{scene.topic}:0:400" in earliest
     directories = _tool(scene, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", scene.topic)
     found = json.loads(directories[directories.index("{") :])
-    [partition] = [
+    # As many as there are copies.
+    partitions = [
         partition
         for broker in found["brokers"]
         for directory in broker["logDirs"]
         for partition in directory["partitions"]
     ]
-    assert partition["partition"] == f"{scene.topic}-0"
-    assert partition["size"] > 0
+    assert {each["partition"] for each in partitions} == {f"{scene.topic}-0"}
+    assert all(each["size"] > 0 for each in partitions)
 
 
 def administers_groups(scene: Scene) -> None:

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.groups.java_member import PATIENCE_S, JavaMember
+from tests.integration.groups.settings import configure
 from tests.integration.several import node_under_test
 
 from mainstem.testing.local_node import LocalNode
@@ -140,6 +141,8 @@ def test_a_static_member_comes_back_to_its_partitions(
     node: LocalNode, start: Callable[..., Member]
 ) -> None:
     create(node, "jstatic", 4)
+    # A member that comes back begins with starting Java, which may take its time.
+    configure(node, "jstatic", "consumer.session.timeout.ms", "45000")
     first, second = start("jstatic", "jstatic", "a"), start("jstatic", "jstatic", "b")
     wait(lambda: sizes(first, second) == [2, 2])
     theirs, given = set(second.owned), first.given

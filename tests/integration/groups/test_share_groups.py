@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, Message, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.groups import waiting
+from tests.integration.groups.settings import configure
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
@@ -54,14 +53,6 @@ def topic(node: LocalNode, request: pytest.FixtureRequest) -> str:
 def create(node: LocalNode, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": node.kafka})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
-
-
-def configure(node: LocalNode, group: str, name: str, value: str) -> None:
-    admin = AdminClient({"bootstrap.servers": node.kafka})
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
-    [done] = admin.incremental_alter_configs([resource]).values()
-    done.result()
 
 
 def produce(node: LocalNode, topic: str, numbers: range, partitions: int = 1) -> None:
