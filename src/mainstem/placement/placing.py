@@ -41,7 +41,8 @@ class PlacingSettings(Struct, frozen=True):
     ``prefer_after_ms``: a preferred writer gets its stream back after so long. ``report_ms``: a
     replica of a range that was just sealed says by itself that it has it. ``rebalance_after_ms``:
     nothing changed for so long; None never moves anything for the sake of balance. ``repeat_ms``:
-    an order that was not followed is given again.
+    an order that was not followed is given again. ``copies_per_node_max``: a node makes a few
+    copies at a time and has the next ones waiting, so that it is busy until it is looked at again.
     """
 
     replace_after_ms: int = 300_000
@@ -50,7 +51,7 @@ class PlacingSettings(Struct, frozen=True):
     report_ms: int = 10_000
     rebalance_after_ms: int | None = 30_000
     repeat_ms: int = 5_000
-    copies_per_node_max: int = 4
+    copies_per_node_max: int = 16
     commands_per_step_max: int = 200
     orders_per_step_max: int = 200
     moves_per_step_max: int = 50
