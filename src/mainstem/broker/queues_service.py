@@ -128,11 +128,11 @@ class NodeQueues:
             policy=policy,
         )
         space.add_queue(name, shard, declared.queue)
+        if declared.is_new:
+            _, _, queue = space.need(name, connection)
+            space.begin(queue, effects)
         has_facts = bool(effects.facts)
         shard.carry_out(effects)
-        if declared.is_new:
-            _, number, queue = space.need(name, connection)
-            shard.take(number, queue.on_begun(space.sources(), shard.now_ms()))
         if has_facts:
             await shard.safe()
         return QueueStatus(

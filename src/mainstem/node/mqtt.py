@@ -111,7 +111,8 @@ class MqttListeners:
         entrance = mqtt_entrance(self._config, self._broker, tls=http.tls, host=http.host)
         if http.login:
             entrance = replace(entrance, login=True, trusted=False)
-        return websocket_factory(MqttService(self.hub, entrance, self._metrics, self._runner))
+        service = MqttService(self.hub, entrance, self._metrics, self._runner)
+        return websocket_factory(service, self.relays.get("http"))
 
     async def start(self, tls: TlsContexts | None) -> None:
         """Open them."""

@@ -439,6 +439,7 @@ def _lead_to_mqtt(rooms: Rooms, mqtt: MqttListeners) -> None:
         sessions = Served(MQTT_SESSIONS_TOPIC, lambda: mqtt.hub.is_open)
         for name in ("mqtt", "mqtt_tls"):
             mqtt.relays[name] = rooms.guide.relays(name, sessions, rooms.config.mqtt.host)
+        mqtt.relays["http"] = rooms.guide.relays("http", sessions, rooms.config.http.host)
 
 
 def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:

@@ -171,6 +171,9 @@ class Relay(_Side):
 
 def _feed(own: asyncio.BaseProtocol, data: bytearray) -> None:
     """Let a session read what came before it was made."""
+    if isinstance(own, asyncio.Protocol):
+        own.data_received(bytes(data))
+        return
     assert isinstance(own, asyncio.BufferedProtocol), "what listeners make"
     while data:
         room = memoryview(own.get_buffer(len(data)))

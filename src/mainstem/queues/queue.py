@@ -10,7 +10,7 @@ an acknowledgement or for a reason. ``now_ms`` counts milliseconds since 1970 an
 while a node runs: its driver adds what has passed on the monotonic clock to the date it began with.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from mainstem.queues.facts import (
     PointersAdded,
     PointersMoved,
     Reason,
-    SourcesPassed,
     spans_of,
 )
 from mainstem.queues.gate import Gate
@@ -72,13 +71,6 @@ class Queue:
         """The queue was declared anew with other settings, none of them hard to change."""
         self.body.settings = self.attendance.settings = settings
         return self._done(now_ms, Effects())
-
-    def on_begun(self, sources: Sequence[tuple[StreamId, int]], now_ms: int) -> Effects:
-        """The queue is new: what stands in streams before these offsets is not for it."""
-        effects = Effects()
-        if sources:
-            self.body.record(SourcesPassed(self.body.id, tuple(sources)), effects)
-        return self._done(now_ms, effects)
 
     def on_offered(
         self, stream: StreamId, pointers: tuple[Pointer, ...], now_ms: int, router: str = ""

@@ -11,8 +11,10 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.message import Message
 from mainstem.queues.admission import Credit
 from mainstem.queues.bodies_runtime import Bodies
+from mainstem.queues.effects import Effects
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.exchange_stream_runtime import ExchangeStream
+from mainstem.queues.facts import SourcesPassed
 from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
@@ -62,6 +64,11 @@ class Space(SpaceExchanges):
         self.revision += 1
         self.queues[name] = (shard, number)
         self.note_settings(name)
+
+    def begin(self, queue: Queue, effects: Effects) -> None:
+        """A queue is new: what was appended before is not for it."""
+        if sources := self.sources():
+            queue.body.record(SourcesPassed(queue.body.id, tuple(sources)), effects)
 
     def note_settings(self, name: str) -> None:
         """A queue was declared, perhaps with other settings than before."""

@@ -86,6 +86,25 @@ def test_clients_of_all_nodes_hear_each_other(cluster: Cluster, dial: Any) -> No
     assert sorted(late.payloads(3)) == [b"0", b"1", b"2"]
 
 
+def test_a_websocket_to_any_node_talks_to_clients_of_all(cluster: Cluster, dial: Any) -> None:
+    listener = dial(cluster.nodes[2])
+    listener.subscribe("web/+")
+    large = bytes(range(256)) * 4_000
+
+    for number, node in cluster.nodes.items():
+        web = PahoClient(str(node.announced["http"]), f"web-{number}", transport="websockets")
+        web.client.ws_set_options(path="/mqtt")
+        web.connect()
+        try:
+            web.subscribe("answers", 1)
+            web.publish(f"web/{number}", large, 1)
+            assert listener.payloads(1) == [large]
+            listener.publish("answers", large, 1)
+            assert web.payloads(1) == [large]
+        finally:
+            web.close()
+
+
 def test_streams_of_several_nodes_are_written_and_read_in_order(
     cluster: Cluster, dial: Any
 ) -> None:

@@ -3,6 +3,10 @@
 A web page may open a WebSocket to any address, this machine's own included, and no browser asks
 first: a page of another site is refused, and so is a name that is not this machine's where loopback
 stands for a login. MQTT packets are a stream of bytes; frames cut them anywhere.
+
+Where another node has the sessions, the connection is passed on to its HTTP listener as it came,
+from the request on. What came by TLS is open here, and nobody else could show our certificate: its
+client is told to use another server.
 """
 
 import asyncio
@@ -13,6 +17,7 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from mainstem.protocols.mqtt.session import MqttPeer, MqttService, MqttSession
+from mainstem.protocols.relay_listener import Relay, Relays
 from mainstem.protocols.session import Chunk, ProtocolViolation
 from mainstem.wire import websocket
 from mainstem.wire.websocket import FrameReader, WebSocketError
@@ -33,8 +38,10 @@ class ServerState(Protocol):
 class MqttWebSocket(asyncio.Protocol):
     """One client; the request that asks for the upgrade is the first that it is given."""
 
-    def __init__(self, service: MqttService, state: ServerState) -> None:
+    def __init__(self, service: MqttService, state: ServerState, relays: Relays | None) -> None:
         self._service = service
+        self._relays = relays
+        self._relay: Relay | None = None
         self._state = state
         self._frames = FrameReader(service.hub.settings.packet_bytes_max)
         self._pending = bytearray()
@@ -52,6 +59,8 @@ class MqttWebSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._state.connections.discard(self)
+        if self._relay is not None:
+            self._relay.connection_lost(exc)
         self._service.metrics.connections_active -= 1
         self._is_closing = True
         if self._session is not None:
@@ -65,9 +74,22 @@ class MqttWebSocket(asyncio.Protocol):
         """The HTTP listener stops."""
         self._close(websocket.GOING_AWAY)
 
+    def pause_writing(self) -> None:
+        """The client takes no more for now; a session asks for itself."""
+        if self._relay is not None:
+            self._relay.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._relay is not None:
+            self._relay.resume_writing()
+
     def data_received(self, data: bytes) -> None:
         """The request first, then frames."""
         if self._is_closing:
+            return
+        if self._relay is not None:
+            self._relay.data_received(data)
             return
         if self._session is None:
             self._upgrade(data)
@@ -106,7 +128,7 @@ class MqttWebSocket(asyncio.Protocol):
 
     def _upgrade(self, request: bytes) -> None:
         path, headers = _parsed(request)
-        status = self._refusal(path, headers)
+        status = _refusal(path, headers, is_trusted=self._service.entrance.trusted)
         accepted = websocket.accept_key(headers.get("sec-websocket-key", ""))
         if status or accepted is None:
             self._answer(status or "400 Bad Request")
@@ -115,6 +137,8 @@ class MqttWebSocket(asyncio.Protocol):
         chosen = next((each for each in asked if each in SUBPROTOCOLS), None)
         if chosen is None:
             self._answer("400 Bad Request")
+            return
+        if self._pass_on(request):
             return
         self.transport.write(
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
@@ -128,16 +152,22 @@ class MqttWebSocket(asyncio.Protocol):
         timeout_ms = self._service.hub.settings.connect_timeout_ms
         self._service.runner.later(timeout_ms, self._check_in)
 
-    def _refusal(self, path: str, headers: dict[str, str]) -> str:
-        if path != PATH:
-            return "404 Not Found"
-        host = headers.get("host", "")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return "403 Forbidden"
-        if self._service.entrance.trusted and not _is_own(host):
-            return "403 Forbidden"
-        return "" if headers.get("sec-websocket-version") == "13" else "426 Upgrade Required"
+    def _pass_on(self, request: bytes) -> bool:
+        """Let another node serve the client, if one does; asked once."""
+        relays, self._relays = self._relays, None
+        is_open_here = self.transport.get_extra_info("ssl_object") is not None
+        if relays is None or is_open_here or not relays.is_elsewhere():
+            return False
+
+        def stay() -> MqttWebSocket:
+            """The other node cannot be reached: this one says so."""
+            self._relay = None
+            return self
+
+        self._relay = relays.make(stay)
+        self._relay.connection_made(self.transport)
+        self._relay.data_received(request)
+        return True
 
     def _answer(self, status: str) -> None:
         self._is_closing = True
@@ -188,11 +218,13 @@ class MqttWebSocket(asyncio.Protocol):
             loop.call_later(CLOSE_PATIENCE_S, self.transport.abort)
 
 
-def websocket_factory(service: MqttService) -> Callable[..., MqttWebSocket]:
+def websocket_factory(
+    service: MqttService, relays: Relays | None = None
+) -> Callable[..., MqttWebSocket]:
     """What the HTTP listener calls with a connection that asks for an upgrade."""
 
     def make(*, server_state: ServerState, **_unused: object) -> MqttWebSocket:
-        return MqttWebSocket(service, server_state)
+        return MqttWebSocket(service, server_state, relays)
 
     return make
 
@@ -209,6 +241,19 @@ def _parsed(request: bytes) -> tuple[str, dict[str, str]]:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     parts = first.split(" ")
     return (parts[1].partition("?")[0] if len(parts) > 1 else ""), headers
+
+
+def _refusal(path: str, headers: dict[str, str], *, is_trusted: bool) -> str:
+    """The status that an upgrade is refused with; none where it is not."""
+    if path != PATH:
+        return "404 Not Found"
+    host = headers.get("host", "")
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        return "403 Forbidden"
+    if is_trusted and not _is_own(host):
+        return "403 Forbidden"
+    return "" if headers.get("sec-websocket-version") == "13" else "426 Upgrade Required"
 
 
 def _is_own(host: str) -> bool:
