@@ -33,8 +33,8 @@ HEAD = ["load", "median", "unit", "beside", "target"]
 # What is measured, how often, and how often at least.
 ROWS: dict[str, tuple[Callable[[int], list[Row]], int, int]] = {
     "copies": (copies, 5, 1),
-    "normal": (partial(fail_over, preset="normal"), 20, 2),
-    "fast": (partial(fail_over, preset="fast"), 20, 2),
+    "normal": (partial(fail_over, preset="normal"), 40, 2),
+    "fast": (partial(fail_over, preset="fast"), 40, 2),
     "seal": (seal, 20, 3),
     "streams": (streams, 4, 1),
     "shards": (shards, 5, 1),
