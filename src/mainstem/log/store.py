@@ -92,6 +92,10 @@ class LogStore:
         self.directory_id = _load_directory_id(data_dir)
         self.files = OpenFiles(access or FileAccess(), settings.files_open_max)
         self.logs: dict[Path, RangeLog] = {}
+        # Partitions of which ranges are rewritten here, and ranges that are copied from elsewhere:
+        # both would give the next generation its name.
+        self.rewriting: set[Path] = set()
+        self.copying: set[Path] = set()
         self._condemned: list[Path] = []
         checkpoint = self._load_checkpoint()
         self.trust = trust_in(checkpoint, settings.boot_id)

@@ -41,9 +41,8 @@ class CompactionDriver(StreamRounds):
         clock: Clock,
         keys_bytes_max: int,
     ) -> None:
-        super().__init__(streams, "is not compacted")
+        super().__init__(streams, store, "is not compacted")
         self._placement = placement
-        self._store = store
         self._clock = clock
         self._keys_bytes_max = keys_bytes_max
 

@@ -48,7 +48,6 @@ class FolderDriver:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._busy: set[Path] = set()
 
     async def answer(self, message: AnyMessage) -> Sequence[Chunk] | None:
         """The answer to a question about rewritten ranges; None: it is about something else."""
@@ -113,16 +112,17 @@ class FolderDriver:
         return True
 
     async def _pull(self, key: RangeKey, identity: RangeIdentity, source: NodeId) -> None:
-        target = identity.path(self._around.store.data_dir)
-        if target in self._busy:
-            raise Unavailable(ErrorCode.OVERLOADED, f"{target.name} is being copied")
-        self._busy.add(target)
+        store = self._around.store
+        target = identity.path(store.data_dir)
+        if target in store.copying or target.parent in store.rewriting:
+            raise Unavailable(ErrorCode.OVERLOADED, f"{target.name} is being written already")
+        store.copying.add(target)
         try:
             await self._pull_files(key, identity, source)
         except OSError as error:
             raise storage_error(error, target) from error
         finally:
-            self._busy.discard(target)
+            store.copying.discard(target)
 
     async def _pull_files(self, key: RangeKey, identity: RangeIdentity, source: NodeId) -> None:
         generation = identity.name.generation

@@ -42,11 +42,10 @@ class MergeDriver(StreamRounds):
         ranges_max: int = RANGES_MAX,
         ranges_after: int = RANGES_AFTER,
     ) -> None:
-        super().__init__(streams, "keeps its many ranges")
+        super().__init__(streams, store, "keeps its many ranges")
         self._ranges_max = ranges_max
         self._ranges_after = ranges_after
         self._placement = placement
-        self._store = store
 
     def _is_due(self, stream: StreamWriter) -> bool:
         return len(stream.ranges) > self._ranges_max

@@ -1,7 +1,8 @@
 """A process for work on files that would hold the node's loop up: compaction, joining ranges.
 
 The node goes on while the process reads: a stream is handed over, trimmed or deleted, and its files
-go. Promise: what goes under the work ends that work, not the node; a disk that fails ends the node.
+go. Promises: what goes under the work ends that work, not the node; a failing disk ends the node; a
+partition whose ranges are rewritten here takes none over from another node meanwhile.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 from mainstem.log.file_access import storage_error
 from mainstem.log.range_log import RangeLog
+from mainstem.log.store import LogStore
 from mainstem.log.with_parent import end_with_parent
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError
 from mainstem.streams.service import StreamService
@@ -53,8 +55,9 @@ class StreamRounds(ABC):
     What fails is said and left as it is: the next round tries again.
     """
 
-    def __init__(self, streams: StreamService, complaint: str) -> None:
+    def __init__(self, streams: StreamService, store: LogStore, complaint: str) -> None:
         self._streams = streams
+        self._store = store
         self._complaint = complaint
         self._worker = FileWorker()
 
@@ -87,13 +90,20 @@ class StreamRounds(ABC):
         work: Callable[[JobT], ResultT],
         job: JobT,
     ) -> ResultT | None:
-        """Carry out ``work(job)`` on the files of sealed ranges; None: they are not here any more.
+        """Carry out ``work(job)`` on the files of sealed ranges.
+
+        None: they are not here any more, or somebody else is at work on them.
 
         Raises:
             Corrupt: a source is damaged, or files of it are missing.
             Unavailable: there is no space left.
         """
+        partition = sources[0].directory.parent
+        store = self._store
+        if partition in store.rewriting or any(one.parent == partition for one in store.copying):
+            return None
         firsts = [held.first_offset for held in sources]
+        store.rewriting.add(partition)
         try:
             return await self._worker.run(work, job)
         except (FileNotFoundError, MainstemError) as error:
@@ -111,6 +121,8 @@ class StreamRounds(ABC):
             if failure.code is ErrorCode.DISK_FULL:
                 raise failure from error
             raise
+        finally:
+            store.rewriting.discard(partition)
 
     @abstractmethod
     def _is_due(self, stream: StreamWriter) -> bool:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
@@ -19,6 +20,7 @@ from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.copy_driver import COPIES_MAX
 from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.streams.worker_driver import FileWorker
 from mainstem.telemetry.metrics import Metrics
 from mainstem.testing.peer_network import PeerNetwork
 
@@ -385,6 +387,46 @@ def test_a_range_that_is_given_away_while_it_is_rewritten_is_let_go(
             assert await rewriting == 0
             await town.write(b"3")
             assert town.values()[-1] == b"3"
+
+    asyncio.run(story())
+
+
+def test_a_range_that_a_former_writer_rewrites_is_not_taken_over_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        released = asyncio.Event()
+        run = FileWorker.run
+
+        async def held_up(worker: FileWorker, *work: Any) -> Any:
+            if former.store.rewriting and not released.is_set() and not others_turn.is_set():
+                others_turn.set()
+                await released.wait()
+            return await run(worker, *work)
+
+        others_turn = asyncio.Event()
+        monkeypatch.setattr(FileWorker, "run", held_up)
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            await roll(town)
+            former = town.writer
+            rewriting = asyncio.create_task(compact(town))
+            await others_turn.wait()
+            await town.fence(former)
+            await town.write(b"20")
+            assert await compact(town) == 1
+            first = next(one for one in town.stream.ranges if one.generation == 1)
+            assert former.id not in first.done
+            assert not list(former.folder.glob("topics/*/partition-0/range-*.g1*"))
+            released.set()
+            await rewriting
+            await town.unfence(former)
+            await eventually(lambda: len(town.stream.ranges[first.index].done) == 3)
+            copies = [files(node, first.index) for node in town.nodes.values()]
+            assert copies[0] == copies[1] == copies[2]
+            assert town.values() == [b"19", b"20"]
 
     asyncio.run(story())
 
