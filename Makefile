@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
 # Tests wait for processes more than they compute; files stay whole, their fixtures are shared.
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= 3
 PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

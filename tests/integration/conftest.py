@@ -1,6 +1,7 @@
 """Real nodes for the tests: one that all share, and one that a test may stop or kill.
 
-The shared node waits a tenth of a second instead of three for the first members of a group; in
+The shared node waits a tenth of a second instead of three for the first members of a group, and as
+some tests write records of long ago it does not look for expired ones while they last; in
 everything else both run as a user would start them. With ``MAINSTEM_TEST_NODES=3`` the shared node
 is one of three (see ``several``).
 """
@@ -13,6 +14,7 @@ from tests.integration.several import NODES, node_under_test
 from mainstem.testing.local_node import LocalNode
 
 QUICK_GROUPS = ("--set", "groups.initial_rebalance_delay_ms=100")
+NOTHING_EXPIRES = ("--set", "log.retention_check_interval_ms=86400000")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[LocalNode]:
     """A node for tests that use topics and groups of their own and leave it running."""
-    with node_under_test(QUICK_GROUPS) as node:
+    with node_under_test((*QUICK_GROUPS, *NOTHING_EXPIRES)) as node:
         yield node
 
 

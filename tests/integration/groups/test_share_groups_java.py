@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients.drivers.console import TOOLS
 from tests.clients.java_tools import JavaTools, java_tools
 from tests.integration.groups.java_member import PATIENCE_S, JavaMember
+from tests.integration.groups.settings import configure
 
 from mainstem.testing.local_node import LocalNode
 
@@ -178,6 +179,8 @@ def test_no_more_records_than_asked_for_are_held_and_a_dead_member_gives_them_ba
 ) -> None:
     create(node, "jlimit", 1)
     begin_at_the_start(tools, "jlimit")
+    # No lock runs out by itself, however slow the machine is.
+    configure(node, "jlimit", "share.record.lock.duration.ms", "30000")
     produce(node, "jlimit", ["hold", *texts(range(99))])
     holder = start(
         "jlimit", "jlimit", "explicit", "max.poll.records=1", "share.acquire.mode=record_limit"
