@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from mainstem.coordination.fact_log import FactCodec, batches, facts_in
-from mainstem.coordination.shard import InternalStream, Replayed
+from mainstem.coordination.shard import InternalStream, Replayed, StoredBatches
 from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import KIB
 from mainstem.streams.markers import Marker
 
 _LOAD_BYTES = 256 * KIB
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -69,11 +71,14 @@ class LiveShard(Generic[ShardT, FactT]):
         self._is_retired = True
 
     async def load(self) -> None:
-        """Replay everything that is stored; between batches others get their turn."""
+        """Replay everything that is stored; between batches others get their turn.
+
+        Files that are being copied from other nodes are waited for.
+        """
         try:
             offset = self.stream.start_offset
             while offset < self.stream.committed and not self._is_retired:
-                reached = self._load_some(offset)
+                reached = await self._load_some(offset)
                 if reached is None:
                     break
                 offset = reached
@@ -91,9 +96,8 @@ class LiveShard(Generic[ShardT, FactT]):
             self._written = self.stream.committed
             self._refusal = None
 
-    def _load_some(self, offset: int) -> int | None:
-        # Also what waits for the outcome of a transaction: pending facts are facts.
-        stored = self.stream.read(offset, max_bytes=_LOAD_BYTES, committed_only=False, min_one=True)
+    async def _load_some(self, offset: int) -> int | None:
+        stored = await self._stored(offset)
         if stored is None:
             return None
         reached = offset
@@ -104,6 +108,24 @@ class LiveShard(Generic[ShardT, FactT]):
         if reached <= offset:
             raise Corrupt(f"no whole batch at offset {offset}")
         return reached
+
+    async def _stored(self, offset: int) -> StoredBatches | None:
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                # Also what waits for the outcome of a transaction: pending facts are facts.
+                return self.stream.read(
+                    max(offset, self.stream.start_offset),
+                    max_bytes=_LOAD_BYTES,
+                    committed_only=False,
+                    min_one=True,
+                )
+            except Unavailable as error:
+                if error.code is not ErrorCode.WRITER_UNAVAILABLE or self._is_retired:
+                    raise
+                _log.info("partition %d waits to be loaded: %s", self.partition, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     @property
     def epoch(self) -> int:

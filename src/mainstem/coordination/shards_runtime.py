@@ -211,7 +211,6 @@ class Shards(ABC, Generic[ShardT, FactT]):
 
     def _begin(self, partition: int | None = None) -> None:
         """Load the shard of a partition, or all that are missing, where they are written here."""
-        shards = []
         count = self._topic.partition_count(self.topic_name)
         for number in range(count) if partition is None else (partition,):
             if number in self._shards:
@@ -222,18 +221,14 @@ class Shards(ABC, Generic[ShardT, FactT]):
                 _log.debug("%s-%d is not coordinated here: %s", self.topic_name, number, error)
                 continue
             self._shards[number] = live
-            shards.append(live)
-        if shards:
-            loading = self.run(self._load(shards))
-            self._loading |= {live.partition: loading for live in shards}
+            # Each by itself: one that has to wait for its files holds up no other.
+            self._loading[number] = self.run(self._load(live))
 
-    async def _load(self, shards: Sequence[LiveShard[ShardT, FactT]]) -> None:
-        for live in shards:
-            if self._shards.get(live.partition) is not live:
-                continue
-            await live.load()
+    async def _load(self, live: LiveShard[ShardT, FactT]) -> None:
+        await live.load()
+        if self._shards.get(live.partition) is live:
             self._loading.pop(live.partition, None)
-            if live.is_ready and self._shards.get(live.partition) is live:
+            if live.is_ready:
                 self._loaded(live)
 
 

@@ -21,7 +21,10 @@ class MemoryBatches:
 
 
 class MemoryStream:
-    """Keeps batches in a list. ``is_synced`` False holds commits back until ``commit``."""
+    """Keeps batches in a list. ``is_synced`` False holds commits back until ``commit``.
+
+    ``refusal`` is the answer to appends, ``missing`` the one to reads.
+    """
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -32,6 +35,7 @@ class MemoryStream:
         self.is_synced = True
         self.waiting_max = 1_000
         self.refusal: MainstemError | None = None
+        self.missing: MainstemError | None = None
         self._waiting: list[tuple[int, Settled]] = []
 
     def append(self, batch: bytearray) -> int:
@@ -69,7 +73,9 @@ class MemoryStream:
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> MemoryBatches | None:
-        """Batches from the one that contains ``offset`` on."""
+        """Batches from the one that contains ``offset`` on, or refuse as told."""
+        if self.missing is not None:
+            raise self.missing
         until = self.committed
         found = b""
         for batch in self.batches:

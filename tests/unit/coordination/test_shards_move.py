@@ -31,6 +31,13 @@ async def offset_of(runtime: GroupsRuntime) -> int:
     return fetched.committed.offset
 
 
+def is_ready(runtime: GroupsRuntime, partition: int) -> bool:
+    try:
+        return runtime.shards.in_partition(partition).is_ready
+    except Unavailable:
+        return False
+
+
 def test_a_group_is_refused_where_another_node_keeps_it() -> None:
     async def story(house: House) -> None:
         runtime = house.start()
@@ -61,6 +68,47 @@ def test_a_shard_that_comes_back_knows_what_was_committed_meanwhile() -> None:
         runtime.shards.opened(partition)
         await loaded(runtime)
         assert await offset_of(runtime) == 9
+
+    play(story)
+
+
+def test_a_shard_waits_for_files_that_are_copied_and_holds_up_no_other() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        await runtime.commit_offsets(commit_request(7))
+        stream = house.stream_of(runtime)
+        runtime.stop()
+        stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
+        again = house.start()
+        await asyncio.sleep(10)
+        with pytest.raises(MainstemError) as refused:
+            await offset_of(again)
+        assert refused.value.code is ErrorCode.COORDINATOR_LOADING
+        others = {at for at, each in enumerate(house.streams) if each is not stream}
+        assert others == {at for at in range(len(house.streams)) if is_ready(again, at)}
+
+        stream.missing = None
+        await asyncio.sleep(3)
+
+        assert await offset_of(again) == 7
+
+    play(story)
+
+
+def test_a_shard_that_goes_while_it_waits_is_let_go() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        await runtime.commit_offsets(commit_request(7))
+        stream = house.stream_of(runtime)
+        runtime.stop()
+        stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
+        again = house.start()
+        await asyncio.sleep(1)
+        again.shards.closed(again.coordinator_partition("g"))
+        await asyncio.sleep(3)
+        with pytest.raises(MainstemError) as refused:
+            await offset_of(again)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
     play(story)
 
