@@ -36,6 +36,7 @@ class Connect:
         }
         command = [sys.executable, "-m", "tests.chaos_pipelines.frail_job", str(file)]
         with self._log.open("ab") as out:
+            self._said_from = out.tell()
             self._process = subprocess.Popen(
                 [*command, "--once"] if once else command,
                 stdin=subprocess.DEVNULL,
@@ -77,9 +78,13 @@ class Connect:
         finally:
             self.kill9()
 
+    def said(self) -> str:
+        """All that it said, and its Java and its workers."""
+        return self._log.read_bytes()[self._said_from :].decode(errors="replace")
+
     def log_tail(self) -> str:
         """The last of what it said."""
-        return self._log.read_text(errors="replace")[-LOG_SHOWN:]
+        return self.said()[-LOG_SHOWN:]
 
     def _members(self) -> dict[psutil.Process, str]:
         """The living processes of its session and their names."""

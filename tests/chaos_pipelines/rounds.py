@@ -102,8 +102,9 @@ def _live(stage: Stage, outcome: Outcome, draw: random.Random, *, number: int, k
             time.sleep(draw.uniform(0, 0.5))
         if kind == "java":
             status = connect.kill_java(patience_s=PATIENCE_S)
-            if status != ExitCode.UNAVAILABLE or "Spark has died" not in connect.log_tail():
-                outcome.anomalies.append(f"without Java it ended with {status}")
+            if status != ExitCode.UNAVAILABLE or "Spark has died" not in connect.said():
+                told = f"without Java it ended with {status}: {connect.log_tail()}"
+                outcome.anomalies.append(told)
     finally:
         connect.kill9()
     stage.plan.clear()
