@@ -101,25 +101,25 @@ def test_a_table_holds_what_was_produced(
 
 
 def test_a_table_is_cut_where_the_options_say(spark: SparkSession, shared_node: LocalNode) -> None:
-    call(create(shared_node, "cut-one"))
-    call(create(shared_node, "cut-two"))
-    call(fill(shared_node, "cut-one", 0, 200))
-    call(fill(shared_node, "cut-two", 0, 100))
+    call(create(shared_node, "cut-by-options-one"))
+    call(create(shared_node, "cut-by-options-two"))
+    call(fill(shared_node, "cut-by-options-one", 0, 200))
+    call(fill(shared_node, "cut-by-options-two", 0, 100))
 
     def count(**options: Any) -> int:
-        return table(spark, shared_node, "cut-one", **options).count()
+        return table(spark, shared_node, "cut-by-options-one", **options).count()
 
-    offsets = json.dumps({"cut-one": {"0": 90, "1": -2}})
+    offsets = json.dumps({"cut-by-options-one": {"0": 90, "1": -2}})
     assert count(startingOffsets=offsets) == 110
-    ends = json.dumps({"cut-one": {"0": 10, "1": -1}})
+    ends = json.dumps({"cut-by-options-one": {"0": 10, "1": -1}})
     assert count(endingOffsets=ends) == 110
     assert count(startingTimestamp=START_MS + 150) == 50
     assert count(endingTimestamp=START_MS + 150) == 150
-    times = json.dumps({"cut-one": {"0": START_MS + 150, "1": START_MS}})
+    times = json.dumps({"cut-by-options-one": {"0": START_MS + 150, "1": START_MS}})
     assert count(startingOffsetsByTimestamp=times) == 125
-    assert count(subscribePattern="cut-.*") == 300
-    assert count(assign=json.dumps({"cut-two": [1]})) == 50
-    many = table(spark, shared_node, "cut-one", minPartitions=8)
+    assert count(subscribePattern="cut-by-options-.*") == 300
+    assert count(assign=json.dumps({"cut-by-options-two": [1]})) == 50
+    many = table(spark, shared_node, "cut-by-options-one", minPartitions=8)
     assert many.rdd.getNumPartitions() == 8
     assert many.select("partition", "offset").distinct().count() == 200
 

@@ -166,7 +166,7 @@ def test_a_failing_disk_closes_the_connection_and_nothing_else(
     told(story)
 
     assert unexpected == []
-    assert [str(BROKEN[line]) in record.message for record in caplog.records] == [True]
+    assert [str(BROKEN[line]) in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
