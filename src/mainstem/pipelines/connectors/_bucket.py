@@ -6,6 +6,7 @@ refuses is one sentence with its remedy; keys are never part of it.
 
 import contextlib
 import functools
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -197,4 +198,5 @@ class Bucket(Struct, frozen=True):
 
 
 def _names(said: str, *words: str) -> bool:
-    return any(word in said for word in words)
+    """Whether one of these stands there as a word: a port may have the digits of a status."""
+    return re.search(rf"\b({'|'.join(words)})\b", said) is not None

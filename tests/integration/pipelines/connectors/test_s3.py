@@ -148,6 +148,11 @@ def test_an_unknown_bucket_is_named_and_keys_are_not(bucket: Bucket, server: S3S
             attempt()
 
 
+def test_the_digits_of_a_port_are_no_status(bucket: Bucket) -> None:
+    error = OSError("http://127.0.0.1:40371/a: 404 Not Found: NoSuchBucket")
+    assert "there is no bucket" in str(bucket.refusal(error, "a"))
+
+
 def test_a_missing_library_is_an_error_that_names_the_extra(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
