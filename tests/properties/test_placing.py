@@ -143,6 +143,13 @@ class World:
         ):
             self.seal(stream, 2)
 
+    def bring_everybody_back(self) -> None:
+        """No node is down or drained any more."""
+        for node in NODES:
+            self.do(replication.UndrainNode(node))
+            if node not in self.up:
+                self.start(node)
+
     def clean(self, known: Range) -> list[NodeId]:
         return [
             node
@@ -214,10 +221,7 @@ def test_everything_comes_to_rest_where_it_is_wanted(
     world = World(founders)
     for act, node, times in course:
         world.act(act, node, times)
-    for node in NODES:
-        world.do(replication.UndrainNode(node))
-        if node not in world.up:
-            world.start(node)
+    world.bring_everybody_back()
     world.do(replication.DrainNode(NODES[0]))
     for _ in range(300):
         world.live()
@@ -237,10 +241,7 @@ def test_a_node_that_dies_while_it_is_drained_ends_up_with_nothing(
     world = World(founders)
     for act, node, times in course:
         world.act(act, node, times)
-    for node in NODES:
-        world.do(replication.UndrainNode(node))
-        if node not in world.up:
-            world.start(node)
+    world.bring_everybody_back()
     for _ in range(100):
         world.live()
     world.do(replication.DrainNode(leaving))

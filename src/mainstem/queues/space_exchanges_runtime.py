@@ -93,23 +93,24 @@ class SpaceExchanges(ABC):
 
     def open_exchange(self, exchange: str, doors: Sequence[StreamWriter]) -> None:
         """The streams of an exchange serve from now on; they are prepared."""
-        streams = self._leaving.pop(exchange, [])
-        if streams:  # Declared again before all was done: it goes on where it is.
-            doors = ()
-        for door in doors:
-            position = self.book.positions[door.id]
-            self._safe[door.id] = position.cursor
-            router = Router(
-                door.id, self.book.topology, cursor=position.cursor, version=position.version
-            )
-            for mark in position.marks:
-                router.replay(mark)
-            router.on_topology(door.next_offset)
-            router.pressure = self.level
-            streams.append(self.make_stream(exchange, door, router))
-            self._around.opened(door.id, exchange)
-        self.streams[exchange] = streams
+        # Declared again before all was done, it goes on where it is.
+        going_on = self._leaving.pop(exchange, None)
+        self.streams[exchange] = going_on or [self._opened(exchange, door) for door in doors]
         self.note_exchange(exchange)
+
+    def _opened(self, exchange: str, door: StreamWriter) -> ExchangeStream:
+        position = self.book.positions[door.id]
+        self._safe[door.id] = position.cursor
+        router = Router(
+            door.id, self.book.topology, cursor=position.cursor, version=position.version
+        )
+        for mark in position.marks:
+            router.replay(mark)
+        router.on_topology(door.next_offset)
+        router.pressure = self.level
+        stream = self.make_stream(exchange, door, router)
+        self._around.opened(door.id, exchange)
+        return stream
 
     def note_exchange(self, exchange: str) -> None:
         """An exchange was declared: what its streams need to know of it."""

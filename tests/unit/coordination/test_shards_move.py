@@ -31,6 +31,16 @@ async def offset_of(runtime: GroupsRuntime) -> int:
     return fetched.committed.offset
 
 
+async def without_its_files(house: House) -> tuple[GroupsRuntime, MemoryStream]:
+    """A node that begins while the stream of a group is being copied to it."""
+    runtime = house.start()
+    await runtime.commit_offsets(commit_request(7))
+    stream = house.stream_of(runtime)
+    runtime.stop()
+    stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
+    return house.start(), stream
+
+
 def is_ready(runtime: GroupsRuntime, partition: int) -> bool:
     try:
         return runtime.shards.in_partition(partition).is_ready
@@ -74,12 +84,7 @@ def test_a_shard_that_comes_back_knows_what_was_committed_meanwhile() -> None:
 
 def test_a_shard_waits_for_files_that_are_copied_and_holds_up_no_other() -> None:
     async def story(house: House) -> None:
-        runtime = house.start()
-        await runtime.commit_offsets(commit_request(7))
-        stream = house.stream_of(runtime)
-        runtime.stop()
-        stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
-        again = house.start()
+        again, stream = await without_its_files(house)
         await asyncio.sleep(10)
         with pytest.raises(MainstemError) as refused:
             await offset_of(again)
@@ -97,12 +102,7 @@ def test_a_shard_waits_for_files_that_are_copied_and_holds_up_no_other() -> None
 
 def test_a_shard_that_goes_while_it_waits_is_let_go() -> None:
     async def story(house: House) -> None:
-        runtime = house.start()
-        await runtime.commit_offsets(commit_request(7))
-        stream = house.stream_of(runtime)
-        runtime.stop()
-        stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
-        again = house.start()
+        again, _ = await without_its_files(house)
         await asyncio.sleep(1)
         again.shards.closed(again.coordinator_partition("g"))
         await asyncio.sleep(3)

@@ -10,14 +10,19 @@ from mainstem.broker.queues_api import Fate, Overflow
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
+async def orders_to_q(house: QueueHouse) -> None:
+    """An exchange whose messages all go to one queue."""
+    await house.exchange("orders", "fanout")
+    await house.declare("q")
+    await house.bind("orders", "q")
+
+
 def test_messages_of_a_deleted_exchange_stay_and_its_topic_goes_once_they_are_gone(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
         async with QueueHouse(tmp_path) as house:
-            await house.exchange("orders", "fanout")
-            await house.declare("q")
-            await house.bind("orders", "q")
+            await orders_to_q(house)
             await house.send("orders", "", b"1")
 
             await house.queues.delete_exchange(NAMESPACE, "orders")
@@ -34,21 +39,16 @@ def test_messages_of_a_deleted_exchange_stay_and_its_topic_goes_once_they_are_go
 
 
 def test_what_is_declared_again_gets_no_message_of_its_predecessor(tmp_path: Path) -> None:
-    async def again(house: QueueHouse) -> None:
-        await house.exchange("orders", "fanout")
-        await house.declare("q")
-        await house.bind("orders", "q")
-
     async def before() -> None:
         house = await QueueHouse(tmp_path).__aenter__()
-        await again(house)
+        await orders_to_q(house)
         for body in (b"1", b"2"):
             await house.send("orders", "", body)
             await house.send("", "q", body)
             house.publish("", "q", body)  # nobody waits for its answer
             await house.queues.delete_queue(NAMESPACE, "q")
             await house.queues.delete_exchange(NAMESPACE, "orders")
-            await again(house)
+            await orders_to_q(house)
         await house.send("orders", "", b"3")
         assert await house.consume("q").wait_for(1) == [b"3"]
         await house.crash()
@@ -66,9 +66,7 @@ def test_what_was_published_right_before_its_exchange_goes_is_confirmed_and_arri
 ) -> None:
     async def story() -> None:
         async with QueueHouse(tmp_path) as house:
-            await house.exchange("orders", "fanout")
-            await house.declare("q")
-            await house.bind("orders", "q")
+            await orders_to_q(house)
 
             tokens = house.publish("orders", "", b"1", b"2")
             await house.queues.delete_exchange(NAMESPACE, "orders")
@@ -85,9 +83,7 @@ def test_what_was_published_right_before_its_exchange_goes_is_confirmed_and_arri
 def test_a_crash_after_an_exchange_went_loses_nothing_that_it_took(tmp_path: Path) -> None:
     async def before() -> None:
         house = await QueueHouse(tmp_path).__aenter__()
-        await house.exchange("orders", "fanout")
-        await house.declare("q")
-        await house.bind("orders", "q")
+        await orders_to_q(house)
         stream = house.rooms.runtime.spaces[NAMESPACE].streams["orders"][0]
         stream.route_committed = lambda: None  # type: ignore[method-assign] # queues hear nothing
         await house.send("orders", "", b"1")

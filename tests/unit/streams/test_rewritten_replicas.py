@@ -56,13 +56,26 @@ async def roll(town: Town) -> None:
     await eventually(lambda: all(len(one.done) == 3 for one in town.stream.ranges[:-1]))
 
 
+async def one_key_over_and_over(town: Town) -> None:
+    """A sealed range of which compaction leaves one record."""
+    await town.create(**COMPACTED)
+    for number in range(20):
+        await town.write(b"%d" % number)
+    await roll(town)
+
+
+async def three_ranges(town: Town) -> None:
+    """Sealed ranges of one record each."""
+    await town.create(**COMPACTED)
+    for number in range(3):
+        await town.write(b"%d" % number)
+        await roll(town)
+
+
 def test_a_compacted_range_is_the_same_on_every_node(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            await roll(town)
+            await one_key_over_and_over(town)
             assert await compact(town) == 1
             # The swap waits for as many as acknowledge; the third takes it over a moment later.
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
@@ -78,10 +91,7 @@ def test_a_compacted_range_is_the_same_on_every_node(tmp_path: Path) -> None:
 def test_a_node_that_was_away_takes_the_compacted_range_over(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            await roll(town)
+            await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
             assert await compact(town) == 1
@@ -101,10 +111,7 @@ def test_a_range_is_copied_from_a_node_that_is_there(
 
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            await roll(town)
+            await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
             assert await compact(town) == 1
@@ -374,10 +381,7 @@ def test_a_range_that_is_given_away_while_it_is_rewritten_is_let_go(
 ) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(3):
-                await town.write(b"%d" % number)
-                await roll(town)
+            await three_ranges(town)
             former = town.writer
             rewriting = await begun(rewrite(town))
             await town.fence(former)
@@ -407,10 +411,7 @@ def test_a_range_that_a_former_writer_rewrites_is_not_taken_over_meanwhile(
         others_turn = asyncio.Event()
         monkeypatch.setattr(FileWorker, "run", held_up)
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            await roll(town)
+            await one_key_over_and_over(town)
             former = town.writer
             rewriting = asyncio.create_task(compact(town))
             await others_turn.wait()
@@ -437,10 +438,7 @@ def test_a_topic_that_is_deleted_while_it_is_rewritten_is_gone(
 ) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(3):
-                await town.write(b"%d" % number)
-                await roll(town)
+            await three_ranges(town)
             former = town.writer
             rewriting = await begun(rewrite(town))
             await town.placement.service.submit(DeleteTopic(STREAM.topic))
@@ -457,10 +455,7 @@ def test_a_range_with_a_missing_file_is_left_as_it_is(
 ) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
-            await town.create(**COMPACTED)
-            for number in range(3):
-                await town.write(b"%d" % number)
-                await roll(town)
+            await three_ranges(town)
             (path,) = town.writer.folder.glob("topics/*/partition-0/range-0.g0/*.index")
             path.unlink()
             assert await rewrite(town) == 0
@@ -533,10 +528,7 @@ def test_a_topic_that_is_deleted_while_a_rewritten_range_is_copied_is_gone(tmp_p
         town = Town(tmp_path)
         town.network = network = LateAnswers(delay_s=0.001)
         async with town:
-            await town.create(**COMPACTED)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            await roll(town)
+            await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
             assert await compact(town) == 1
