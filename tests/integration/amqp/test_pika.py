@@ -8,19 +8,11 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 from tests.integration.amqp.conftest import dial, drained
+from tests.integration.waiting import eventually
 
 from mainstem.testing.local_node import LocalNode
 
 Name = Callable[[str], str]
-
-
-def eventually(question: Callable[[], Any], *, within_s: float = 10.0) -> Any:
-    """The first true answer to a question that is asked until it comes."""
-    until = time.monotonic() + within_s
-    while not (answer := question()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-    return answer
 
 
 def test_a_confirmed_message_is_delivered_with_all_its_properties(channel: Any, name: Name) -> None:

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 import httpx
@@ -23,14 +22,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from tests.integration.groups import waiting
 from tests.integration.several import node_under_test
+from tests.integration.waiting import eventually
 
 from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
-eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 ARGUMENTS = (
     "--set", "groups.initial_rebalance_delay_ms=100",
     "--set", "groups.session_timeout_min_ms=1000",

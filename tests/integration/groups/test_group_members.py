@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.groups import waiting
 from tests.integration.several import node_under_test
+from tests.integration.waiting import eventually
 
 from mainstem.testing.local_node import LocalNode
 
@@ -26,7 +25,6 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer
 
 PATIENCE_S = 30.0
-eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 ARGUMENTS = (
     "--set", "groups.initial_rebalance_delay_ms=100",
     "--set", "groups.session_timeout_min_ms=1000",

@@ -6,21 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, Message, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.groups import waiting
 from tests.integration.groups.settings import configure
+from tests.integration.waiting import eventually
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
 
 PATIENCE_S = 30.0
-eventually = partial(waiting.eventually, patience_s=PATIENCE_S)
 LOCK_MS = 1_500
 INVALID_RECORD_STATE = 121
 ARGUMENTS = (

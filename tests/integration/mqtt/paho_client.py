@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
@@ -200,13 +199,4 @@ class PahoClient:
         self.client.loop_stop()
 
 
-def eventually(question: Callable[[], Any], *, within_s: float = WAIT_S) -> Any:
-    """The first true answer to a question that is asked until it comes."""
-    until = time.monotonic() + within_s
-    while not (answer := question()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-    return answer
-
-
-__all__ = ["Got", "MQTTv5", "MQTTv311", "PacketTypes", "PahoClient", "eventually", "properties"]
+__all__ = ["Got", "MQTTv5", "MQTTv311", "PacketTypes", "PahoClient", "properties"]

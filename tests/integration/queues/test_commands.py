@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.several import node_under_test
+from tests.integration.waiting import eventually
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
@@ -92,7 +93,11 @@ def test_dead_letters_are_listed_shown_and_replayed(shell: Shell) -> None:
     shell("queue", "declare", "short", "-a", "x-max-length=1", *to_morgue)
     shell("queue", "publish", "short", "one", "two", "three")
 
-    letters = shell("queue", "dead-letters", "list", "morgue")
+    def both() -> list[dict[str, Any]]:  # letters are written after what was published is confirmed
+        found: list[dict[str, Any]] = shell("queue", "dead-letters", "list", "morgue")
+        return found if len(found) > 1 else []
+
+    letters = eventually(both)
     shown = shell("queue", "dead-letters", "show", "morgue", str(letters[0]["sequence"]))
     shell("queue", "declare", "elsewhere")
     moved = shell("queue", "move", "morgue", "elsewhere", "--limit", "1")
