@@ -48,10 +48,9 @@ SPARK = "spark_"
 AMQP = "amqp_"
 MQTT = "mqtt_"
 NATIVE = "native_"
-# Names of several figures together, which begin with them.
+# Names of several figures together, which begin with them and have a table of their own in the
+# document.
 GROUPS = {"spark", "amqp", "mqtt", "native"}
-# Groups that have a table of their own in the document.
-DOCUMENTED = {"amqp", "mqtt", "native"}
 
 
 def main() -> int:
@@ -92,7 +91,7 @@ def main() -> int:
     _keep(kept, rounds)
     samples.finish()
     if options.document:
-        document(table, rounds, options.only if options.only in DOCUMENTED else "")
+        document(table, rounds, options.only if options.only in GROUPS else "")
     return 0
 
 
