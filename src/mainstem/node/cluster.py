@@ -23,7 +23,7 @@ from mainstem.cluster.peers.service import Peers, PeerSettings
 from mainstem.cluster.raft.core import Raft
 from mainstem.cluster.raft.doors_driver import Hooks
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import NO_NODE, SoftState, StateType, founding
+from mainstem.cluster.raft.messages import NO_NODE, SoftState, founding
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.cluster.raft.status import RaftStatus
 from mainstem.cluster.raft.storage import RaftStorage
@@ -127,12 +127,12 @@ class ClusterNode:
     @property
     def leads(self) -> bool:
         """Whether this node leads the catalogue's group."""
-        return self.driver.status.state is StateType.StateLeader
+        return self.driver.state.is_leader
 
     @property
     def leader(self) -> NodeId | None:
         """Who leads the catalogue's group, if that is known."""
-        lead = self.driver.status.lead
+        lead = self.driver.state.lead
         return None if lead == NO_NODE else lead
 
     def status(self) -> RaftStatus:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from mainstem.broker.api import Streams
 from mainstem.cluster.peers.frames import Service
-from mainstem.cluster.raft.messages import StateType
 from mainstem.coordination.elsewhere_runtime import ClusterMarkers, Elsewhere
 from mainstem.coordination.markers_runtime import Markers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
@@ -134,14 +133,14 @@ class Duties:
         cluster = self._cluster
         placing = PlacingDriver(
             cluster.service,
-            self._led_term,
+            lambda: cluster.driver.state.led_term,
             clock,
             PRESETS[preset],
             is_refused=lambda node: cluster.peers.is_refused(node, timeout_s=LOOK_S),
         )
         self.leases = LeasesService(
             (cluster.node, self._incarnation),
-            lambda: cluster.driver.status.lead,
+            lambda: cluster.driver.state.lead,
             cluster.peers,
             placing,
             clock,
@@ -231,10 +230,6 @@ class Duties:
             return None if stream.replication is None or self.leases.holds else lapse
 
         stream.lapsed = lapsed
-
-    def _led_term(self) -> int | None:
-        status = self._cluster.driver.status
-        return status.term if status.state is StateType.StateLeader else None
 
     def _roll(self, orders: Sequence[RollOrder]) -> None:
         for order in orders:

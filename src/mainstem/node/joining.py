@@ -107,7 +107,7 @@ class FrontDoor:
                 f"mainstem node remove {node}",
             )
         self._book.put(node, (asked.host, asked.port))
-        return (encode(Welcome(self._cluster, self._book.all(), self._driver.status.lead)),)
+        return (encode(Welcome(self._cluster, self._book.all(), self._driver.state.lead)),)
 
     def _is_known(self, node: NodeId) -> bool:
         members = {member.node_id for member in self._driver.status.members}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mainstem.cluster.peers.frames import Service
-from mainstem.cluster.raft.messages import StateType
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.placement.group_service import GroupPlacementService
@@ -81,13 +80,11 @@ class SimDuties:
 
     def _leader(self) -> NodeId:
         driver = self._member.driver
-        return NO_NODE if driver is None else driver.status.lead
+        return NO_NODE if driver is None else driver.state.lead
 
     def _led_term(self) -> int | None:
         driver = self._member.driver
-        if driver is None or driver.status.state is not StateType.StateLeader:
-            return None
-        return driver.status.term
+        return None if driver is None else driver.state.led_term
 
     def _roll(self, orders: Sequence[RollOrder]) -> None:
         for order in orders:

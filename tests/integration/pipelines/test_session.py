@@ -9,8 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.udf import _wrap_function
 
 from mainstem.pipelines.spark.java import find_java_home, java_version
+from mainstem.pipelines.spark.source import MainstemSource
 
 # Starting Spark takes a while on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -27,6 +29,13 @@ print("rows", spark.range(5).count(), flush=True)
 def test_a_query_runs_with_python_workers_of_this_interpreter(spark: SparkSession) -> None:
     found = spark.range(1, numPartitions=1).rdd.map(lambda _: sys.executable).collect()
     assert found == [sys.executable]
+
+
+def test_pipelines_may_plan_with_one_source_at_the_same_moment(spark: SparkSession) -> None:
+    """Spark adds to this map from any thread; a plain one is broken for good by two of them."""
+    environment = _wrap_function(spark.sparkContext, MainstemSource).envVars()
+    assert environment.getClass().getName() == "java.util.concurrent.ConcurrentHashMap"
+    assert environment["PYTHONHASHSEED"] == "0"
 
 
 def test_spark_runs_on_the_java_that_pip_installed(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class FrameCutter:
     """Collects received bytes and cuts them into frames, without copying what has arrived whole.
 
     Two buffers take turns as long as nobody keeps what was handed out of them; whoever does keeps
-    the buffer.
+    the buffer. Both grow with the frames that come, so that the next of that size needs no other.
 
     Args:
         body_bytes_max: a larger body is refused before room is made for it.
@@ -76,6 +76,7 @@ class FrameCutter:
     def __init__(self, *, room_bytes: int, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
         self._room_bytes = room_bytes
+        self._usual_bytes = room_bytes
         self._buffer = bytearray(room_bytes)
         self._spare = bytearray()
         self._start = self._until = 0
@@ -119,19 +120,22 @@ class FrameCutter:
         if not is_handed_out and self._start + wanted <= len(self._buffer):
             return
         old = self._buffer
-        unfinished = old[self._start : self._until]
         if is_handed_out or wanted > len(old):
             # Frames that were handed out still look at the old buffer.
             self._buffer = self._another(wanted)
+            self._buffer[:held] = memoryview(old)[self._start : self._until]
             self._spare = old if len(old) <= SPARE_BYTES_MAX else bytearray()
-        self._buffer[:held] = unfinished
+        else:
+            old[:held] = old[self._start : self._until]
         self._start, self._until = 0, held
 
     def _another(self, wanted_bytes: int) -> bytearray:
-        spare, size = self._spare, len(self._buffer)
-        if len(spare) >= wanted_bytes and _is_unwatched(spare):
+        if self._usual_bytes < wanted_bytes <= SPARE_BYTES_MAX:
+            self._usual_bytes = 1 << (wanted_bytes - 1).bit_length()
+        size, spare = max(wanted_bytes, self._usual_bytes), self._spare
+        if len(spare) >= size and _is_unwatched(spare):
             return spare
-        return bytearray(max(wanted_bytes, size if size <= SPARE_BYTES_MAX else 0))
+        return bytearray(size)
 
 
 def _is_unwatched(buffer: bytearray) -> bool:

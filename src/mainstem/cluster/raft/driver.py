@@ -53,6 +53,7 @@ class RaftDriver:
         hooks: Hooks,
     ) -> None:
         self._core = core
+        self.state = core.state  # to be looked at; the core alone changes it
         self._storage = storage
         self._transport = transport
         self._clock = clock
@@ -77,7 +78,7 @@ class RaftDriver:
     @property
     def status(self) -> RaftStatus:
         """How this node sees the group."""
-        return status_of(self._core.state)
+        return status_of(self.state)
 
     def start(self, state: bytes) -> None:
         """Begin; ``state`` is that of the snapshot which storage found."""

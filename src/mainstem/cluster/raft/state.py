@@ -121,6 +121,11 @@ class RaftState:
         return self.state is StateType.StateLeader
 
     @property
+    def led_term(self) -> int | None:
+        """The term in which this node leads; None: it does not."""
+        return self.term if self.is_leader else None
+
+    @property
     def hard_state(self) -> HardState:
         """What must be kept, as of now."""
         return HardState(self.term, self.vote, self.log.committed)

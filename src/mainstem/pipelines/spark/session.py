@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mainstem.pipelines.spark.java import find_java_home, quick_fork_flags
@@ -71,8 +72,21 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
     context.setLogLevel(wanted.log_level)
     if shim is not None and context.pythonExec == sys.executable:
         context.pythonExec = str(shim)
+    _share_environment(context)
     register(session)
     return session
+
+
+def _share_environment(context: SparkContext) -> None:
+    """Lets pipelines that plan at the same moment add to the environment of their workers.
+
+    Spark adds to the map of a registered source whenever it plans with it. The plain map that it
+    makes of a Python one can lose count when two threads do so at once; from then on no task that
+    carries it can be read back (``OptionalDataException``), until the process ends.
+    """
+    assert context._jvm is not None, "a session of this process has a Java beside it"
+    shared = context._jvm.java.util.concurrent.ConcurrentHashMap(context.environment)
+    context.environment = shared
 
 
 def register(session: SparkSession) -> None:

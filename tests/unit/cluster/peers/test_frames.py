@@ -75,6 +75,25 @@ def test_buffers_are_used_again_once_nobody_looks_at_them() -> None:
     assert len(seen) == 2
 
 
+def test_both_buffers_grow_with_the_frames_that_come() -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=100_000)
+    seen: set[int] = set()
+    for number in range(20):
+        data = header(Kind.NOTE, 1, number, 40_000 + number) + bytes(40_000 + number)
+        at = 0
+        while at < len(data):
+            room = cutter.room()
+            taken = min(len(room), len(data) - at)
+            room[:taken] = data[at : at + taken]
+            at += taken
+            if number > 2:
+                seen.add(id(room.obj))
+            del room
+            found = [(each.number, len(each.body)) for each in cutter.received(taken)]
+        assert found == [(number, 40_000 + number)]
+    assert len(seen) == 2
+
+
 @pytest.mark.parametrize("data", [b"\0" * 10, b"\xff" * 10, header(Kind.NOTE, 1, 1, 301)])
 def test_what_is_no_frame_or_too_large_is_refused(data: bytes) -> None:
     cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
