@@ -5,7 +5,8 @@ writer's own files, in pieces; who could not be told is named by ``undelivered``
 """
 
 import logging
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
@@ -18,9 +19,18 @@ from mainstem.streams.range_writer import ReplicaProgress, SendAppend
 from mainstem.streams.replica_messages import AppendBatches, encode, key_of
 from mainstem.streams.surroundings import Surroundings, directory_of
 
-PIECE_BYTES_MAX: Final = 4 * MIB
+# Connections keep buffers for frames of up to 1 MiB; larger ones are made room for each time.
+PIECE_BYTES_MAX: Final = 3 * MIB // 4
 
 _log = logging.getLogger(__name__)
+
+
+class _Piece(NamedTuple):
+    """Batches that are sent together."""
+
+    start: Offset
+    until: Offset
+    batches: bytes
 
 
 class RangeSender:
@@ -52,7 +62,7 @@ class RangeSender:
         self._directories = {node: directory_of(facts, node) for node in facts.replicas}
         self._told_committed: dict[NodeId, Offset] = {}
         self._burst: list[StagedBatch] = []
-        self._burst_bytes: bytes | None = None
+        self._pieces: list[_Piece] = []
 
     def begin_burst(self, staged: list[StagedBatch]) -> None:
         """These batches were flushed just now; they are borrowed until ``end_burst``."""
@@ -60,7 +70,7 @@ class RangeSender:
 
     def end_burst(self) -> None:
         """Forget what was borrowed."""
-        self._burst, self._burst_bytes = [], None
+        self._burst, self._pieces = [], []
 
     def send(self, send: SendAppend) -> None:
         """Send batches to a replica."""
@@ -68,9 +78,9 @@ class RangeSender:
             return  # its own files had it first
         burst = self._burst
         if burst and (send.start, send.until) == (burst[0][1], burst[-1][2]):
-            if self._burst_bytes is None:
-                self._burst_bytes = b"".join([batch[0] for batch in burst])
-            self._note(send, send.start, send.until, self._burst_bytes)
+            self._pieces = self._pieces or list(_pieces(burst))
+            for piece in self._pieces:
+                self._note(send, *piece)
             return
         at = send.start
         try:
@@ -108,3 +118,16 @@ class RangeSender:
             self._told_committed[node] = send.committed
         else:
             self.undelivered.add(node)
+
+
+def _pieces(burst: list[StagedBatch]) -> Iterator[_Piece]:
+    """Copies of the batches, some of them together."""
+    views: list[Chunk] = []
+    start, size = Offset(burst[0][1]), 0
+    for view, base, _, _ in burst:
+        if views and size + len(view) > PIECE_BYTES_MAX:
+            yield _Piece(start, Offset(base), b"".join(views))
+            views, start, size = [], Offset(base), 0
+        views.append(view)
+        size += len(view)
+    yield _Piece(start, Offset(burst[-1][2]), b"".join(views))

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from mainstem.model.errors import Corrupt
 
 HEADER: Final = Struct(">IBBI")
+LENGTH: Final = Struct(">I")
 # The length counts what follows it.
 COUNTED_BYTES: Final = HEADER.size - 4
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -115,7 +116,7 @@ class FrameCutter:
         held = self._until - self._start
         wanted = self._room_bytes
         if held >= 4:
-            length = int.from_bytes(self._buffer[self._start : self._start + 4])
+            (length,) = LENGTH.unpack_from(self._buffer, self._start)
             wanted = max(wanted, held + 1, 4 + min(length, COUNTED_BYTES + self.body_bytes_max))
         if not is_handed_out and self._start + wanted <= len(self._buffer):
             return
@@ -123,7 +124,8 @@ class FrameCutter:
         if is_handed_out or wanted > len(old):
             # Frames that were handed out still look at the old buffer.
             self._buffer = self._another(wanted)
-            self._buffer[:held] = memoryview(old)[self._start : self._until]
+            if held:
+                memoryview(self._buffer)[:held] = memoryview(old)[self._start : self._until]
             self._spare = old if len(old) <= SPARE_BYTES_MAX else bytearray()
         else:
             old[:held] = old[self._start : self._until]
