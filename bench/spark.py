@@ -44,6 +44,7 @@ class SparkVolume:
     """How much of each load; a JVM compiles what it has run often, so warm-ups are of full size."""
 
     rows: int
+    rows_written: int
     documents: int
     table_rows: int
     changes: int
@@ -51,9 +52,21 @@ class SparkVolume:
 
 
 FULL = SparkVolume(
-    rows=2_000_000, documents=1_000_000, table_rows=600_000, changes=300_000, warm_ups=3
+    rows=6_000_000,
+    rows_written=2_000_000,
+    documents=1_000_000,
+    table_rows=600_000,
+    changes=300_000,
+    warm_ups=3,
 )
-QUICK = SparkVolume(rows=400_000, documents=200_000, table_rows=100_000, changes=50_000, warm_ups=1)
+QUICK = SparkVolume(
+    rows=400_000,
+    rows_written=400_000,
+    documents=200_000,
+    table_rows=100_000,
+    changes=50_000,
+    warm_ups=1,
+)
 Load = Callable[[SparkSide], Figures]
 
 
@@ -140,7 +153,7 @@ class Topics:
         return {"spark_read": side.cost(self._volume.rows, "read", self._filled)}
 
     def _write(self, side: SparkSide) -> Figures:
-        topic, rows = self._fresh_topic(), self._volume.rows
+        topic, rows = self._fresh_topic(), self._volume.rows_written
         return {"spark_write": side.cost(rows, "write", topic, rows)}
 
     def _steps(self, side: SparkSide) -> Figures:
