@@ -5,8 +5,8 @@ PYTHON_IN_VENV := .venv/bin/python
 BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
-# Tests wait for processes more than they compute; files stay whole, their fixtures are shared.
-PYTEST_WORKERS ?= 3
+# As many as a small machine has cores; files stay whole, their fixtures are shared.
+PYTEST_WORKERS ?= 2
 PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
