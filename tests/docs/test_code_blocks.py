@@ -17,7 +17,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from mainstem.testing.local_node import READY_MARK, LocalNode
+from mainstem.testing.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -169,11 +169,7 @@ class Ground:
 
 
 def free_ports() -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in OWN_PORTS]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    return [free_port() for _ in OWN_PORTS]
 
 
 @pytest.mark.parametrize("page", pages())

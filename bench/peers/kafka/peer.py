@@ -5,7 +5,6 @@ those of Apache's start script. Promises: those of ``server_process``; a restart
 data under the same address.
 """
 
-import contextlib
 import socket
 import subprocess
 import uuid
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from bench.peers.maven import classpath
 
+from mainstem.testing.ports import free_port
 from mainstem.testing.server_process import ServerProcess
 
 HERE = Path(__file__).parent
@@ -101,8 +101,4 @@ def _answers(port: int) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in sockets]
+    return [free_port() for _ in range(count)]

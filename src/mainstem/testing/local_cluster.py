@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from mainstem.testing.local_node import LocalNode
+from mainstem.testing.ports import free_port
 
 SECRET_NAME = "cluster.secret"  # noqa: S105 - a file's name
 
@@ -45,7 +46,7 @@ class MemberNode(LocalNode):
         self.number = number
         self.join = tuple(join)
         self.prefix: tuple[str, ...] = ()  # what runs the command, such as another namespace
-        self.peers = "127.0.0.1:0"
+        self.peers = f"127.0.0.1:{free_port()}"
         self.secret = folder / SECRET_NAME
 
     def start(self, *, timeout_s: float = 60.0) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mainstem.testing.ports import free_port
 from mainstem.testing.server_process import READY_TIMEOUT_S, ServerProcess
 
 READY_MARK = "READY "
@@ -36,10 +37,9 @@ class LocalNode(ServerProcess):
         self.arguments = tuple(arguments)
         self.environment = dict(environment or {})
         self.python = python
-        self.http = "127.0.0.1:0"
-        self.amqp = "127.0.0.1:0"
-        self.mqtt = "127.0.0.1:0"
-        self.native = "127.0.0.1:0"
+        self.kafka, self.http, self.amqp, self.mqtt, self.native = (
+            f"127.0.0.1:{free_port()}" for _ in range(5)
+        )
         self.announced: dict[str, object] = {}  # what the node printed when it was ready
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:

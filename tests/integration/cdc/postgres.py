@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,8 @@ from typing import Any, LiteralString, Self
 
 import psycopg
 from psycopg import sql
+
+from mainstem.testing.ports import free_port
 
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
 SETTINGS = {
@@ -44,9 +45,7 @@ class PostgresServer:
             user = pwd.getpwnam("postgres")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     def __enter__(self) -> Self:
         data = self._folder / "data"

@@ -7,7 +7,6 @@ that is there already, where ``root`` needs no password; its logs are thrown awa
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pymysql
+
+from mainstem.testing.ports import free_port
 
 PATIENCE_S = 60.0
 SETTINGS = (
@@ -52,9 +53,7 @@ class MariadbServer:
             user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     def __enter__(self) -> Self:
         data = self._folder / "data"

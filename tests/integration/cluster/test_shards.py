@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from mainstem.testing.ports import free_port
 
 FREE = [
     word
@@ -60,11 +61,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 def leaders(admin: AdminClient) -> set[int]:
     found = admin.list_topics("t", timeout=10).topics["t"].partitions.values()
     return {part.leader for part in found}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 def kafka_port_at(port: int) -> int:

@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pymysql
+
+from mainstem.testing.ports import free_port
 
 START_TIMEOUT_S = 60.0
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
@@ -28,9 +29,7 @@ class MariaDbServer:
             user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

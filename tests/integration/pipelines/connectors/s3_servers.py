@@ -4,7 +4,6 @@ Their pins clash with ours and with each other's, so they live below ``.cache``.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Self
+
+from mainstem.testing.ports import free_port
 
 ROOT = Path(__file__).parents[4]
 READY_TIMEOUT_S = 60.0
@@ -38,9 +39,7 @@ class S3Server:
 
     def __init__(self, name: str, folder: Path) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="mainstem-s3-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         python = str(folder / "bin" / "python")
         self._command = {
