@@ -10,12 +10,13 @@ from pathlib import Path
 
 import trustme
 from bench.peers.kafka import peer
-from bench.peers.kafka.peer import ApacheKafka, free_ports
+from bench.peers.kafka.peer import ApacheKafka
 from cryptography.hazmat.primitives import serialization
 
 from mainstem.client.acl_admin import Acl
 from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
+from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import READY_TIMEOUT_S
 
 USER, PASSWORD = "load", "only for loopback"

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from mainstem.testing.local_node import READY_MARK, LocalNode
-from mainstem.testing.ports import free_port
+from mainstem.testing.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -100,7 +100,7 @@ class Ground:
             ("127.0.0.1:2925", node.native),
             (".venv/bin/", ""),
         ]
-        self._ports = dict(zip(map(str, OWN_PORTS), free_ports(), strict=True))
+        self._ports = dict(zip(map(str, OWN_PORTS), free_ports(len(OWN_PORTS)), strict=True))
         self._own: list[subprocess.Popen[bytes]] = []
 
     def here(self, text: str) -> str:
@@ -166,10 +166,6 @@ class Ground:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "XDG_CONFIG_HOME": str(self.folder / ".config"),
         }
-
-
-def free_ports() -> list[int]:
-    return [free_port() for _ in OWN_PORTS]
 
 
 @pytest.mark.parametrize("page", pages())

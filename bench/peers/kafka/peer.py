@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.peers.maven import classpath
 
-from mainstem.testing.ports import free_port
+from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import ServerProcess
 
 HERE = Path(__file__).parent
@@ -97,8 +97,3 @@ def _answers(port: int) -> bool:
             return len(connection.recv(4)) == 4
     except OSError:
         return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment."""
-    return [free_port() for _ in range(count)]

@@ -5,8 +5,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from bench.peers.kafka.peer import free_ports
-
+from mainstem.testing.ports import free_port
 from mainstem.testing.server_process import ServerProcess
 
 COMMAND = "/usr/sbin/nats-server"
@@ -24,7 +23,7 @@ class Nats(ServerProcess):
 
     def __init__(self, data_dir: Path | None = None) -> None:
         super().__init__("nats-peer-", data_dir)
-        [self._port] = free_ports(1)
+        self._port = free_port()
         self.address = f"127.0.0.1:{self._port}"
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:

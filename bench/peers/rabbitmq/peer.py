@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pika
-from bench.peers.kafka.peer import free_ports
 from pika.exceptions import AMQPError
 
+from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import ServerProcess
 
 COMMAND = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

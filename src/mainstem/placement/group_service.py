@@ -18,7 +18,7 @@ from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.cluster.raft.answers_driver import OutcomeUnknown
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import NO_NODE, StateType
+from mainstem.cluster.raft.messages import NO_NODE
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
@@ -99,7 +99,7 @@ class GroupPlacementService(PlacementService):
     @property
     def next_index(self) -> int:
         """How far the group's log is replayed here, and one more."""
-        return self._driver.status.applied + 1
+        return self._driver.state.log.applied + 1
 
     async def submit(self, command: Command[ReplyT]) -> ReplyT:
         """As ``PlacementService.submit``, on whichever node leads.
@@ -111,12 +111,12 @@ class GroupPlacementService(PlacementService):
         loop = asyncio.get_running_loop()
         give_up = loop.time() + SUBMIT_TIMEOUT_S
         while True:
-            status = self._driver.status
+            state = self._driver.state
             try:
-                if status.state is StateType.StateLeader:
+                if state.is_leader:
                     return await super().submit(command)
-                if status.lead != NO_NODE:
-                    return await self._submit_to(status.lead, command, give_up - loop.time())
+                if state.lead != NO_NODE:
+                    return await self._submit_to(state.lead, command, give_up - loop.time())
             except (NotLeader, Unreachable) as refusal:
                 # Nothing was recorded; whoever leads now is soon known here.
                 if loop.time() >= give_up:
@@ -152,7 +152,7 @@ class GroupPlacementService(PlacementService):
                 raise
             # That this node stops is no outcome for a node that goes on.
             raise OutcomeUnknown("the node that led stopped while it decided") from error
-        index = self._driver.status.applied
+        index = self._driver.state.log.applied
         return msgspec.msgpack.encode(_Answered(index, msgspec.Raw(msgspec.msgpack.encode(reply))))
 
     # What Raft calls.
@@ -197,7 +197,7 @@ class GroupPlacementService(PlacementService):
         """Wait until this node has replayed what the leader has."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._driver.status.applied < index:
+                while self._driver.state.log.applied < index:
                     await self._driver.read_barrier(timeout_s)
         except TimeoutError:
             cause = f"decided, but not replayed here in {timeout_s:.3g} s"
@@ -215,14 +215,15 @@ class GroupPlacementService(PlacementService):
 
     async def _lead(self) -> None:
         """Make sure that this node decides on everything that was decided before its term."""
-        status = self._driver.status
-        if status.state is not StateType.StateLeader:
-            raise NotLeader(status.lead)
-        if status.term != self._led_term:
+        state = self._driver.state
+        term = state.led_term
+        if term is None:
+            raise NotLeader(state.lead)
+        if term != self._led_term:
             await self._driver.read_barrier(SUBMIT_TIMEOUT_S)
-            if self._driver.status.term != status.term:
-                raise NotLeader(self._driver.status.lead)
-            self._led_term = status.term
+            if state.term != term:
+                raise NotLeader(state.lead)
+            self._led_term = term
 
     async def _record(self, facts: Sequence[AnyFact]) -> None:
         """The group agrees; by then ``apply`` has taken the facts in here."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mainstem.testing.ports import free_port
+from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import READY_TIMEOUT_S, ServerProcess
 
 READY_MARK = "READY "
@@ -38,7 +38,7 @@ class LocalNode(ServerProcess):
         self.environment = dict(environment or {})
         self.python = python
         self.kafka, self.http, self.amqp, self.mqtt, self.native = (
-            f"127.0.0.1:{free_port()}" for _ in range(5)
+            f"127.0.0.1:{port}" for port in free_ports(5)
         )
         self.announced: dict[str, object] = {}  # what the node printed when it was ready
 

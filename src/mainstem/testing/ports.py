@@ -21,13 +21,18 @@ _first = LOWEST + _worker % PARTS * PART_PORTS
 _places = itertools.count(random.randrange(PART_PORTS))  # noqa: S311
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody has on an address at this moment."""
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has at this moment."""
+    return [free_port() for _ in range(count)]
+
+
+def free_port() -> int:
+    """A port that nobody has at this moment."""
     for place in itertools.islice(_places, PART_PORTS):
         port = _first + place % PART_PORTS
         with socket.socket() as probe:
             try:
-                probe.bind((host, port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
         return port

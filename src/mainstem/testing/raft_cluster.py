@@ -17,7 +17,7 @@ import msgspec
 from mainstem.cluster.raft.core import Raft
 from mainstem.cluster.raft.doors_driver import DriverSettings, Hooks, StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import ConfState, Durable, SoftState, StateType
+from mainstem.cluster.raft.messages import ConfState, Durable, SoftState
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.ids import NodeId
@@ -217,9 +217,9 @@ class RaftCluster:
     def leader(self) -> Node | None:
         """Who leads in the latest term, if anybody does."""
         leading = [
-            (node.driver.status.term, node)
+            (term, node)
             for node in self.nodes.values()
-            if node.driver is not None and node.driver.status.state is StateType.StateLeader
+            if node.driver is not None and (term := node.driver.state.led_term) is not None
         ]
         return max(leading, key=lambda pair: pair[0])[1] if leading else None
 

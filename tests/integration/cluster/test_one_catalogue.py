@@ -1,24 +1,22 @@
 """Three processes share one catalogue, and clients find what they look for at any of them."""
 
 import time
-from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.waiting import eventually
 
 from mainstem.testing.local_cluster import LocalCluster
 
 
-def until(holds: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
-    give_up = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def admin(address: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": address})
+
+
+def is_listed(asked: AdminClient, topic: str) -> bool:
+    return topic in asked.list_topics(timeout=5).topics
 
 
 def test_every_node_tells_the_same_of_a_topic(shared_cluster: LocalCluster) -> None:
@@ -26,7 +24,7 @@ def test_every_node_tells_the_same_of_a_topic(shared_cluster: LocalCluster) -> N
     third.create_topics([NewTopic("spread", 6, 1)])["spread"].result(10)
     for node in shared_cluster.nodes.values():
         asked = admin(node.kafka)
-        until(lambda asked=asked: "spread" in asked.list_topics(timeout=5).topics)  # type: ignore[misc]
+        eventually(partial(is_listed, asked, "spread"), within_s=20.0)
         found = asked.list_topics(timeout=5)
         assert set(found.brokers) == {1, 2, 3}
         leaders = sorted(part.leader for part in found.topics["spread"].partitions.values())

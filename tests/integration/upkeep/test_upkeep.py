@@ -1,12 +1,10 @@
 """Retention and compaction of a running node, seen by an unmodified client, also after kill -9."""
 
-import time
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.waiting import eventually
 
 from mainstem.testing.local_node import LocalNode
 
@@ -52,13 +50,6 @@ def create(node: LocalNode, topic: str, **configs: str) -> None:
     admin.create_topics([NewTopic(topic, 1, config=named)])[topic].result(20)
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.2)
-
-
 @pytest.mark.timeout(180)
 def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
     with LocalNode(arguments=ARGUMENTS) as node:
@@ -76,7 +67,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
         assert producer.flush(60) == 0
 
         # What is in the open range is not compacted yet.
-        until(lambda: len(held(node, "c")) < RECORDS / 4)
+        eventually(lambda: len(held(node, "c")) < RECORDS / 4)
         before = held(node, "c")
         node.kill9()
         node.start()
@@ -104,8 +95,8 @@ def test_retention_by_bytes_and_by_time_drops_the_oldest() -> None:
             producer.poll(0)
         assert producer.flush(60) == 0
 
-        until(lambda: len(held(node, "bytes")) < 600)
-        until(lambda: not held(node, "time"))
+        eventually(lambda: len(held(node, "bytes")) < 600)
+        eventually(lambda: not held(node, "time"))
         before = held(node, "bytes")
         node.kill9()
         node.start()
