@@ -9,7 +9,6 @@ import logging
 from typing import Final
 
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import StateType
 from mainstem.cluster.raft.status import RaftStatus
 from mainstem.model.clock import Clock
 from mainstem.model.errors import MainstemError
@@ -44,10 +43,10 @@ class VotersDriver:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = PAUSE_S
-            status = self._driver.status
-            if status.state is not StateType.StateLeader:
+            if not self._driver.state.is_leader:
                 self._heard_s.clear()
                 continue
+            status = self._driver.status
             change = next_change(status, self._watched(status))
             if change is None:
                 continue

@@ -85,6 +85,7 @@ class PlacingDriver:
         self._former = NO_NODE
         self._missed: set[NodeId] = set()
         self._woken = asyncio.Event()
+        self._role_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Act as long as this node leads, until cancelled."""
@@ -105,6 +106,7 @@ class PlacingDriver:
     def wake(self) -> None:
         """Who leads has changed: do not wait for the next turn."""
         self._woken.set()
+        self._role_changed.set()
 
     async def renew(self, node: NodeId, incarnation: int) -> Renewed:
         """A node asks for its next lease: how long it is, and what its streams are to do.
@@ -157,8 +159,9 @@ class PlacingDriver:
     async def _take_turns(self) -> None:
         pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
         while True:
+            # Who does not lead has nothing to do until that changes.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
+                async with asyncio.timeout(pause_s if self._leads() else None):
                     await self._woken.wait()
             self._woken.clear()
             if self._leads():
@@ -169,8 +172,9 @@ class PlacingDriver:
         pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
         while True:
             await asyncio.sleep(pause_s)
-            if not self._leads():
-                continue
+            while not self._leads():
+                self._role_changed.clear()
+                await self._role_changed.wait()
             asked_ms, term = self._now_ms(), self._term
             try:
                 await self._placement.confirm(self.settings.lease_ms / 1000)

@@ -328,7 +328,8 @@ class RangeWriter:
         progress.is_probed = False
         if not self._is_frozen:
             self._pump(node, progress, effects)
-            progress.is_probed = True
+            # Whoever was sent nothing has nothing to acknowledge, and would wait for a resend.
+            progress.is_probed = progress.sent > end
 
     def _pump(self, node: NodeId, progress: _Progress, effects: WriterEffects) -> None:
         """Send a replica as much as its window takes, at least one append when it is idle."""

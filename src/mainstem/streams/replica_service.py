@@ -9,6 +9,7 @@ another disk than the one a range was assigned to takes nothing of it; what is a
 from sound bytes, or refused.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +35,7 @@ from mainstem.streams.replica_shelf import ReplicaShelf
 from mainstem.streams.surroundings import Surroundings
 
 EARLY_BYTES_MAX: Final = 32 * MIB
+EARLY_S: Final = 5.0
 COPY_BYTES_MAX: Final = 4 * MIB
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class ReplicaService(ReplicaShelf):
         self._ears: dict[StreamId, WriterEar] = {}
         self._early: dict[RangeKey, list[tuple[NodeId, memoryview]]] = {}
         self._early_bytes = 0
+        self._early_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.folders = FolderDriver(around)
         self.certainty = Certainty(around.placement, around.clock)
@@ -59,6 +62,7 @@ class ReplicaService(ReplicaShelf):
     def close(self) -> None:
         """Take and answer nothing more."""
         self._is_closed = True
+        self._drop_early()
         self.certainty.close()
 
     def start(self) -> None:
@@ -132,6 +136,9 @@ class ReplicaService(ReplicaShelf):
         """The writer knows of a range that this node's catalogue does not show yet."""
         if self._early_bytes + len(body) > EARLY_BYTES_MAX:
             return  # it is sent again
+        if self._early_timer is None:
+            loop = asyncio.get_running_loop()
+            self._early_timer = loop.call_later(EARLY_S, self._drop_early)
         self._early_bytes += len(body)
         self._early.setdefault(key, []).append((node, body))
 
@@ -140,8 +147,11 @@ class ReplicaService(ReplicaShelf):
             self._early_bytes -= len(body)
             self._hear(node, body)
 
-    def drop_early(self) -> None:
+    def _drop_early(self) -> None:
         """What has waited long enough is sent again by its writer, or by nobody."""
+        if self._early_timer is not None:
+            self._early_timer.cancel()
+            self._early_timer = None
         self._early.clear()
         self._early_bytes = 0
 

@@ -31,7 +31,6 @@ from mainstem.streams.surroundings import Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
 TICK_S: Final = 0.1
-EARLY_TICKS: Final = 50
 STATE_PAUSE_S: Final = 0.2
 
 _log = logging.getLogger(__name__)
@@ -70,6 +69,7 @@ class StreamRoles:
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
         self._unsettled: set[ReplicationDriver] = set()
+        self._is_awaited = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -82,16 +82,19 @@ class StreamRoles:
 
     async def _run(self) -> None:
         """Let time pass for the writers that wait for something, for ever."""
-        ticks = 0
         while True:
+            await self._is_awaited.wait()
             await asyncio.sleep(TICK_S)
             now = self._around.now_ms()
             for driver in list(self._unsettled):
                 if not driver.on_time(now):
                     self._unsettled.discard(driver)
-            ticks += 1
-            if ticks % EARLY_TICKS == 0:
-                self.replicas.drop_early()
+            if not self._unsettled:
+                self._is_awaited.clear()
+
+    def _await(self, driver: ReplicationDriver) -> None:
+        self._unsettled.add(driver)
+        self._is_awaited.set()
 
     def close(self) -> None:
         """End everything that is under way."""
@@ -170,7 +173,7 @@ class StreamRoles:
 
     def replicate(self, writer: StreamWriter) -> None:
         """Keep the replicas of a stream that this node writes."""
-        ReplicationDriver(self._around, self.replicas, writer, self._unsettled.add, self._look_at)
+        ReplicationDriver(self._around, self.replicas, writer, self._await, self._look_at)
 
     def _take_over(self, topic: Topic, stream: Stream) -> None:
         under_way = self._taking.get(stream.id)

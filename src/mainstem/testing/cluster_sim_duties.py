@@ -46,6 +46,7 @@ class SimDuties:
         clock = LoopClock()
         self._streams = streams
         placing = PlacingDriver(self._service, self._led_term, clock)
+        self._member.on_role = placing.wake
         hooks = LeaseHooks(on_orders=self._roll, on_superseded=self._failed)
         self._leases = LeasesService(
             (self._member.id, incarnation), self._leader, peers, placing, clock, hooks

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar, TypeVarTuple
@@ -139,6 +140,7 @@ class Node:
         self.lives = 0
         self.fatal: BaseException | None = None
         self.members = ConfState()
+        self.on_role: Callable[[], None] = lambda: None
 
 
 class RaftCluster:
@@ -161,6 +163,10 @@ class RaftCluster:
         self.nodes: dict[NodeId, Node] = {}
         self.messages = 0
         self.on_role: Callable[[NodeId, SoftState], None] = lambda _node, _role: None
+
+    def _role_changed(self, node: Node, role: SoftState) -> None:
+        self.on_role(node.id, role)
+        node.on_role()
 
     def add(self, node_id: NodeId, founding: Durable | None = None) -> Node:
         """A node more, not yet started."""
@@ -185,7 +191,7 @@ class RaftCluster:
         )
         hooks = Hooks(
             on_fatal=lambda error: setattr(node, "fatal", error),
-            on_role=lambda role: self.on_role(node.id, role),
+            on_role=partial(self._role_changed, node),
             on_members=lambda members: setattr(node, "members", members),
             settings=self._driver_settings,
         )

@@ -90,6 +90,7 @@ class Town(RaftCluster):
             is_refused=self.is_refused,
         )
         self.placings[node] = placing
+        self.nodes[node].on_role = placing.wake
         leases = LeasesService(
             (node, incarnation),
             lambda: self.leader_of(node),

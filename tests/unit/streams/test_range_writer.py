@@ -131,6 +131,15 @@ def test_a_new_connection_sends_again_what_was_not_acknowledged() -> None:
     assert sends(writer.on_reconnected(B, 0)) == [(B, 2, 3)]
 
 
+def test_a_new_connection_to_a_replica_that_has_everything_holds_nothing_back() -> None:
+    writer = writer_of()
+    append(writer, 3)
+    ack(writer, B, 3)
+    assert sends(writer.on_reconnected(B, 0)) == []
+    assert sends(append(writer, 4)) == [(A, 3, 4), (B, 3, 4), (C, 3, 4)]
+    assert sends(append(writer, 5)) == [(A, 4, 5), (B, 4, 5), (C, 4, 5)]
+
+
 def test_a_replica_that_does_not_move_is_named_once() -> None:
     writer = writer_of()
     append(writer, 5)

@@ -132,6 +132,7 @@ class Gossip(asyncio.DatagramProtocol):
     def tell(self, about: About) -> None:
         """This node has something new to tell of itself."""
         self.swim.roster.tell(about)
+        self._wake()
 
     async def close(self, *, say_good_bye: bool = True) -> None:
         """End; the others need not find out by themselves."""

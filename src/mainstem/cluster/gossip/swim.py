@@ -66,7 +66,9 @@ class Swim:
 
     def next_deadline_s(self) -> float:
         """When ``on_tick`` has something to do."""
-        due = [self._gossip_at_s, self._exchange_at_s, self.roster.next_expiry_s()]
+        due = [self._exchange_at_s, self.roster.next_expiry_s()]
+        if len(self._rumours):
+            due.append(self._gossip_at_s)
         going = self._prober.round
         if going is None:
             due.append(self._probe_at_s)

@@ -12,6 +12,8 @@ from mainstem.model.ids import NodeId
 
 def broadcast_heartbeat(state: RaftState) -> None:
     """Show every member who leads, and ask about the reads that wait."""
+    # Whoever was asked about a read was shown it too: the next showing has time.
+    state.heartbeat_due_s = state.now_s + state.settings.heartbeat_s
     for node in state.tracker.progress:
         if node != state.id:
             _send_heartbeat(state, node, state.reads.last_number)

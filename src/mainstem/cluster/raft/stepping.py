@@ -36,7 +36,6 @@ def _tick_leader(state: RaftState) -> None:
         if state.id not in state.tracker.voters:
             membership.hand_over(state)
     if state.now_s >= state.heartbeat_due_s:
-        state.heartbeat_due_s = state.now_s + state.settings.heartbeat_s
         reads.broadcast_heartbeat(state)
 
 

@@ -42,12 +42,13 @@ class Village:
         self.sent = 0
         self._order = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: dict[int, int] = {}  # a newer timer of a node ends the one before it
         self.nodes = {node: self.new_node(node) for node in range(1, size + 1)}
 
     def new_node(self, node: int) -> Swim:
         chance = random.Random(self.random.random()).random
         swim = Swim(claim_of(node), self.settings, chance=chance, now_s=self.now)
-        self._at(swim.next_deadline_s(), lambda: self._tick(node, swim))
+        self._wake(node, swim)
         return swim
 
     def join(self, *, seed_node: int = 1) -> None:
@@ -99,7 +100,16 @@ class Village:
         if node in self.stopped or self.nodes.get(node) is not swim:
             return
         self._carry_out(node, swim.on_tick(self.now))
-        self._at(max(self.now + 1e-6, swim.next_deadline_s()), lambda: self._tick(node, swim))
+
+    def _wake(self, node: int, swim: Swim) -> None:
+        """A node comes back when its machine has something to do, as the driver does."""
+        timer = self._timers[node] = next(self._order)
+
+        def due() -> None:
+            if self._timers[node] == timer:
+                self._tick(node, swim)
+
+        self._at(max(self.now + 1e-6, swim.next_deadline_s()), due)
 
     def _carry_out(self, node: int, effects: Effects) -> None:
         for address, packet in effects.datagrams:
@@ -111,6 +121,7 @@ class Village:
         for address in effects.exchanges:
             self.exchange(node, address.port)
         self.changes += [(self.now, node, change) for change in effects.changes]
+        self._wake(node, self.nodes[node])
 
     def _send(self, sender: int, receiver: int, packet: Packet) -> None:
         self.sent += 1
