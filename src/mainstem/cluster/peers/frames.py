@@ -33,6 +33,9 @@ class Kind(IntEnum):
     REFUSAL = 4
 
 
+_KINDS: Final = tuple(Kind)
+
+
 class Service(IntEnum):
     """For which part of a node a frame is."""
 
@@ -67,8 +70,9 @@ def header(kind: Kind, service: int, number: int, body_bytes: int) -> bytes:
 class FrameCutter:
     """Collects received bytes and cuts them into frames, without copying what has arrived whole.
 
-    Two buffers take turns as long as nobody keeps what was handed out of them; whoever does keeps
-    the buffer. Both grow with the frames that come, so that the next of that size needs no other.
+    Bytes are put behind those before them. At its end a buffer begins anew if nobody looks at it;
+    whoever does keeps it, and another takes its place. Buffers grow with the frames that come, so
+    that the next of that size needs no other.
 
     Args:
         body_bytes_max: a larger body is refused before room is made for it.
@@ -80,10 +84,15 @@ class FrameCutter:
         self._usual_bytes = room_bytes
         self._buffer = bytearray(room_bytes)
         self._spare = bytearray()
+        # The unfinished frame: where it begins, how far it has come, and its size once known.
         self._start = self._until = 0
+        self._need = HEADER.size
 
     def room(self) -> memoryview:
         """Where the next bytes belong."""
+        start, until = self._start, self._until
+        if start == until > 0 or start + max(self._need, self._room_bytes) > len(self._buffer):
+            self._make_room()
         return memoryview(self._buffer)[self._until :]
 
     def received(self, count: int) -> list[Frame]:
@@ -94,41 +103,36 @@ class FrameCutter:
         """
         self._until += count
         frames: list[Frame] = []
+        if self._until - self._start < self._need:
+            return frames
         view = memoryview(self._buffer)
+        self._need = HEADER.size
         while self._until - self._start >= HEADER.size:
-            length, kind, service, number = HEADER.unpack_from(self._buffer, self._start)
+            length, kind, service, number = HEADER.unpack_from(view, self._start)
             if not COUNTED_BYTES <= length <= COUNTED_BYTES + self.body_bytes_max:
                 if frames:
                     break  # one of these may be the proof that makes larger ones welcome
                 raise Corrupt(f"a frame of {length} bytes from a node")
             end = self._start + 4 + length
             if end > self._until:
+                self._need = 4 + length
                 break
             frames.append(
                 Frame(_kind(kind), service, number, view[self._start + HEADER.size : end])
             )
             self._start = end
-        self._make_room(is_handed_out=bool(frames))
         return frames
 
-    def _make_room(self, *, is_handed_out: bool) -> None:
+    def _make_room(self) -> None:
         """Let the unfinished frame stand at the front of a buffer that can hold it."""
-        held = self._until - self._start
-        wanted = self._room_bytes
-        if held >= 4:
-            (length,) = LENGTH.unpack_from(self._buffer, self._start)
-            wanted = max(wanted, held + 1, 4 + min(length, COUNTED_BYTES + self.body_bytes_max))
-        if not is_handed_out and self._start + wanted <= len(self._buffer):
-            return
-        old = self._buffer
-        if is_handed_out or wanted > len(old):
-            # Frames that were handed out still look at the old buffer.
+        old, start, held = self._buffer, self._start, self._until - self._start
+        wanted = max(self._need, self._room_bytes, held + 1)
+        is_usual = len(old) <= SPARE_BYTES_MAX or wanted > SPARE_BYTES_MAX
+        if wanted > len(old) or not is_usual or not _is_unwatched(old):
             self._buffer = self._another(wanted)
-            if held:
-                memoryview(self._buffer)[:held] = memoryview(old)[self._start : self._until]
             self._spare = old if len(old) <= SPARE_BYTES_MAX else bytearray()
-        else:
-            old[:held] = old[self._start : self._until]
+        if held:
+            memoryview(self._buffer)[:held] = memoryview(old)[start : start + held]
         self._start, self._until = 0, held
 
     def _another(self, wanted_bytes: int) -> bytearray:
@@ -150,7 +154,6 @@ def _is_unwatched(buffer: bytearray) -> bool:
 
 
 def _kind(value: int) -> Kind:
-    try:
-        return Kind(value)
-    except ValueError:
-        raise Corrupt(f"a frame of kind {value} from a node") from None
+    if value >= len(_KINDS):
+        raise Corrupt(f"a frame of kind {value} from a node")
+    return _KINDS[value]

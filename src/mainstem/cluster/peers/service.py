@@ -253,10 +253,9 @@ class Peers:
             self.lookout.hung_up(node)
 
     def _take(self, connection: PeerConnection, frame: Frame) -> None:
-        node = connection.proved.result().node
         if frame.kind is Kind.NOTE:
             if (hear := self._note_handlers.get(frame.service)) is not None:
-                hear(node, frame.body)
+                hear(connection.proved.result().node, frame.body)
             return
         handler = self._handlers.get(frame.service)
         if handler is None:

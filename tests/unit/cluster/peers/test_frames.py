@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cluster.peers.frames import HEADER, FrameCutter, Kind, header
+from mainstem.cluster.peers.frames import HEADER, Frame, FrameCutter, Kind, header
 from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, encode
 from mainstem.cluster.peers.refusals import decode_error, encode_error
 from mainstem.model.errors import (
@@ -62,36 +62,52 @@ def test_frames_are_found_however_the_bytes_arrive_and_whoever_keeps_them(
     assert [(number, bytes(body)) for number, body in found] == list(enumerate(bodies))
 
 
-def test_buffers_are_used_again_once_nobody_looks_at_them() -> None:
+def pour(cutter: FrameCutter, data: bytes) -> tuple[list[Frame], set[int]]:
+    """Receive bytes as they come; the frames, and in which buffers the bytes were put."""
+    frames: list[Frame] = []
+    seen: set[int] = set()
+    at = 0
+    while at < len(data):
+        room = cutter.room()
+        taken = min(len(room), len(data) - at)
+        room[:taken] = data[at : at + taken]
+        seen.add(id(room.obj))
+        del room
+        frames += cutter.received(taken)
+        at += taken
+    return frames, seen
+
+
+def test_a_buffer_is_used_again_when_nobody_looks_at_it() -> None:
     cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
     data = header(Kind.NOTE, 1, 1, 3) + b"abc"
+    seen = {found for _ in range(10) for found in pour(cutter, data)[1]}
+    assert len(seen) == 1
+
+
+def test_another_buffer_takes_the_place_of_one_that_is_looked_at() -> None:
+    cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
     seen: set[int] = set()
-    for _ in range(10):
-        room = cutter.room()
-        seen.add(id(room.obj))
-        room[: len(data)] = data
-        del room
-        cutter.received(len(data))
-    assert len(seen) == 2
+    kept: list[Frame] = []
+    for number in range(10):
+        frames, found = pour(cutter, header(Kind.NOTE, 1, number, 40) + bytes([number]) * 40)
+        seen |= found
+        kept = [*kept[-1:], *frames]  # each is let go when the next but one has come
+        assert [set(bytes(frame.body)) for frame in kept] == [{f.number} for f in kept]
+    assert 2 <= len(seen) <= 3
 
 
-def test_both_buffers_grow_with_the_frames_that_come() -> None:
+def test_buffers_grow_with_the_frames_that_come() -> None:
     cutter = FrameCutter(room_bytes=64, body_bytes_max=100_000)
     seen: set[int] = set()
     for number in range(20):
-        data = header(Kind.NOTE, 1, number, 40_000 + number) + bytes(40_000 + number)
-        at = 0
-        while at < len(data):
-            room = cutter.room()
-            taken = min(len(room), len(data) - at)
-            room[:taken] = data[at : at + taken]
-            at += taken
-            if number > 2:
-                seen.add(id(room.obj))
-            del room
-            found = [(each.number, len(each.body)) for each in cutter.received(taken)]
-        assert found == [(number, 40_000 + number)]
-    assert len(seen) == 2
+        size = 40_000 + number
+        frames, found = pour(cutter, header(Kind.NOTE, 1, number, size) + bytes(size))
+        assert [(each.number, len(each.body)) for each in frames] == [(number, size)]
+        del frames
+        if number > 2:
+            seen |= found
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("data", [b"\0" * 10, b"\xff" * 10, header(Kind.NOTE, 1, 1, 301)])
