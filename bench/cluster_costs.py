@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from mainstem.testing.local_cluster import LocalCluster
 from mainstem.testing.local_node import LocalNode
 
-COPIED = 1_500_000
+COPIED = 4_500_000
 STREAMS = 2_000
 # 60 KB of messages of 100 B in each request.
 RECORDS = 560

@@ -41,9 +41,16 @@ class OpenRange(Struct, frozen=True):
 
 
 class WriterLimits(Struct, frozen=True):
-    """How far replicas may stay behind, and when to try again."""
+    """How far replicas may stay behind, and when to try again.
+
+    While a replica has something to acknowledge, less than ``gather_bytes`` waits for that, for
+    ``gather_ms`` at the most: it would wait there for the sync that is under way anyway, and what
+    comes together is one write instead of many.
+    """
 
     window_bytes: int = 8 * MIB
+    gather_bytes: int = MIB // 2
+    gather_ms: int = 50
     lag_bytes: int = 64 * MIB
     lag_ms: int = 10_000
     resend_ms: int = 1_000
@@ -89,7 +96,9 @@ class ReplicaProgress(Struct, frozen=True):
 class _Progress:
     """What is known of one replica."""
 
-    __slots__ = ("acked", "is_left_behind", "is_probed", "moved_ms", "sent", "synced", "tried_ms")
+    __slots__ = (
+        "acked", "is_left_behind", "is_probed", "moved_ms", "sent", "sent_ms", "synced", "tried_ms",
+    )  # fmt: skip
 
     def __init__(self, start: Offset, now: int) -> None:
         self.acked = start
@@ -97,6 +106,7 @@ class _Progress:
         self.sent = start
         self.moved_ms = now
         self.tried_ms = now
+        self.sent_ms = now
         self.is_probed = False  # one piece at a time until it is acknowledged
         self.is_left_behind = False
 
@@ -181,7 +191,7 @@ class RangeWriter:
         for node, progress in self._progress.items():
             if progress.acked == before:
                 progress.moved_ms = now  # it had everything: its time begins here
-            self._pump(node, progress, effects)
+            self._pump(node, progress, effects, now)
         return effects
 
     def on_ack(self, replica: NodeId, end: Offset, synced: Offset, now: int) -> WriterEffects:
@@ -205,7 +215,7 @@ class RangeWriter:
             self._commit(effects)
             self._trim()
         if not self._is_frozen:
-            self._pump(replica, progress, effects)
+            self._pump(replica, progress, effects, now)
         return effects
 
     def on_gap(self, replica: NodeId, end: Offset, now: int) -> WriterEffects:
@@ -254,7 +264,17 @@ class RangeWriter:
                 late.append(node)
             elif min(still_ms, now - progress.tried_ms) >= self._limits.resend_ms:
                 self._go_back(node, progress, progress.acked, effects, now)
+            else:
+                self._pump(node, progress, effects, now)
         self._leave_behind(late, effects)
+        return effects
+
+    def send_gathered(self, now: int) -> WriterEffects:
+        """The range ends soon: whoever waits for the rest of it gets it before."""
+        effects = WriterEffects()
+        if not self._is_frozen:
+            for node, progress in self._progress.items():
+                self._pump(node, progress, effects, now, gather=False)
         return effects
 
     def freeze(self) -> SealPoint:
@@ -279,7 +299,7 @@ class RangeWriter:
         following.next_offset = self.next_offset
         effects = WriterEffects()
         for node, progress in following._progress.items():
-            following._pump(node, progress, effects)
+            following._pump(node, progress, effects, now)
         return following, effects
 
     def described(self, now: int) -> list[ReplicaProgress]:
@@ -327,16 +347,32 @@ class RangeWriter:
         progress.tried_ms = now
         progress.is_probed = False
         if not self._is_frozen:
-            self._pump(node, progress, effects)
+            self._pump(node, progress, effects, now)
             # Whoever was sent nothing has nothing to acknowledge, and would wait for a resend.
             progress.is_probed = progress.sent > end
 
-    def _pump(self, node: NodeId, progress: _Progress, effects: WriterEffects) -> None:
+    def _pump(
+        self,
+        node: NodeId,
+        progress: _Progress,
+        effects: WriterEffects,
+        now: int,
+        *,
+        gather: bool = True,
+    ) -> None:
         """Send a replica as much as its window takes, at least one append when it is idle."""
         sent = progress.sent
         if sent >= self.next_offset or progress.is_left_behind or progress.is_probed:
             return
-        room_until = self._bytes_until(progress.acked) + self._limits.window_bytes
+        limits = self._limits
+        if (
+            gather
+            and sent > progress.acked
+            and now - progress.sent_ms < limits.gather_ms
+            and self._total() - self._bytes_until(sent) < limits.gather_bytes
+        ):
+            return
+        room_until = self._bytes_until(progress.acked) + limits.window_bytes
         if self._total() <= room_until:
             until = self.next_offset
         else:
@@ -348,6 +384,7 @@ class RangeWriter:
                 return
         effects.sends.append(SendAppend(node, sent, until, self.committed))
         progress.sent = until
+        progress.sent_ms = now
 
     def _total(self) -> int:
         return self._totals[-1] if self._totals else self._base_bytes

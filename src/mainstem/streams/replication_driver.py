@@ -206,6 +206,7 @@ class ReplicationDriver:
         if new_writer in exclude:
             new_writer = None
         self.wants_roll = False
+        self._carry_out(self._machine.send_gathered(self._around.now_ms()))
         point = self._machine.freeze()
         epoch = self._machine.opened.epoch
         end = range_end(stream.known, self._facts, stream.log, epoch, point)

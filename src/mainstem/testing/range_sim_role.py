@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from mainstem.testing.range_sim import RangeSim
 
 # Time-outs that a few ticks reach; a record weighs ten bytes.
-LIMITS = WriterLimits(window_bytes=40, lag_bytes=400, lag_ms=4_000, resend_ms=500)
+LIMITS = WriterLimits(
+    window_bytes=40, gather_bytes=20, gather_ms=100, lag_bytes=400, lag_ms=4_000, resend_ms=500
+)
 SETTINGS = FailOverSettings(linger_ms=500, resend_ms=500, lone_after_ms=2_000, restart_ms=4_000)
 RECORD_BYTES = 10
 

@@ -16,7 +16,12 @@ from mainstem.streams.range_writer import (
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 LIMITS = WriterLimits(
-    window_bytes=100, lag_bytes=500, lag_ms=10_000, resend_ms=1_000, uncommitted_bytes_max=1_000
+    window_bytes=100,
+    gather_bytes=0,
+    lag_bytes=500,
+    lag_ms=10_000,
+    resend_ms=1_000,
+    uncommitted_bytes_max=1_000,
 )
 
 
@@ -138,6 +143,44 @@ def test_a_new_connection_to_a_replica_that_has_everything_holds_nothing_back() 
     assert sends(writer.on_reconnected(B, 0)) == []
     assert sends(append(writer, 4)) == [(A, 3, 4), (B, 3, 4), (C, 3, 4)]
     assert sends(append(writer, 5)) == [(A, 4, 5), (B, 4, 5), (C, 4, 5)]
+
+
+GATHERING = WriterLimits(window_bytes=1_000, gather_bytes=30, gather_ms=50)
+
+
+def test_what_comes_while_a_replica_has_something_to_acknowledge_is_sent_together() -> None:
+    writer = writer_of(limits=GATHERING)
+    assert sends(append(writer, 1)) == [(A, 0, 1), (B, 0, 1), (C, 0, 1)]
+    assert sends(append(writer, 2)) == []
+    assert sends(append(writer, 3)) == []
+    assert sends(ack(writer, B, 1)) == [(B, 1, 3)]
+
+
+def test_much_of_it_does_not_wait() -> None:
+    writer = writer_of(limits=GATHERING)
+    append(writer, 1)
+    append(writer, 2)
+    append(writer, 3)
+    assert sends(append(writer, 4)) == [(A, 1, 4), (B, 1, 4), (C, 1, 4)]
+
+
+def test_it_does_not_wait_for_long() -> None:
+    writer = writer_of(limits=GATHERING)
+    append(writer, 1)
+    assert sends(append(writer, 2, now=49)) == []
+    assert sends(writer.on_time(49)) == []
+    assert sends(writer.on_time(50)) == [(A, 1, 2), (B, 1, 2), (C, 1, 2)]
+    assert sends(append(writer, 3, now=99)) == []
+    assert sends(append(writer, 4, now=100)) == [(A, 2, 4), (B, 2, 4), (C, 2, 4)]
+
+
+def test_the_rest_of_a_range_that_ends_does_not_wait() -> None:
+    writer = writer_of(limits=GATHERING)
+    append(writer, 1)
+    append(writer, 2)
+    assert sends(writer.send_gathered(0)) == [(A, 1, 2), (B, 1, 2), (C, 1, 2)]
+    writer.freeze()
+    assert sends(writer.send_gathered(0)) == []
 
 
 def test_a_replica_that_does_not_move_is_named_once() -> None:

@@ -62,6 +62,7 @@ async def one_key_over_and_over(town: Town) -> None:
     for number in range(20):
         await town.write(b"%d" % number)
     await roll(town)
+    await eventually(lambda: len(town.stream.ranges[0].done) == 3)
 
 
 async def three_ranges(town: Town) -> None:
