@@ -66,7 +66,8 @@ def fault_rounds(
                 faults[name](cluster, node, random)
             except OSError as error:  # a node that was asked for something did not answer
                 check_all_run(cluster)
-                raise AssertionError(f"{name} of node {node.number}: {error!r}") from error
+                found = f"{state_of(cluster)}\n{cluster.logs()}"
+                raise AssertionError(f"{name} of node {node.number}: {error!r}\n{found}") from error
         _await_progress(cluster, loaders, group, done)
         group.bootstrap = cluster.bootstrap
         group.replace_member()

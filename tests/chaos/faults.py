@@ -7,6 +7,7 @@ that is taken out of the cluster holds nothing by then.
 
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from random import Random
@@ -139,8 +140,12 @@ def _told(
 
 def _call(node: MemberNode, path: str, method: str = "GET") -> Any:
     request = urllib.request.Request(f"http://{node.http}{path}", method=method)
-    with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        why = refusal.read().decode(errors="replace")
+        raise OSError(f"{method} {path} at node {node.number}: {refusal.code} {why}") from refusal
 
 
 def _until(cluster: LocalCluster, condition: Callable[[], bool], what: str) -> None:

@@ -184,6 +184,7 @@ class ClusterNode:
         export = MetadataExport(self._data / EXPORT_NAME, self.service.catalogue, self._clock)
         self.service.subscribe(export.on_fact)
         voters = VotersDriver(self.driver, self.service.catalogue, self._clock)
+        self.service.subscribe(voters.on_fact)
         self._run(voters.run())
         return Placement(self.service, export, identity, incarnation)
 

@@ -15,12 +15,15 @@ from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.node.voters import Watched, next_change
 from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.records import AnyFact, NodeRegistered, NodeUnregistered
 
 PAUSE_S: Final = 0.25
 # A voter that is silent for so long may be replaced.
 AWAY_S: Final = 10.0
-# A member that never registered, or was unregistered, and is silent for so long is removed.
+# A silent member that is not registered is removed after this: it may be about to register.
 STRANGER_S: Final = 30.0
+# One that was registered and is no longer will hardly come back, and as a voter it is missed.
+UNREGISTERED_S: Final = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +39,17 @@ class VotersDriver:
         self._catalogue = catalogue
         self._clock = clock
         self._heard_s: _Heard = {}
+        self._unregistered: set[NodeId] = set()
+
+    def on_fact(self, fact: AnyFact) -> None:
+        """Nodes come and go for good."""
+        match fact:
+            case NodeRegistered(node=node):
+                self._unregistered.discard(node.id)
+            case NodeUnregistered(node=gone):
+                self._unregistered.add(gone)
+            case _:
+                pass
 
     async def run(self) -> None:
         """Act as long as this node leads, until cancelled."""
@@ -60,11 +74,21 @@ class VotersDriver:
 
     def _watched(self, status: RaftStatus) -> Watched:
         now_s = self._clock.monotonic()
-        for member in status.members:
-            if member.recently_active or member.node_id not in self._heard_s:
-                self._heard_s[member.node_id] = now_s
+        self._heard_s = {
+            member.node_id: now_s
+            if member.recently_active
+            else self._heard_s.get(member.node_id, now_s)
+            for member in status.members
+        }
         machines = {known.node.id: known.node.machine for known in self._catalogue.nodes()}
-        silent_s = {m.node_id: now_s - self._heard_s[m.node_id] for m in status.members}
+        silent_s = {node: now_s - heard_s for node, heard_s in self._heard_s.items()}
         away = {node for node, silence_s in silent_s.items() if silence_s > AWAY_S}
-        gone = [n for n, s in silent_s.items() if n not in machines and s > STRANGER_S]
+        gone = [
+            node
+            for node, silence_s in silent_s.items()
+            if node not in machines and silence_s > self._patience_s(node)
+        ]
         return Watched(machines, away, gone)
+
+    def _patience_s(self, node: NodeId) -> float:
+        return UNREGISTERED_S if node in self._unregistered else STRANGER_S

@@ -71,6 +71,7 @@ class StreamRoles:
         self._unsettled: set[ReplicationDriver] = set()
         self._is_awaited = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def start(self) -> None:
         """Answer other nodes and take up what the catalogue says."""
@@ -97,7 +98,8 @@ class StreamRoles:
         self._is_awaited.set()
 
     def close(self) -> None:
-        """End everything that is under way."""
+        """End everything that is under way; what the catalogue says from now on is for others."""
+        self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         self.replicas.close()
@@ -108,6 +110,8 @@ class StreamRoles:
 
     def resync(self) -> None:
         """Look at every stream."""
+        if self._is_closed:
+            return
         for topic in list(self._around.placement.catalogue.topics()):
             for stream in topic.streams:
                 self.reconcile(topic, stream)
@@ -116,6 +120,8 @@ class StreamRoles:
 
     def on_fact(self, fact: records.AnyFact) -> None:
         """Look at the streams that a fact concerns."""
+        if self._is_closed:
+            return
         if isinstance(fact, records.TopicCreated | records.PartitionsAdded):
             topic = self._around.placement.catalogue.need_topic(fact.id)
             for stream in topic.streams:

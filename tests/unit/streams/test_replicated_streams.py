@@ -324,6 +324,26 @@ def test_a_seal_that_nobody_decides_does_not_keep_a_node_from_stopping(tmp_path:
     asyncio.run(story())
 
 
+def test_what_the_catalogue_says_while_a_node_stops_is_for_others(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"one")
+            stopping = next(node for node in town.nodes.values() if node is not town.writer)
+            await stopping.commits.drain()
+            stopping.streams.close()
+            stopping.commits.close()
+            await town.write(b"two")
+            await town.fence(stopping)
+            await eventually(lambda: len(town.stream.ranges) == 2)
+            assert town.values() == [b"one", b"two"]
+            assert stopping.fatal == []
+            stopping.is_up = False
+            os.close(stopping.store._lock)
+
+    asyncio.run(story())
+
+
 def test_a_stream_goes_on_when_its_heir_may_not_have_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
