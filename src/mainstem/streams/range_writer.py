@@ -17,7 +17,7 @@ Promises:
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -266,7 +266,7 @@ class RangeWriter:
                 self._go_back(node, progress, progress.acked, effects, now)
             else:
                 self._pump(node, progress, effects, now)
-        self._leave_behind(late, effects)
+        _leave_behind(self._progress, late, effects)
         return effects
 
     def send_gathered(self, now: int) -> WriterEffects:
@@ -330,12 +330,7 @@ class RangeWriter:
                 for node, one in self._progress.items()
                 if not one.is_left_behind and self._bytes_until(one.acked) < reached
             ]
-            self._leave_behind(late, effects)
-
-    def _leave_behind(self, late: Iterable[NodeId], effects: WriterEffects) -> None:
-        for node in late:
-            self._progress[node].is_left_behind = True
-            effects.laggards = (*effects.laggards, node)
+            _leave_behind(self._progress, late, effects)
 
     def _go_back(
         self, node: NodeId, progress: _Progress, end: Offset, effects: WriterEffects, now: int
@@ -402,3 +397,11 @@ class RangeWriter:
         if at * 2 >= len(self._untils):
             self._base_bytes = self._totals[at - 1]
             del self._untils[:at], self._totals[:at]
+
+
+def _leave_behind(
+    progress: Mapping[NodeId, _Progress], late: Iterable[NodeId], effects: WriterEffects
+) -> None:
+    for node in late:
+        progress[node].is_left_behind = True
+        effects.laggards = (*effects.laggards, node)

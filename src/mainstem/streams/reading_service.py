@@ -1,7 +1,9 @@
 """Streams to be read: those that this node writes, and those of which it has a replica."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NO_NODE, NodeId, StreamId, TopicId
 from mainstem.placement.service import PlacementService
@@ -64,6 +66,12 @@ class ReadingTable(StreamTable):
             return NO_NODE
         progress = writer.replication.progress
         return nearest_replica(self._placement.catalogue, known, rack, offset, progress)
+
+    def _files_of(self, stream: StreamWriter) -> Iterable[RangeLog]:
+        """Where another node writes, the copies that are here."""
+        if self._roles is None or stream.closed is None:
+            return super()._files_of(stream)
+        return self._roles.replicas.logs_of(stream.id).values()
 
     def lapse(self, lapsed: Lapsed) -> None:
         """Ask ``lapsed`` before anything is read from a replica."""

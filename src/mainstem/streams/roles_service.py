@@ -93,10 +93,6 @@ class StreamRoles:
             if not self._unsettled:
                 self._is_awaited.clear()
 
-    def _await(self, driver: ReplicationDriver) -> None:
-        self._unsettled.add(driver)
-        self._is_awaited.set()
-
     def close(self) -> None:
         """End everything that is under way; what the catalogue says from now on is for others."""
         self._is_closed = True
@@ -179,7 +175,12 @@ class StreamRoles:
 
     def replicate(self, writer: StreamWriter) -> None:
         """Keep the replicas of a stream that this node writes."""
-        ReplicationDriver(self._around, self.replicas, writer, self._await, self._look_at)
+
+        def unsettled(driver: ReplicationDriver) -> None:
+            self._unsettled.add(driver)
+            self._is_awaited.set()
+
+        ReplicationDriver(self._around, self.replicas, writer, unsettled, self._look_at)
 
     def _take_over(self, topic: Topic, stream: Stream) -> None:
         under_way = self._taking.get(stream.id)

@@ -3,8 +3,9 @@
 Whoever keeps something in a stream is told when this node begins and ceases to write it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import StreamId, TopicId, topic_id_text
 from mainstem.streams.writer_driver import StreamWriter
@@ -60,10 +61,13 @@ class StreamTable:
         """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
         names = self._by_name if topic is None else (topic,)
         return [
-            (name, stream.id.partition, sum(log.size_bytes for log in stream.ranges))
+            (name, stream.id.partition, sum(log.size_bytes for log in self._files_of(stream)))
             for name in names
             for stream in self._by_name.get(name, ())
         ]
+
+    def _files_of(self, stream: StreamWriter) -> Iterable[RangeLog]:
+        return stream.ranges
 
     def writer(self, stream: StreamId) -> StreamWriter | None:
         """The stream, if this node writes it now."""

@@ -31,8 +31,10 @@ TINY = Volume(
     transactions=2,
 )
 
+LONE = pytest.mark.lone("a bare load asks one node and looks for no other")
 
-@pytest.mark.lone("a bare load asks one node and looks for no other")
+
+@LONE
 @pytest.mark.parametrize("key", ["written", "synced"])
 def test_the_bare_loads_run_and_give_figures(
     key: str, shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
@@ -44,6 +46,7 @@ def test_the_bare_loads_run_and_give_figures(
     assert all(figure.value > 0 for figure in figures.values())
 
 
+@LONE
 def test_the_ways_beside_the_plain_one_are_measured(shared_node: LocalNode, tmp_path: Path) -> None:
     with GuardedNode(Certificates(tmp_path)) as asking:
         side = with_ways(SIDES["written"](shared_node), asking, USER, PASSWORD)
@@ -52,6 +55,7 @@ def test_the_ways_beside_the_plain_one_are_measured(shared_node: LocalNode, tmp_
     assert all(figure.beside["path_ns"] > 0 for figure in figures.values())
 
 
+@LONE
 def test_the_loader_writes_records_that_no_retention_by_age_takes_away(
     shared_node: LocalNode,
 ) -> None:
@@ -67,6 +71,7 @@ def test_the_loader_writes_records_that_no_retention_by_age_takes_away(
     assert abs(time.time() * 1e3 - written_ms) < 60_000
 
 
+@LONE
 def test_a_reader_that_is_there_before_the_writer_waits_for_it(shared_node: LocalNode) -> None:
     side, topic = SIDES["written"](shared_node), f"early-{uuid.uuid4().hex[:8]}"
     side.create(topic)
@@ -94,6 +99,7 @@ def test_a_server_at_rest_is_measured(shared_node: LocalNode) -> None:
     assert figures["rss_start"].value > 1
 
 
+@LONE
 def test_the_processor_time_of_a_server_grows_with_its_work(shared_node: LocalNode) -> None:
     before = cpu_s(shared_node.pid)
     with costs(shared_node.pid) as cost:
