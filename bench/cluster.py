@@ -32,7 +32,7 @@ BEGIN, END = "<!-- cluster: begin -->", "<!-- cluster: end -->"
 HEAD = ["load", "median", "unit", "beside", "target"]
 # What is measured, how often, and how often at least.
 ROWS: dict[str, tuple[Callable[[int], list[Row]], int, int]] = {
-    "copies": (copies, 5, 1),
+    "copies": (copies, 11, 1),
     "normal": (partial(fail_over, preset="normal"), 40, 2),
     "fast": (partial(fail_over, preset="fast"), 40, 2),
     "seal": (seal, 20, 3),
