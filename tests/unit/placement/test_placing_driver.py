@@ -13,7 +13,7 @@ from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
 from mainstem.cluster.raft.doors_driver import StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import StateType, founding
+from mainstem.cluster.raft.messages import founding
 from mainstem.model.errors import Corrupt, Fenced, MainstemError
 from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
 from mainstem.model.metadata import Node as Member
@@ -111,13 +111,11 @@ class Town(RaftCluster):
 
     def led_term(self, node: NodeId) -> int | None:
         driver = self.nodes[node].driver
-        if driver is None or driver.status.state is not StateType.StateLeader:
-            return None
-        return driver.status.term
+        return None if driver is None else driver.state.led_term
 
     def leader_of(self, node: NodeId) -> NodeId:
         driver = self.nodes[node].driver
-        return NO_NODE if driver is None else driver.status.lead
+        return NO_NODE if driver is None else driver.state.lead
 
     def follow(self, node: NodeId, orders: Sequence[RollOrder]) -> None:
         for order in orders:

@@ -23,6 +23,9 @@ def test_a_record_is_committed_when_a_majority_holds_it(tmp_path: Path) -> None:
             assert town.values() == expected
             nodes = town.nodes.values()
             await eventually(lambda: all(town.stored(node, 0) == expected for node in nodes))
+            sizes = {tuple(node.streams.sizes("t")) for node in nodes}
+            assert len(sizes) == 1
+            assert sizes.pop()[0][2] > 0
 
     asyncio.run(story())
 

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from mainstem.model.errors import Corrupt
 
 HEADER: Final = Struct(">IBBI")
-LENGTH: Final = Struct(">I")
 # The length counts what follows it.
 COUNTED_BYTES: Final = HEADER.size - 4
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
