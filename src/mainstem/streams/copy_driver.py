@@ -135,6 +135,8 @@ class CopyDriver:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _complete(self, key: RangeKey, facts: Range, held: HeldReplica) -> None:
+        if held.log.damage:
+            raise Corrupt("it is damaged here, and nobody is known to have it whole")
         await self._copy(key, facts, held)
         await self._synced(held)
         await self._seal(held.log)

@@ -11,6 +11,7 @@ from mainstem.log.merging import MergedRange, MergeJob, merge, smallest_run
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.model.ids import NodeId, RangeIndex
+from mainstem.model.metadata import Stream
 from mainstem.placement.records import MergeRanges
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import found_log, range_log
@@ -51,7 +52,8 @@ class MergeDriver(StreamRounds):
         return len(stream.ranges) > self._ranges_max
 
     async def _tend(self, stream: StreamWriter) -> bool:
-        joined = joinable(stream, len(stream.ranges) - self._ranges_after + 1)
+        known = self._placement.catalogue.need_stream(stream.id)
+        joined = joinable(stream, known, len(stream.ranges) - self._ranges_after + 1)
         if not joined:
             return False
         generation = 1 + max(held.identity.name.generation for held in joined)
@@ -93,9 +95,12 @@ class MergeDriver(StreamRounds):
             self._streams.let_go(stream, held)
 
 
-def joinable(stream: StreamWriter, count: int) -> list[RangeLog]:
-    """Up to ``count`` sealed neighbours on the same nodes: most of them, then the least bytes."""
-    replicas = {facts.index: frozenset(facts.replicas) for facts in stream.known.ranges}
+def joinable(stream: StreamWriter, known: Stream, count: int) -> list[RangeLog]:
+    """Up to ``count`` sealed neighbours on the same nodes: most of them, then the least bytes.
+
+    Where they are is what the catalogue knows now: copies move while the stream is written.
+    """
+    replicas = {facts.index: frozenset(facts.replicas) for facts in known.ranges}
 
     def placed(log: RangeLog) -> frozenset[NodeId] | None:
         is_whole = log.sealed and not log.missing

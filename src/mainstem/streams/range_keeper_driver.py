@@ -72,7 +72,10 @@ class RangeKeeper:
         assert facts.end is not None, "a range is open or has an end"
         if is_recorded and (log.written_end < facts.end or log.damage):
             self._copies.report_lost(key_of(stream.id, facts.index))
-        elif not is_recorded or not log.sealed:
+            return
+        if not is_recorded and log.damage and facts.holders:
+            self.begin_anew(stream.id, facts.index)  # what is here would never be whole
+        if not is_recorded or not log.sealed:
             self._copies.tend(topic, stream, facts)
 
     def _drop_older(self, topic: Topic, stream: Stream, facts: Range) -> None:

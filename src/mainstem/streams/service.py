@@ -196,8 +196,10 @@ class StreamService(ReadingTable):
         Raises:
             Unavailable: too few have it.
         """
-        facts = next(one for one in stream.known.ranges if one.index == index)
-        if self._roles is None or len(facts.replicas) == 1:
+        # The catalogue's word, not the writer's: copies may have become whole since it sealed.
+        ranges = self._placement.catalogue.need_stream(stream.id).ranges
+        facts = next((one for one in ranges if one.index == index), None)
+        if self._roles is None or facts is None or len(facts.replicas) == 1:
             return ()
         key = key_of(stream.id, facts.index)
         return await self._roles.replicas.folders.spread(key, facts, generation)

@@ -13,6 +13,7 @@ from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
 from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, StreamId
+from mainstem.placement.fact import Command
 from mainstem.placement.records import DeleteTopic
 from mainstem.placement.replication_records import CopyRange, DropReplica, ReplicaLost
 from mainstem.streams import copy_driver
@@ -101,6 +102,28 @@ def test_a_node_that_was_away_takes_the_compacted_range_over(tmp_path: Path) -> 
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             index = town.stream.ranges[0].index
             assert files(away, index) == files(town.writer, index)
+
+    asyncio.run(story())
+
+
+def test_whoever_has_a_range_since_it_was_sealed_takes_the_compacted_one_over(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create(**COMPACTED)
+            await town.write(b"1")
+            late, gone = [node for node in town.nodes.values() if node is not town.writer]
+            await late.crash()
+            await town.write(b"2")
+            town.writer.streams.roll(town.stream.id)
+            await eventually(lambda: len(town.stream.ranges) > 1)
+            assert late.id not in town.stream.ranges[0].done
+            await late.start()
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            await gone.crash()
+            assert await compact(town) == 1
+            assert set(town.stream.ranges[0].done) == {town.writer.id, late.id}
 
     asyncio.run(story())
 
@@ -319,6 +342,8 @@ def test_a_source_whose_disk_fails_does_not_end_the_node_that_copies(
             await eventually(lambda: len(town.stream.ranges) > 2)
             sources = [town.nodes[node] for node in sealed.replicas if node != away.id]
             assert len(sources) == 2
+            for one in sources:
+                await eventually(lambda: "range.seal" in files(one, sealed.index))  # noqa: B023
             broken = {node.id: broken_files(node, sealed.index) for node in sources}
             order = CopyRange(STREAM, sealed.index, away.id)
             await away.start()
@@ -374,6 +399,19 @@ async def join(town: Town) -> int:
         writer.streams, town.placement.service, writer.store, ranges_max=1, ranges_after=1
     )
     return await driver.run_once()
+
+
+def test_ranges_are_joined_where_their_copies_are_now(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await three_ranges(town)
+            first = town.stream.ranges[0].index
+            other = next(node for node in town.nodes.values() if node is not town.writer)
+            await town.placement.service.submit(DropReplica(STREAM, first, other.id))
+            assert await join(town) == 1
+            assert [one.generation for one in town.stream.ranges] == [0, 1, 0]
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("rewrite", [compact, join])
@@ -551,7 +589,7 @@ def test_a_topic_that_is_deleted_while_a_rewritten_range_is_copied_is_gone(tmp_p
 
 @pytest.mark.parametrize("left", [10, 20])
 def test_a_copy_that_lost_its_end_before_the_range_was_sealed_is_made_anew(
-    tmp_path: Path, left: int
+    tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
@@ -574,9 +612,19 @@ def test_a_copy_that_lost_its_end_before_the_range_was_sealed_is_made_anew(
             [records] = former.folder.glob("topics/*/partition-0/range-0.g0/*.log")
             os.truncate(records, records.stat().st_size // 25 * left)
             town.network.heal()
+            told: list[object] = []
+            submit = town.placement.service.submit
+
+            async def overheard(command: Command[Any]) -> Any:
+                told.append(command)
+                return await submit(command)
+
+            monkeypatch.setattr(town.placement.service, "submit", overheard)
             await former.start()
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             assert files(former, 0) == files(town.writer, 0)
             assert former.fatal == []
+            # It never says of a damaged copy that it is whole.
+            assert not [one for one in told if isinstance(one, ReplicaLost)]
 
     asyncio.run(story())
