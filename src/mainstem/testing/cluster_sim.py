@@ -64,6 +64,7 @@ class ClusterSim:
             "seals": 0,
         }
         self._trimmed = 0
+        self._is_open_rotten = False
         self._policy = policy
         self._folder = folder
         self._known: Stream
@@ -112,7 +113,7 @@ class ClusterSim:
         acts: list[Callable[[], None]] = [
             self._kill, self._kill, self._begin, self._begin, self._cut_off, self._mend,
             self._mend, self._cut_one_way, self._roll, self._move, self._rot,
-            self._trim, self._join,
+            self._trim, self._join, self._rot_open,
         ]  # fmt: skip
         while loop.time() < until:
             await asyncio.sleep(self.rng.random() * 2)
@@ -125,11 +126,7 @@ class ClusterSim:
         up = [node for node in self.nodes.values() if node.is_up]
         if len(up) > 1:
             # Two power losses before anybody is whole again are more than two copies can bear.
-            power = (
-                len(up) == NODES
-                and is_whole(self.stream, set(self.nodes))
-                and self.rng.random() < 0.5
-            )
+            power = self._is_sound(up) and not self._is_open_rotten and self.rng.random() < 0.5
             self.rng.choice(up).kill(power=power)
             self.counts["power losses" if power else "kills"] += 1
 
@@ -154,6 +151,18 @@ class ClusterSim:
                 one.index for one in self.stream.ranges if set(one.holders) == everybody
             }
             self.counts["rotten bits"] += rot(down[0].folder, whole, self.rng)
+
+    def _rot_open(self) -> None:
+        """A node is killed, and its disk loses some of the open range that it had synced."""
+        up = [node for node in self.nodes.values() if node.is_up]
+        if self._is_sound(up) and not self.counts["rotten bits"]:
+            self._is_open_rotten = self.rng.choice(up).kill_and_rot()
+            self.counts["rotten bits"] += self._is_open_rotten
+            self.counts["kills"] += 1
+
+    def _is_sound(self, up: list[SimNode]) -> bool:
+        """Whether every copy is there and whole: one may be lost."""
+        return len(up) == NODES and is_whole(self.stream, set(self.nodes))
 
     def _cut_off(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))

@@ -12,12 +12,13 @@ from mainstem.log.naming import RANGE_SEAL, parse_range_directory
 from mainstem.log.range_log import RangeLog
 from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import Corrupt, MainstemError
 from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.placement.group_service import GroupPlacementService
-from mainstem.placement.records import RegisterNode
+from mainstem.placement.records import AnyFact, RegisterNode
+from mainstem.placement.replication_records import ReplicaCompleted
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.roll_driver import RollDriver
@@ -84,6 +85,7 @@ class SimNode:
                 self.fatal.append(error)
 
         await self._register(service)
+        service.subscribe(self._on_fact)
         clock = LoopClock()
         commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed)
         rolls = RollDriver(service, self._store, commits, failed)
@@ -182,6 +184,28 @@ class SimNode:
         self._council.end(self.id, power=power)
         os.close(self._store._lock)
 
+    def kill_and_rot(self) -> bool:
+        """Be killed and lose some of what was synced of an open range; False: there was none."""
+        self._store.write_checkpoint()
+        logs = [
+            log
+            for _, log in sorted(self._store.logs.items())
+            if log.segments and not log.sealed and log.synced_place[2]
+        ]
+        self.kill()
+        if logs:
+            _lose_synced(self._rng.choice(logs), self._rng)
+        return bool(logs)
+
+    def _on_fact(self, fact: AnyFact) -> None:
+        """What this node told to be whole must be whole."""
+        if not isinstance(fact, ReplicaCompleted) or fact.node != self.id:
+            return
+        logs = [log for log in self._store.logs.values() if log.identity.name.index == fact.index]
+        newest = max(logs, key=lambda log: log.identity.name.generation, default=None)
+        if newest is not None and newest.damage:
+            self.fatal.append(Corrupt(f"{newest.directory} is not whole: {newest.damage}"))
+
 
 def rot(folder: Path, indexes: set[int], rng: Random) -> bool:
     """Turn a bit of a sealed range over, one of those; False: there is none."""
@@ -216,6 +240,21 @@ def _lose_unsynced(log: RangeLog, rng: Random) -> None:
             _lose([segment.path], rng)
         elif segment.base_offset == base:
             _tear(segment.path, position, rng)
+
+
+def _lose_synced(log: RangeLog, rng: Random) -> None:
+    """A disk does not keep its word: a file ends early, or a bit of it turned over."""
+    _, base, position = log.synced_place
+    (path,) = [segment.path for segment in log.segments if segment.base_offset == base]
+    at = rng.randrange(position)
+    if rng.random() < 0.5:
+        os.truncate(path, at)
+        return
+    with path.open("r+b") as file:
+        file.seek(at)
+        (value,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([value ^ (1 << rng.randrange(8))]))
 
 
 def _lose(paths: list[Path], rng: Random) -> None:
