@@ -1,4 +1,4 @@
-"""Replicated streams under kills, cuts, rolls and moves, in virtual time."""
+"""Whole nodes under kills, cuts, damage, rolls and moves, in virtual time."""
 
 import re
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainstem.coordination.shard_runtime import LiveShard
 from mainstem.streams.ack_policy import AckPolicy
 from mainstem.testing.cluster_sim import tell
 from mainstem.testing.cluster_sim_stories import SOURCE, Story, stories, summary
@@ -18,6 +19,8 @@ def test_nothing_acknowledged_is_lost_in_a_hostile_world(seed: int) -> None:
     sim = tell(seed, 30, policy="fsync" if seed % 2 else "written")
 
     assert len(sim.clients.acked) > 100
+    assert sim.counts["transactions"] > 10
+    assert sim.counts["positions"] > 10
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
@@ -68,6 +71,17 @@ def test_a_broken_promise_is_kept_with_its_seed_and_the_others_go_on(
     lines = [msgspec.json.decode(line, type=Story) for line in keep.read_bytes().splitlines()]
     assert lines == found
     assert "8 stories, 0.0889 h" in summary(found)
+
+
+def test_positions_that_are_acknowledged_before_they_are_safe_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def at_once(_live: object) -> None:
+        """What was stored is taken for safe."""
+
+    monkeypatch.setattr(LiveShard, "safe", at_once)
+
+    assert any(story.violation for story in stories(range(1, 13), 60.0, None))
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process(tmp_path: Path) -> None:

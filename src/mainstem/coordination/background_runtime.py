@@ -10,12 +10,12 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in their order
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let ``work`` go on by itself until it ends or the coordinator stops."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -25,7 +25,7 @@ class Background:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Our bug: the node's handler decides what becomes of a node without its coordinator.
             task.get_loop().call_exception_handler(

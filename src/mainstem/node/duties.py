@@ -31,6 +31,7 @@ from mainstem.placement.placing import RollOrder
 from mainstem.placement.placing_driver import PlacingDriver
 from mainstem.placement.replication_records import FenceNode
 from mainstem.streams.service import StreamService
+from mainstem.streams.surroundings import PeerCalls
 from mainstem.streams.writer_driver import StreamWriter
 
 HAND_OVER_S: Final = 3.0
@@ -69,6 +70,25 @@ def markers(cluster: ClusterNode | None, streams: StreamService, groups: GroupsR
         peers=cluster.peers,
         writer_of=lambda topic, partition: writer_of(catalogue, topic, partition),
     )
+
+
+def reach_coordinators(
+    node: NodeId,
+    peers: PeerCalls,
+    catalogue: Catalogue,
+    transactions: TransactionsRuntime,
+    marking: ClusterMarkers,
+) -> None:
+    """Let the coordinators of transactions on several nodes ask each other."""
+
+    def coordinator_of(transactional_id: str) -> NodeId:
+        if catalogue.topic(TRANSACTION_STATE_TOPIC) is None:
+            return node
+        partition = transactions.coordinator_partition(transactional_id)
+        return writer_of(catalogue, TRANSACTION_STATE_TOPIC, partition)
+
+    transactions.elsewhere = Elsewhere(node, peers, marking, coordinator_of, transactions)
+    peers.serve(Service.MARKERS, transactions.elsewhere.serve)
 
 
 def follow_streams(
@@ -160,17 +180,10 @@ class Duties:
     ) -> None:
         """Streams are open: coordinators follow them, and reach those of other nodes."""
         assert isinstance(marking, ClusterMarkers), "made for a cluster"
-        cluster, catalogue = self._cluster, self._cluster.service.catalogue
-
-        def coordinator_of(transactional_id: str) -> NodeId:
-            if catalogue.topic(TRANSACTION_STATE_TOPIC) is None:
-                return cluster.node
-            partition = transactions.coordinator_partition(transactional_id)
-            return writer_of(catalogue, TRANSACTION_STATE_TOPIC, partition)
-
-        elsewhere = Elsewhere(cluster.node, cluster.peers, marking, coordinator_of, transactions)
-        transactions.elsewhere = elsewhere
-        cluster.peers.serve(Service.MARKERS, elsewhere.serve)
+        cluster = self._cluster
+        reach_coordinators(
+            cluster.node, cluster.peers, cluster.service.catalogue, transactions, marking
+        )
         cluster.on_restored.append(self._streams.resync)
         self._streams.watch(self._keep_fresh, lambda _: None)
         silent = Unavailable(

@@ -68,7 +68,7 @@ class StreamRoles:
         self.followers = Followers(around, self.replicas, self.keeper.lost)
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
-        self._unsettled: set[ReplicationDriver] = set()
+        self._unsettled: dict[ReplicationDriver, None] = {}  # in their order
         self._is_awaited = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -89,7 +89,7 @@ class StreamRoles:
             now = self._around.now_ms()
             for driver in list(self._unsettled):
                 if not driver.on_time(now):
-                    self._unsettled.discard(driver)
+                    self._unsettled.pop(driver, None)
             if not self._unsettled:
                 self._is_awaited.clear()
 
@@ -177,7 +177,7 @@ class StreamRoles:
         """Keep the replicas of a stream that this node writes."""
 
         def unsettled(driver: ReplicationDriver) -> None:
-            self._unsettled.add(driver)
+            self._unsettled[driver] = None
             self._is_awaited.set()
 
         ReplicationDriver(self._around, self.replicas, writer, unsettled, self._look_at)

@@ -138,10 +138,15 @@ class StreamService(ReadingTable):
         """Write all that is staged, one vectored write per stream."""
         self._flusher.flush()
 
-    async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
-        """Stage, flush and wait until committed."""
+    async def append(
+        self, topic: str, partition: int, batch: bytearray, *, verified: bool = False
+    ) -> Offset:
+        """Stage, flush and wait until committed.
+
+        ``verified``: the coordinator has just said that the partition is in the transaction.
+        """
         stream = self.door(topic, partition)
-        base = stream.stage(memoryview(batch), 0, len(batch))
+        base = stream.stage(memoryview(batch), 0, len(batch), verified=verified)
         self._flusher.flush()
         failure = stream.failure(base)
         if failure is not None:

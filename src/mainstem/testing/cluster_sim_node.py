@@ -7,23 +7,27 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.coordination.runtime import GroupsRuntime
+from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.naming import RANGE_SEAL, parse_range_directory
 from mainstem.log.range_log import RangeLog
 from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
-from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.records import AnyFact, RegisterNode
 from mainstem.placement.replication_records import ReplicaCompleted
+from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.merge_driver import MergeDriver
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.service import StreamService
 from mainstem.telemetry.metrics import Metrics
+from mainstem.testing.cluster_sim_coordinators import SimCoordinators
 from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_duties import SimDuties
 from mainstem.testing.peer_network import PeerNetwork
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 # Stories are too short for as many ranges as a node leaves alone.
 RANGES_MAX: Final = 6
 RANGES_AFTER: Final = 3
+KEYS_BYTES_MAX: Final = 1 << 20
 
 
 class SimNode:
@@ -57,6 +62,7 @@ class SimNode:
         self.is_up = False
         self.fatal: list[BaseException] = []
         self.streams: StreamService | None = None
+        self._coordinators: SimCoordinators | None = None
         self._boots = 0
         self.folder = folder
         self._council = council
@@ -65,7 +71,7 @@ class SimNode:
         self._commits: GroupCommit
         self._duties: SimDuties | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[int]] = set()
+        self._under_way: dict[asyncio.Task[int], None] = {}  # in their order
 
     def begin(self) -> "asyncio.Task[None]":
         """Begin with what is on disk; done when it serves."""
@@ -106,6 +112,22 @@ class SimNode:
         self.streams = streams
         await streams.start(life)
         self._duties.keep_fresh()
+        self._coordinators = SimCoordinators((self.id, life), service, streams, peers, self._rng)
+
+    @property
+    def groups(self) -> GroupsRuntime:
+        """The groups that this node coordinates."""
+        return self._coordinating().groups
+
+    @property
+    def transactions(self) -> TransactionsRuntime:
+        """The transactions that this node coordinates."""
+        return self._coordinating().transactions
+
+    def _coordinating(self) -> SimCoordinators:
+        if self._coordinators is None:
+            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the node is not up")
+        return self._coordinators
 
     def trim(self, before: int) -> None:
         """Delete the records before an offset; whether that succeeds is not waited for."""
@@ -121,13 +143,22 @@ class SimNode:
         )
         self._upkeep(merging.run_once())
 
+    def compact(self) -> None:
+        """Compact what this node writes of topics that are to be compacted."""
+        assert self.streams is not None, "a node that serves"
+        service = self._council.services[self.id]
+        compaction = CompactionDriver(
+            self.streams, service, self._store, LoopClock(), KEYS_BYTES_MAX
+        )
+        self._upkeep(compaction.run_once())
+
     def _upkeep(self, work: Coroutine[None, None, int]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._under_way.add(task)
+        self._under_way[task] = None
         life = self.incarnation
 
         def ended(task: asyncio.Task[int]) -> None:
-            self._under_way.discard(task)
+            self._under_way.pop(task, None)
             if task.cancelled() or (error := task.exception()) is None:
                 return
             if not isinstance(error, MainstemError) and self.is_up and self.incarnation == life:
@@ -176,6 +207,9 @@ class SimNode:
             self._boots += 1
             for log in self._store.logs.values():
                 _lose_unsynced(log, self._rng)
+        if self._coordinators is not None:
+            self._coordinators.end()
+            self._coordinators = None
         if self.streams is not None:
             self.streams.close()
             self.streams = None
@@ -201,17 +235,21 @@ class SimNode:
         """What this node told to be whole must be whole."""
         if not isinstance(fact, ReplicaCompleted) or fact.node != self.id:
             return
-        logs = [log for log in self._store.logs.values() if log.identity.name.index == fact.index]
+        logs = [
+            log
+            for log in self._store.logs.values()
+            if (log.identity.name.stream, log.identity.name.index) == (fact.stream, fact.index)
+        ]
         newest = max(logs, key=lambda log: log.identity.name.generation, default=None)
         if newest is not None and newest.damage:
             self.fatal.append(Corrupt(f"{newest.directory} is not whole: {newest.damage}"))
 
 
-def rot(folder: Path, indexes: set[int], rng: Random) -> bool:
-    """Turn a bit of a sealed range over, one of those; False: there is none."""
+def rot(folder: Path, topic: str, indexes: set[int], rng: Random) -> bool:
+    """Turn a bit of a sealed range of a topic over, one of those; False: there is none."""
     found = sorted(
         path
-        for path in folder.glob("topics/*/partition-0/range-*/*.log")
+        for path in folder.glob(f"topics/{topic}~*/partition-0/range-*/*.log")
         if (path.parent / RANGE_SEAL).exists()
         and (parse_range_directory(path.parent.name) or (-1,))[0] in indexes
         and path.stat().st_size
