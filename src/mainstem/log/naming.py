@@ -16,6 +16,7 @@ from mainstem.model.ids import StreamId, TopicId, topic_id_text
 
 TOPICS = "topics"
 DELETED_SUFFIX = ".deleted"
+ASIDE_SUFFIX = ".aside"
 UNFINISHED_SUFFIX = ".tmp"
 TOPIC_HEADER = "topic.header"
 RANGE_HEADER = "range.header"

@@ -24,6 +24,7 @@ from mainstem.log.file_access import read_fully
 from mainstem.log.identity import RANGE_KIND, SNAPSHOT_KIND, Seal, read_seal
 from mainstem.log.index import SegmentIndex, Summary, read_index, read_summary
 from mainstem.log.naming import (
+    ASIDE_SUFFIX,
     INDEX_SUFFIX,
     OPENING_SNAPSHOT,
     RANGE_HEADER,
@@ -42,7 +43,6 @@ from mainstem.model.errors import Corrupt
 
 logger = logging.getLogger(__name__)
 
-ASIDE_SUFFIX = ".aside"
 _COPY_BYTES = 1 << 20
 
 

@@ -24,6 +24,7 @@ from mainstem.log.checkpoint import (
     save_checkpoint,
     trust_in,
 )
+from mainstem.log.condemned import Condemned, renamed
 from mainstem.log.file_access import FileAccess, storage_error
 from mainstem.log.identity import (
     RangeHeader,
@@ -32,9 +33,8 @@ from mainstem.log.identity import (
     read_topic_header,
 )
 from mainstem.log.naming import (
-    DELETED_SUFFIX,
+    ASIDE_SUFFIX,
     TOPICS,
-    UNFINISHED_SUFFIX,
     RangeName,
     parse_partition_directory,
     parse_range_directory,
@@ -96,8 +96,8 @@ class LogStore:
         # both would give the next generation its name.
         self.rewriting: set[Path] = set()
         self.copying: set[Path] = set()
-        self._condemned: list[Path] = []
-        checkpoint = self._load_checkpoint()
+        self._condemned = Condemned(data_dir / TOPICS)
+        checkpoint = _load_checkpoint(data_dir)
         self.trust = trust_in(checkpoint, settings.boot_id)
         # That the machine went down must not be forgotten when this process dies early, too.
         self._is_settled = self.trust is not Trust.OTHER_BOOT
@@ -109,7 +109,6 @@ class LogStore:
             # from here on it counts as durable.
             self._sync_all()
         self.write_checkpoint()
-        self._condemn_leftovers()
 
     def open_range(  # noqa: PLR0913 -- a range has that many names
         self,
@@ -154,6 +153,22 @@ class LogStore:
         """Delete a range; slices that are still being sent keep their files."""
         log.close(discard=True)
         self._condemn(log.directory)
+        self.drop_aside(log.directory)
+
+    def set_aside(self, name: RangeName) -> Path:
+        """Take a range that cannot be opened out of the way; where it would be opened.
+
+        What can be saved of it is there until the range is dropped.
+        """
+        directory = range_directory(self.data_dir, name)
+        self._points.pop(self._key(directory), None)
+        renamed(directory, ASIDE_SUFFIX)
+        return directory
+
+    def drop_aside(self, directory: Path) -> None:
+        """What was set aside of a range is not needed any more."""
+        for aside in directory.parent.glob(f"{directory.name}.*{ASIDE_SUFFIX[1:]}"):
+            self._condemn(aside)
 
     def range_beyond(self, log: RangeLog) -> RangeHeader | None:
         """The range that follows ``log`` on disk and holds something, whoever began it.
@@ -217,29 +232,11 @@ class LogStore:
         prefix = self._key(directory)
         for key in [key for key in self._points if key == prefix or key.startswith(prefix + "/")]:
             del self._points[key]
-        if not directory.is_dir():
-            return
-        count = 0
-        condemned = directory.with_name(directory.name + DELETED_SUFFIX)
-        while condemned.exists():
-            count += 1
-            condemned = directory.with_name(f"{directory.name}.{count}{DELETED_SUFFIX}")
-        directory.rename(condemned)
-        self._condemned.append(condemned)
+        self._condemned.add(directory)
 
     def sweep(self, files_max: int = 16) -> bool:
         """Remove some files of what was dropped; True while there is more to do."""
-        while self._condemned:
-            directory = self._condemned[-1]
-            for parent, _, names in os.walk(directory):
-                for name in names:
-                    if files_max <= 0:
-                        return True
-                    files_max -= 1
-                    Path(parent, name).unlink(missing_ok=True)
-            shutil.rmtree(directory)
-            self._condemned.pop()
-        return False
+        return self._condemned.sweep(files_max)
 
     def scan(self) -> Iterator[FoundRange]:
         """All range directories, for rebuilding a lost catalogue; unreadable names are skipped."""
@@ -329,29 +326,21 @@ class LogStore:
     def _key(self, directory: Path) -> str:
         return str(directory.relative_to(self.data_dir))
 
-    def _load_checkpoint(self) -> Checkpoint | None:
-        try:
-            return load_checkpoint(self.data_dir)
-        except Corrupt as error:
-            # Without it nothing is known to be durable: every open range is scanned as a whole.
-            logger.error("the checkpoint is damaged and is not used: %s", error)  # noqa: TRY400
-            return None
-
-    def _condemn_leftovers(self) -> None:
-        """Half-deleted and half-written directories of an earlier process."""
-        topics = self.data_dir / TOPICS
-        for directory in (*topics.glob("*"), *topics.glob("*/*"), *topics.glob("*/*/*")):
-            if directory.name.endswith(DELETED_SUFFIX) and directory.is_dir():
-                self._condemned.append(directory)
-            elif directory.name.endswith(UNFINISHED_SUFFIX) and directory.is_dir():
-                self._condemn(directory)
-
     def _condemn_other_generations(self, directory: Path, index: int) -> None:
         """What compaction left over: the catalogue knows which generation counts."""
         for sibling in directory.parent.glob(f"range-{index}.g*"):
             numbers = parse_range_directory(sibling.name)
             if numbers is not None and sibling != directory and sibling not in self.logs:
                 self._condemn(sibling)
+
+
+def _load_checkpoint(data_dir: Path) -> Checkpoint | None:
+    try:
+        return load_checkpoint(data_dir)
+    except Corrupt as error:
+        # Without it nothing is known to be durable: every open range is scanned as a whole.
+        logger.error("the checkpoint is damaged and is not used: %s", error)  # noqa: TRY400
+        return None
 
 
 def _take_lock(data_dir: Path) -> int:

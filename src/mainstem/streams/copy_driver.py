@@ -159,6 +159,7 @@ class CopyDriver:
         if old is not None:
             old.close(discard=True)
         fresh = self._replicas.log_of(topic, stream, facts)
+        store.drop_aside(fresh.directory)
         if old is not None:
             self._on_replaced(key.stream, old, fresh)
         await self._report(key, facts)

@@ -62,10 +62,12 @@ class RangeKeeper:
         if facts.generation:
             if not is_recorded:
                 self._copies.tend(topic, stream, facts)
-            elif not self._replicas.is_there(topic, stream, facts):
+            elif (
+                not self._replicas.is_there(topic, stream, facts)
+                or self._replicas.log_of(topic, stream, facts).damage
+            ):
                 self._copies.report_lost(key_of(stream.id, facts.index))
             elif self._writer_of(stream.id) is None:
-                self._replicas.log_of(topic, stream, facts)
                 self._drop_older(topic, stream, facts)
             return
         log = self._replicas.log_of(topic, stream, facts)

@@ -1,11 +1,13 @@
 """The replicas of ranges that this node holds: opened from the catalogue, found by name."""
 
+import logging
 from collections.abc import Callable
 
 from mainstem.log.checkpoint import Trust
+from mainstem.log.damage import Damage
 from mainstem.log.naming import RangeName, range_directory, segment_bases
 from mainstem.log.range_log import RangeLog
-from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, Offset, RangeIndex, StreamId
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.held_replica_driver import HeldReplica
@@ -13,7 +15,9 @@ from mainstem.streams.promise_storage import Promise
 from mainstem.streams.range_replica import RangeReplica, ReplicaState, is_in_limbo
 from mainstem.streams.recovery import found_log, opening_state, range_log
 from mainstem.streams.replica_messages import RangeKey, key_of
-from mainstem.streams.surroundings import Surroundings
+from mainstem.streams.surroundings import Surroundings, is_lone
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaShelf:
@@ -86,11 +90,28 @@ class ReplicaShelf:
         return held
 
     def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
-        """The files of a range, opened now or before."""
+        """The files of a range, opened now or before.
+
+        Files that cannot be opened are set aside: the range is begun anew, as a damaged one.
+
+        Raises:
+            Corrupt: they cannot be opened, and no other node has any.
+        """
         around = self._around
         log = found_log(around.store, topic, stream, facts)
         if log is None:
-            log = range_log(around.store, topic, stream, facts, around.settings_of(topic))
+            settings = around.settings_of(topic)
+            try:
+                log = range_log(around.store, topic, stream, facts, settings)
+            except Corrupt as error:
+                if is_lone(stream):
+                    raise
+                name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+                damage = Damage(around.store.set_aside(name), 0, str(error))
+                _log.error("a range cannot be opened and is set aside: %s", damage)
+                log = range_log(around.store, topic, stream, facts, settings)
+                log.damage.append(damage)
+                log.missing = not facts.is_open
         self._logs.setdefault(stream.id, {})[facts.index] = log
         return log
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
-from mainstem.log.naming import RANGE_SEAL, parse_range_directory
+from mainstem.log.naming import RANGE_HEADER, RANGE_SEAL, parse_range_directory
 from mainstem.log.range_log import RangeLog
 from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
@@ -284,6 +284,9 @@ def _lose_synced(log: RangeLog, rng: Random) -> None:
     """A disk does not keep its word: a file ends early, or a bit of it turned over."""
     _, base, position = log.synced_place
     (path,) = [segment.path for segment in log.segments if segment.base_offset == base]
+    if rng.random() < 0.3:
+        path = log.directory / RANGE_HEADER
+        position = path.stat().st_size
     at = rng.randrange(position)
     if rng.random() < 0.5:
         os.truncate(path, at)

@@ -33,6 +33,11 @@ def cut(path: Path) -> None:
         file.truncate(size // 2)
 
 
+def misname(path: Path) -> None:
+    """One bit of what says whose records they are: the files cannot even be opened."""
+    flip(path.with_name("range.header"))
+
+
 def files_of(node: MemberNode, topic: str) -> dict[str, bytes]:
     """What a node has of a topic, without what is only reserved."""
     return {
@@ -49,7 +54,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield own
 
 
-@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("damage", [flip, cut, misname])
 def test_a_damaged_copy_is_found_and_made_anew(
     cluster: LocalCluster, damage: Callable[[Path], None]
 ) -> None:

@@ -1,0 +1,146 @@
+"""Damage to any file of a range on one node is made good from the others when it starts."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.streams.test_rewritten_replicas import (
+    compact,
+    files,
+    one_key_over_and_over,
+    readable,
+)
+from tests.unit.streams.town import Town, TownNode, eventually
+
+from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.telemetry.metrics import Metrics
+
+Damage = Callable[[Path], None]
+
+
+def flipped(name: str) -> Damage:
+    """A bit in the middle of a file turns over."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob(name)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+
+    return damage
+
+
+def cut(name: str) -> Damage:
+    """A file ends in its middle."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob(name)
+        os.truncate(path, path.stat().st_size // 2)
+
+    return damage
+
+
+def gone(name: str) -> Damage:
+    """A file is not there."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob(name)
+        path.unlink()
+
+    return damage
+
+
+NAMES = ("*.log", "*.index", "*.timeindex", "range.seal", "range.header")
+DAMAGES = {
+    f"{how.__name__} {name}": how(name) for name in NAMES for how in (flipped, cut, gone)
+} | {"no folder": shutil.rmtree}
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("is_writer", [False, True])
+@pytest.mark.parametrize("what", DAMAGES)
+def test_any_damage_is_made_good(
+    tmp_path: Path, what: str, *, is_writer: bool, is_compacted: bool
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await one_key_over_and_over(town)
+            if is_compacted:
+                assert await compact(town) == 1
+                await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            victim = next(
+                node for node in town.nodes.values() if (node is town.writer) == is_writer
+            )
+            index = town.stream.ranges[0].index
+            generation = town.stream.ranges[0].generation
+            await eventually(lambda: "range.seal" in files(victim, index))
+            other = next(node for node in town.nodes.values() if node is not victim)
+            await eventually(lambda: "range.seal" in files(other, index))
+            sound = files(other, index)
+            (folder,) = victim.folder.glob(f"topics/*/partition-0/range-{index}.g{generation}")
+            await victim.crash()
+            DAMAGES[what](folder)
+            await victim.start()
+            scrub = asyncio.create_task(
+                ScrubDriver(victim.store, Metrics(), victim.streams.lost).run(1)
+            )
+            await eventually(lambda: is_sound(town, victim, index, sound) or bool(victim.fatal))
+            scrub.cancel()
+            assert victim.fatal == []
+            expected = [b"19"] if is_compacted else [b"%d" % number for number in range(20)]
+            await eventually(lambda: readable(town) == expected)
+            left = [path for path in folder.parent.iterdir() if path.suffix == ".aside"]
+            assert left == []
+
+    asyncio.run(story())
+
+
+def is_sound(town: Town, node: TownNode, index: int, sound: dict[str, bytes]) -> bool:
+    try:
+        found = files(node, index)
+    except (ValueError, FileNotFoundError):
+        return False  # it is being made anew
+    return found == sound and len(town.stream.ranges[0].done) == 3
+
+
+OPEN_DAMAGES = {
+    f"{how.__name__} {name}": how(name)
+    for name in ("*.log", "range.header")
+    for how in (flipped, cut, gone)
+}
+
+
+@pytest.mark.parametrize("is_writer", [False, True])
+@pytest.mark.parametrize("what", OPEN_DAMAGES)
+def test_an_open_range_that_is_damaged_on_one_node_goes_on_without_it(
+    tmp_path: Path, what: str, *, is_writer: bool
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            victim = next(
+                node for node in town.nodes.values() if (node is town.writer) == is_writer
+            )
+            (folder,) = victim.folder.glob("topics/*/partition-0/range-0.g0")
+            victim.store.write_checkpoint()
+            await victim.crash()
+            OPEN_DAMAGES[what](folder)
+            if is_writer:
+                await town.fence(victim)
+            await victim.start()
+            await town.write(b"20")
+            expected = [b"%d" % number for number in range(21)]
+            await eventually(lambda: readable(town) == expected)
+            town.writer.streams.roll(town.stream.id)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            await eventually(lambda: "range.seal" in files(town.writer, 0))
+            await eventually(lambda: files(victim, 0) == files(town.writer, 0))
+            assert victim.fatal == []
+            assert readable(town) == expected
+
+    asyncio.run(story())
