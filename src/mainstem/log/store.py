@@ -25,6 +25,7 @@ from mainstem.log.checkpoint import (
     trust_in,
 )
 from mainstem.log.condemned import Condemned, renamed
+from mainstem.log.damage import Damage
 from mainstem.log.file_access import FileAccess, storage_error
 from mainstem.log.identity import (
     RangeHeader,
@@ -139,7 +140,11 @@ class LogStore:
         else:
             if directory.is_dir():  # the process died before the first batch was in it
                 shutil.rmtree(directory)
-            self._points.pop(self._key(directory), None)
+            point = self._points.pop(self._key(directory), None)
+            if point is not None and point.offset > start_offset:
+                gone = Damage(directory, 0, f"what was durable up to {point.offset} is gone")
+                logger.error("damage found on opening: %s", gone)
+                log.damage.append(gone)
             if self._key(directory) in self._saved:
                 # What was there under this name before does not tell how long this one has to be.
                 self.write_checkpoint()

@@ -67,20 +67,19 @@ class ReplicaShelf:
         promise = self._promise(topic, stream.id)
         log = log or self.log_of(topic, stream, facts)
         # What was assigned here before the machine went down may have lost its tail, or all of it.
-        if is_in_limbo(
+        if log.damage or is_in_limbo(
             acks_unsynced=not settings.fsync,
             unclean=around.store.trust is Trust.OTHER_BOOT and self._is_starting,
             sync_failed=False,
             done=around.node in facts.done,
         ):
             promise.set_limbo(facts.index, is_in_limbo=True)
-        limbo = bool(log.damage) or facts.index in promise.limbo
         state = ReplicaState(
             facts.start,
             Offset(log.written_end),
             Epoch(max(facts.epoch, promise.epoch)),
             around.store.directory_id.hex(),
-            limbo=limbo,
+            limbo=facts.index in promise.limbo,
         )
         machine = RangeReplica(state, acks_unsynced=not settings.fsync)
         machine.synced_end = Offset(log.synced_end)  # files that were open already may be ahead
@@ -106,6 +105,9 @@ class ReplicaShelf:
             except Corrupt as error:
                 if is_lone(stream):
                     raise
+                if facts.is_open:
+                    # Noted first: the next start finds nothing, and would take that for all.
+                    self._promise(topic, stream.id).set_limbo(facts.index, is_in_limbo=True)
                 name = RangeName(stream.id, topic.name, facts.index, facts.generation)
                 damage = Damage(around.store.set_aside(name), 0, str(error))
                 _log.error("a range cannot be opened and is set aside: %s", damage)

@@ -144,3 +144,37 @@ def test_an_open_range_that_is_damaged_on_one_node_goes_on_without_it(
             assert readable(town) == expected
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("what", OPEN_DAMAGES)
+def test_what_a_damaged_copy_lost_is_not_forgotten_over_restarts(tmp_path: Path, what: str) -> None:
+    """Two nodes acknowledged; one copy is damaged: without the other nothing may be decided."""
+
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            writer = town.writer
+            damaged, behind = [node for node in town.nodes.values() if node is not writer]
+            town.network.isolate(behind.id)
+            for number in range(20):
+                await town.write(b"%d" % number)
+            (folder,) = damaged.folder.glob("topics/*/partition-0/range-0.g0")
+            damaged.store.write_checkpoint()
+            await writer.crash()
+            await damaged.crash()
+            OPEN_DAMAGES[what](folder)
+            for _ in range(2):
+                await damaged.start()
+                await damaged.crash()
+            await damaged.start()
+            town.network.heal()
+            await town.fence(writer)
+            await asyncio.sleep(0.5)
+            assert town.stream.ranges[0].end in (None, 20)
+            await writer.start()
+            await town.unfence(writer)
+            await town.write(b"20")
+            expected = [b"%d" % number for number in range(21)]
+            await eventually(lambda: readable(town) == expected)
+
+    asyncio.run(story())
