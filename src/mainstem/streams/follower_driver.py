@@ -53,7 +53,8 @@ class StreamFollower(StreamReader):
         known, self._transactions = _nearest_state(stream, ranges)
         # Where the files were looked through to; None: they were, and what comes is told.
         self._scanned: int | None = known
-        self.committed = self.last_stable = known
+        self.committed = known
+        self.last_stable = self._transactions.stable_until(known)
         self.next_offset = held.log.written_end
         held.on_committed = self._on_committed
         self._scan()

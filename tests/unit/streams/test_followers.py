@@ -152,6 +152,27 @@ def test_what_is_open_is_known_beyond_the_end_of_a_range(tmp_path: Path) -> None
     asyncio.run(story())
 
 
+def test_what_is_open_is_not_shown_where_only_the_opening_of_a_range_is_known(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await stage(town, transactional(b"0", 7, 0))
+            replica = replicas_of(town)[0]
+            town.writer.streams.roll(STREAM)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            await town.write(b"1")
+            await eventually(lambda: town.stored(replica, 1) == [b"1"])
+            await replica.crash()
+            town.network.cut(town.writer.id, replica.id)  # what is committed is not told
+            await replica.start()
+            assert replica.streams.reader("t", 0).committed == 1
+            assert read_at(replica, committed_only=True) == []
+
+    asyncio.run(story())
+
+
 def test_readers_of_a_replica_go_on_when_the_writer_is_dead(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
