@@ -204,7 +204,10 @@ class Shards(ABC, Generic[ShardT, FactT]):
 
     async def _ensure(self) -> None:
         await self._topic.ensure()
-        assert self._topic.partition_count(self.topic_name), "the topic exists once it was created"
+        if not self._topic.partition_count(self.topic_name):
+            raise Unavailable(  # somebody else made it, which this node has not heard of yet
+                ErrorCode.COORDINATOR_UNAVAILABLE, "not known here yet", subject=self.topic_name
+            )
         # Whatever somebody may have put there by hand is loaded too.
         self._begin()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)

@@ -26,7 +26,7 @@ from mainstem.testing.cluster_sim_transactions import (
     SimPositions,
     SimTransactions,
 )
-from mainstem.testing.cluster_sim_world import SimWorld, scrubbed
+from mainstem.testing.cluster_sim_world import SimWorld
 from mainstem.testing.raft_cluster import SimulatedLoop
 
 CLIENTS = 3
@@ -83,7 +83,7 @@ class ClusterSim:
         async with asyncio.timeout(_HEALED_S):
             await self.clients.write([b"the end"], ProducerStamp(99, 0, 0))
             # Damage is told and mended in the first rounds; in the last there is none.
-            while not world.is_whole() or scrubbed(world.nodes.values()):  # noqa: ASYNC110 - nobody tells
+            while not world.is_whole() or not world.is_sound():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(1)
             for client in self.transactions:
                 await client.finish()

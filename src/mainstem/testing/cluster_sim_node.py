@@ -15,7 +15,7 @@ from mainstem.log.range_log import RangeLog
 from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
-from mainstem.model.ids import NodeId, RangeIndex
+from mainstem.model.ids import NodeId, RangeIndex, StreamId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.placement.group_service import GroupPlacementService
@@ -166,19 +166,21 @@ class SimNode:
 
         task.add_done_callback(ended)
 
-    def scrub(self) -> int:
-        """Read all sealed bytes; how much damage was found."""
+    def scrub(self) -> set[StreamId]:
+        """Read everything that is not written any more; of which streams damage was found."""
         found: list[Damage] = []
         assert self.streams is not None, "a node that serves"
         scrubber = Scrubber(lambda: list(self._store.logs.values()), found.append)
         while scrubber.rounds < 2:
             scrubber.step()
+        damaged: set[StreamId] = set()
         for damage in found:
             log = self._store.logs.get(damage.path.parent)
             if log is not None:
                 name = log.identity.name
+                damaged.add(name.stream)
                 self.streams.lost(name.stream, RangeIndex(name.index))
-        return len(found)
+        return damaged
 
     async def _register(self, service: GroupPlacementService) -> None:
         node = Node(self.id, "127.0.0.1", 9092)

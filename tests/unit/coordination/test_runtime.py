@@ -130,6 +130,22 @@ async def position(runtime: GroupsRuntime, partition: int = 0) -> int:
     return kept.committed.offset
 
 
+def test_a_topic_that_others_made_and_that_is_not_known_here_yet_is_waited_for() -> None:
+    async def story(house: House) -> None:
+        house.ensure = house._nothing  # type: ignore[method-assign]
+        runtime = house.start()
+        with pytest.raises(Unavailable) as refused:
+            await runtime.commit_offsets(commit_request(1))
+        assert refused.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
+        house.topics[OFFSETS_TOPIC] = PARTITIONS
+        for partition in range(PARTITIONS):
+            runtime.shards.opened(partition)
+        await loaded(runtime)
+        assert await runtime.commit_offsets(commit_request(1)) == [None]
+
+    play(story)
+
+
 def test_two_members_share_a_generation_and_get_their_assignments() -> None:
     async def story(house: House) -> None:
         runtime = house.start()
