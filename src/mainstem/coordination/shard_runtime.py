@@ -86,15 +86,18 @@ class LiveShard(Generic[ShardT, FactT]):
         except MainstemError as error:
             if self._is_retired:
                 return
-            # Serving half a shard would hand out old states: what it keeps stays unavailable.
-            _log.error("partition %d cannot be loaded: %s", self.partition, error)
-            self._refusal = Unavailable(
-                ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
-            )
+            self._refuse(error)
             return
         if not self._is_retired:
             self._written = self.stream.committed
             self._refusal = None
+
+    def _refuse(self, error: MainstemError) -> None:
+        """Serving half a shard would hand out old states: what it keeps stays unavailable."""
+        _log.error("partition %d cannot be loaded: %s", self.partition, error)
+        self._refusal = Unavailable(
+            ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
+        )
 
     async def _load_some(self, offset: int) -> int | None:
         stored = await self._stored(offset)
@@ -124,6 +127,10 @@ class LiveShard(Generic[ShardT, FactT]):
                 if error.code is not ErrorCode.WRITER_UNAVAILABLE or self._is_retired:
                     raise
                 _log.info("partition %d waits to be loaded: %s", self.partition, error)
+            except Corrupt as error:
+                if self._is_retired:
+                    raise
+                self._refuse(error)  # until it was copied anew from another node, or restored
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 

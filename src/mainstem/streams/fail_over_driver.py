@@ -148,7 +148,13 @@ class FailOverDriver:
         log = self._replicas.hold(self._topic, self._stream, self._facts).log
         request = SealRequest(
             uuid4().hex,
-            range_end(self._stream, self._facts, log, self._stream.epoch, point),
+            range_end(
+                self._stream,
+                self._facts,
+                log,
+                point,
+                (self._stream.epoch, around.clock.wall_ms()),
+            ),
             point.done,
             unclean=point.unclean,
         )

@@ -209,7 +209,9 @@ class ReplicationDriver:
         self._carry_out(self._machine.send_gathered(self._around.now_ms()))
         point = self._machine.freeze()
         epoch = self._machine.opened.epoch
-        end = range_end(stream.known, self._facts, stream.log, epoch, point)
+        end = range_end(
+            stream.known, self._facts, stream.log, point, (epoch, self._around.clock.wall_ms())
+        )
         request = SealRequest(uuid4().hex, end, point.done, exclude=exclude, new_writer=new_writer)
         try:
             outcome = await pursue(self._around, request)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mainstem.log.range_log import RangeLog
 from mainstem.log.segment_read import batch_start
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, Offset
 from mainstem.model.metadata import Range, Stream
 from mainstem.placement.records import RangeEnd, SealAndCreate
@@ -26,13 +26,17 @@ class _HeirRefusedError(Exception):
 
 
 def range_end(
-    stream: Stream, facts: Range, log: RangeLog, epoch: Epoch, point: SealPoint
+    stream: Stream, facts: Range, log: RangeLog, point: SealPoint, now: tuple[Epoch, int]
 ) -> RangeEnd:
     """What the catalogue is told of a range that ends at ``point``.
 
-    The largest timestamp may be that of a record behind the end, which is never too small.
+    The largest timestamp may be that of a record behind the end, or the present (``now`` is the
+    epoch and the time) where the copy here is damaged: it is never too small.
     """
+    epoch, now_ms = now
     latest, latest_offset = log.max_timestamp, log.offset_of_max_timestamp
+    if log.damage:
+        latest, latest_offset = max(latest, now_ms), point.end - 1
     if point.end == facts.start:
         latest, latest_offset = -1, -1
     return RangeEnd(
@@ -100,13 +104,16 @@ async def _submit(around: Surroundings, sealing: Sealing, request: SealRequest) 
 
 
 def _size_until(log: RangeLog, offset: Offset) -> int:
-    """How many bytes lie below a batch boundary."""
+    """How many bytes lie below a batch boundary, about as many where the copy here is damaged."""
     size = 0
     for segment in log.segments:
         if segment.until_offset <= offset:
             size += segment.size
         elif segment.base_offset < offset:
-            size += batch_start(segment, offset)[1]
+            try:
+                size += batch_start(segment, offset)[1]
+            except Corrupt:  # others have it whole; nobody relies on the last byte of a size
+                size += segment.size
     return size
 
 

@@ -25,6 +25,7 @@ from mainstem.testing.cluster_sim_transactions import (
     Fate,
     SimPositions,
     SimTransactions,
+    patiently,
 )
 from mainstem.testing.cluster_sim_world import SimWorld
 from mainstem.testing.raft_cluster import SimulatedLoop
@@ -87,8 +88,8 @@ class ClusterSim:
                 await asyncio.sleep(1)
             for client in self.transactions:
                 await client.finish()
-            await self.positions.look()
-            await self._committed.check_end()
+            await patiently(self.positions.look)
+            await patiently(self._committed.check_end)
         world.check_fatal()
         self._count()
         if world.stream.start > self._storm.trimmed:

@@ -5,7 +5,7 @@ position that moves with it, as it was told; what was seen stays; a position nev
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from random import Random
 from typing import Final
@@ -112,14 +112,7 @@ class SimTransactions:
 
     async def finish(self) -> None:
         """All is well again: whatever is open ends."""
-        while True:
-            try:
-                await self._begin()
-            except (MainstemError, TimeoutError) as error:
-                _check_retriable(error)
-                await asyncio.sleep(0.5)
-            else:
-                return
+        await patiently(self._begin)
 
     async def _begin(self) -> None:
         node = self._coordinator()
@@ -268,10 +261,13 @@ class CommittedReader:
 
     async def check_end(self) -> None:
         """All is well again."""
-        before = dict(self._seen)
-        self._seen.clear()
-        for partition in range(PARTITIONS):
-            self._read(partition)
+        before, self._seen = self._seen, {}
+        try:
+            for partition in range(PARTITIONS):
+                self._read(partition)
+        except MainstemError:
+            self._seen |= before
+            raise
         lost = {at: value for at, value in before.items() if self._seen.get(at) != value}
         if lost:
             raise Offended(f"what was seen is gone: {lost}")
@@ -327,6 +323,18 @@ async def fetched(find: Find, group: str) -> int:
     if found.outcome is not None:
         raise Unavailable(found.outcome, "an open transaction may move it")
     return found.committed.offset
+
+
+async def patiently(act: Callable[[], Awaitable[None]]) -> None:
+    """All is well again, but coordinators may still be on their way."""
+    while True:
+        try:
+            await act()
+        except (MainstemError, TimeoutError) as error:
+            _check_retriable(error)
+            await asyncio.sleep(0.5)
+        else:
+            return
 
 
 def _check_retriable(error: Exception) -> None:

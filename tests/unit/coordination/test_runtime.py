@@ -21,7 +21,7 @@ from mainstem.coordination.requests import (
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.testing.memory_stream import MemoryStream
 from mainstem.testing.topic_list import TopicList
 from mainstem.testing.virtual_loop import VirtualLoop
@@ -375,6 +375,25 @@ def test_a_damaged_shard_is_unavailable_and_never_half_loaded(
 
     play(story)
     assert "cannot be loaded" in caplog.text
+
+
+def test_a_shard_whose_damaged_bytes_were_copied_anew_is_served_again() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        await runtime.commit_offsets(commit_request(1))
+        stream = house.stream_of(runtime)
+        runtime.stop()
+        stream.missing = Corrupt("the checksum does not match")
+        again = await house.restart(runtime)
+        with pytest.raises(MainstemError) as refusal:
+            await position(again)
+        assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
+        stream.missing = None
+        await asyncio.sleep(60)
+        assert await position(again) == 1
+        again.stop()
+
+    play(story)
 
 
 def test_the_internal_topic_is_made_once_by_the_first_who_stores() -> None:

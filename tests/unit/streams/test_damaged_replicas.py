@@ -178,3 +178,34 @@ def test_what_a_damaged_copy_lost_is_not_forgotten_over_restarts(tmp_path: Path,
             await eventually(lambda: readable(town) == expected)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("what", OPEN_DAMAGES)
+def test_a_node_with_a_damaged_copy_takes_the_stream_over(tmp_path: Path, what: str) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            former = town.writer
+            heir, other = [node for node in town.nodes.values() if node is not former]
+            await eventually(lambda: town.stored(other, 0) == town.stored(former, 0))
+            (folder,) = heir.folder.glob("topics/*/partition-0/range-0.g0")
+            heir.store.write_checkpoint()
+            await heir.crash()
+            OPEN_DAMAGES[what](folder)
+            await heir.start()
+            for node in (other, former):  # nobody else is left to be elected
+                await node.crash()
+                await town.fence(node)
+            assert town.writer is heir
+            for node in (other, former):
+                await node.start()
+                await town.unfence(node)
+            await town.write(b"20")
+            expected = [b"%d" % number for number in range(21)]
+            await eventually(lambda: readable(town) == expected)
+            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
+            assert heir.fatal == []
+
+    asyncio.run(story())
