@@ -15,7 +15,10 @@ from tests.unit.streams.test_rewritten_replicas import (
 )
 from tests.unit.streams.town import Town, TownNode, eventually
 
+from mainstem.model.ids import Epoch, Offset
+from mainstem.streams.range_writer import SealPoint
 from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.streams.seal_driver import range_end
 from mainstem.telemetry.metrics import Metrics
 
 Damage = Callable[[Path], None]
@@ -207,5 +210,28 @@ def test_a_node_with_a_damaged_copy_takes_the_stream_over(tmp_path: Path, what: 
             await eventually(lambda: readable(town) == expected)
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             assert heir.fatal == []
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_range_can_be_told_where_its_copy_is_damaged(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            for number in range(20):
+                await town.write(b"%d" % number)
+            node = town.writer
+            (folder,) = node.folder.glob("topics/*/partition-0/range-0.g0")
+            size = node.streams.door("t", 0).log.size_bytes
+            node.store.write_checkpoint()
+            await node.crash()
+            cut("*.log")(folder)
+            await node.start()
+            log = node.store.logs[folder]
+            point = SealPoint(Offset(15), ())
+            later = town.clock.wall_ms() + 1000
+            end = range_end(town.stream, town.stream.last, log, point, (Epoch(1), later))
+            assert 0 < end.size_bytes <= size
+            assert end.max_timestamp == later
 
     asyncio.run(story())
