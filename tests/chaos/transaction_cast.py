@@ -73,6 +73,8 @@ class Actor:
 
     def is_ending(self) -> bool:
         """Whether it has just asked for its transaction to end and got no answer yet."""
+        if not self.journal.exists():
+            return False  # its process has only just been started
         with self.journal.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 200))
