@@ -7,15 +7,17 @@ of the lines between nodes, and the order in which a node that stops gives away 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
+from mainstem.broker.admin import TopicsAdmin
 from mainstem.broker.api import Streams
 from mainstem.cluster.peers.frames import Service
 from mainstem.coordination.elsewhere_runtime import ClusterMarkers, Elsewhere
 from mainstem.coordination.markers_runtime import Markers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
-from mainstem.coordination.shards_runtime import Shards
+from mainstem.coordination.shards_runtime import InternalTopic, Shards
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
@@ -56,6 +58,15 @@ def writer_of(catalogue: Catalogue, topic: str, partition: int) -> NodeId:
     if found is None or not 0 <= partition < len(found.streams):
         raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=f"{topic}-{partition}")
     return found.streams[partition].writer
+
+
+def internal_topic(topics: TopicsAdmin, streams: StreamService, name: str) -> InternalTopic:
+    """How the coordinators of a node reach one of the house's own topics."""
+    return InternalTopic(
+        ensure=partial(topics.ensure_internal, name),
+        open_stream=partial(streams.door, name),
+        partition_count=topics.partition_count,
+    )
 
 
 def markers(cluster: ClusterNode | None, streams: StreamService, groups: GroupsRuntime) -> Markers:

@@ -18,7 +18,6 @@ from mainstem.broker.share_service import ShareService
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.coordination.share_settings import ShareSettings
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
@@ -35,7 +34,7 @@ from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
-from mainstem.node.duties import Duties, any_node_streams, markers
+from mainstem.node.duties import Duties, any_node_streams, internal_topic, markers
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.guide import Guide, Served
 from mainstem.node.http import node_facts, rest_service
@@ -301,11 +300,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     await streams.start(placement.incarnation)
     groups = GroupsRuntime(
         GroupSettings(**asdict(config.groups)),
-        InternalTopic(
-            ensure=topics.ensure_offsets_topic,
-            open_stream=lambda partition: streams.door(OFFSETS_TOPIC, partition),
-            partition_count=topics.partition_count,
-        ),
+        internal_topic(topics, streams, OFFSETS_TOPIC),
         topics,
         clock,
         sharing=ShareSettings(**asdict(config.share)),
@@ -314,11 +309,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     marking = markers(cluster, streams, groups)
     transactions = TransactionsRuntime(
         TransactionSettings(**asdict(config.transactions)),
-        InternalTopic(
-            ensure=topics.ensure_transactions_topic,
-            open_stream=lambda partition: streams.door(TRANSACTION_STATE_TOPIC, partition),
-            partition_count=topics.partition_count,
-        ),
+        internal_topic(topics, streams, TRANSACTION_STATE_TOPIC),
         clock,
         new_producer_id=producers.new_producer_id,
         markers=marking,

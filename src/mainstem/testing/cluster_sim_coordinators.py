@@ -11,13 +11,17 @@ from mainstem.coordination.elsewhere_runtime import ClusterMarkers
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shards_runtime import InternalTopic
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
-from mainstem.node.duties import follow_streams, reach_coordinators, writer_of
+from mainstem.node.duties import (
+    follow_streams,
+    internal_topic,
+    reach_coordinators,
+    writer_of,
+)
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.streams.service import StreamService
 from mainstem.testing.peer_network import NetworkPeers
@@ -48,11 +52,7 @@ class SimCoordinators:
         topics = TopicsAdmin(service, Node(number, "127.0.0.1", 9092), NodeDefaults({}))
         self.groups = GroupsRuntime(
             GroupSettings(),
-            InternalTopic(
-                ensure=topics.ensure_offsets_topic,
-                open_stream=lambda partition: streams.door(OFFSETS_TOPIC, partition),
-                partition_count=topics.partition_count,
-            ),
+            internal_topic(topics, streams, OFFSETS_TOPIC),
             topics,
             clock,
             new_id=lambda: f"{rng.getrandbits(64):x}",
@@ -66,11 +66,7 @@ class SimCoordinators:
         )
         self.transactions = TransactionsRuntime(
             TransactionSettings(),
-            InternalTopic(
-                ensure=topics.ensure_transactions_topic,
-                open_stream=lambda partition: streams.door(TRANSACTION_STATE_TOPIC, partition),
-                partition_count=topics.partition_count,
-            ),
+            internal_topic(topics, streams, TRANSACTION_STATE_TOPIC),
             clock,
             new_producer_id=ProducerIds(service, *node).new_producer_id,
             markers=markers,
