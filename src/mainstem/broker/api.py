@@ -99,6 +99,13 @@ class ReadDoor(Protocol):
         """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
         ...
 
+    def available(self, offset: int, *, max_bytes: int, committed_only: bool) -> int:
+        """How much a read from ``offset`` could give, whole batches or not, up to ``max_bytes``.
+
+        It is ``max_bytes`` where waiting cannot make the next read larger.
+        """
+        ...
+
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
         ...

@@ -19,7 +19,7 @@ from mainstem.log.naming import INDEX_SUFFIX, OPENING_SNAPSHOT, TIME_INDEX_SUFFI
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.segment import Segment, StagedBatch
 from mainstem.log.segment_list import SegmentList, SegmentSettings, must_roll
-from mainstem.log.segment_read import checked_headers_from, read_slice
+from mainstem.log.segment_read import bytes_between, checked_headers_from, read_slice
 from mainstem.log.sync_job import SyncJob, carry_out
 from mainstem.log.time_search import find_by_time
 from mainstem.log.verify import verify_range
@@ -308,6 +308,17 @@ class RangeLog:
     def verify(self) -> list[Damage]:
         """Check every byte of every file of the range."""
         return verify_range(self.directory, self.segments)
+
+
+def available_bytes(log: RangeLog, offset: int, until: int) -> int | None:
+    """Bytes from the batch that holds ``offset`` up to ``until``; None: they are in two files."""
+    until = min(until, log.written_end)
+    if offset >= until:
+        return 0
+    for segment in reversed(log.segments):  # readers who wait are at the end
+        if segment.base_offset <= offset:
+            return None if until > segment.until_offset else bytes_between(segment, offset, until)
+    return 0
 
 
 def seal_of(log: RangeLog) -> Seal:

@@ -46,6 +46,11 @@ def read_slice(
     return FileSlice(segment.file, position, end - position, base, end_offset)
 
 
+def bytes_between(segment: Segment, offset: int, until: int) -> int:
+    """Size of the batches from the one that holds ``offset`` up to the one that holds ``until``."""
+    return _position(segment, until) - _position(segment, offset)
+
+
 def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, int]]:
     """Headers from the batch that holds ``offset`` on, bodies unread; ``Corrupt`` at damage."""
     base, position = _locate(segment, offset)
@@ -107,6 +112,16 @@ def check_segment(segment: Segment) -> Damage | None:
     if last != segment.until_offset and not segment.dense:
         return Damage(segment.path, size, f"ends at {last}, not at {segment.until_offset}", last)
     return None
+
+
+def _position(segment: Segment, offset: int) -> int:
+    """Where the batch stands that holds an offset; headers are read only far from the tail."""
+    if offset >= segment.until_offset:
+        return segment.size
+    tail = segment.tail_offsets
+    if tail and offset >= tail[0]:
+        return segment.tail_positions[bisect_right(tail, offset) - 1]
+    return _locate(segment, offset)[1]
 
 
 def _tail_end(

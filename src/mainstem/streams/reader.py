@@ -7,7 +7,7 @@ rest opens files.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from mainstem.log.range_log import FileSlice, RangeLog
+from mainstem.log.range_log import FileSlice, RangeLog, available_bytes
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.metadata import Stream
 
@@ -100,6 +100,20 @@ class StreamReader:
                 self.on_damage(held)
             raise
         return None
+
+    def available(self, offset: int, *, max_bytes: int, committed_only: bool) -> int:
+        """How much a read from ``offset`` could give, whole batches or not, up to ``max_bytes``.
+
+        It is ``max_bytes`` where a later file holds more: one read gives bytes of one file, and
+        waiting does not add to a file that is no longer written.
+        """
+        until = self.last_stable if committed_only else self.committed
+        if offset >= until:
+            return 0
+        if offset < self._starts[-1]:
+            return max_bytes
+        found = available_bytes(self.log, offset, until)
+        return max_bytes if found is None else min(found, max_bytes)
 
     def offset_for_timestamp(self, timestamp: int) -> Moment | None:
         """First (offset, timestamp, epoch) that is not older than ``timestamp``."""

@@ -150,7 +150,29 @@ class Fetch:
             if part is not None:
                 total += len(part)
             found.append((wanted, part, None))
-        return found, failed or total >= max(request.min_bytes, 0) or not found
+        wanted_bytes = max(min(request.min_bytes, budget), 0)
+        enough = failed or not found or total >= wanted_bytes
+        # Where nothing could be read there may be nothing, though the offsets go on (compaction).
+        return found, enough or (total > 0 and self._has_available(found, wanted_bytes))
+
+    def _has_available(self, found: list[Found], wanted_bytes: int) -> bool:
+        """Whether so much could be read, counting bytes that make no whole batch of the answer."""
+        committed_only = self._request.isolation_level == READ_COMMITTED
+        total = 0
+        for wanted, part, _ in found:
+            door = wanted.door
+            assert door is not None, "a partition that failed is answered at once"
+            size, offset = (0, wanted.offset) if part is None else (len(part), part.until_offset)
+            left = wanted.max_bytes - size
+            total += size
+            if left > 0:
+                try:
+                    total += door.available(offset, max_bytes=left, committed_only=committed_only)
+                except MainstemError:
+                    return True  # the next fetch is answered with the reason
+            if total >= wanted_bytes:
+                return True
+        return False
 
     def _permit(self, wanted: Wanted, name: str) -> None:
         """Refuse who may not read; what was found out holds for this connection and these rules."""
