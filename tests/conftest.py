@@ -138,6 +138,13 @@ def _mosquitto() -> str | None:
     return None
 
 
+def _rabbitmq() -> str | None:
+    """Debian keeps the server out of the path."""
+    if Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists():
+        return _missing("erl", "epmd")
+    return "rabbitmq-server not installed"
+
+
 def _network() -> str | None:
     """Root that may make network namespaces and cables between them."""
     if os.geteuid() != 0:
@@ -164,6 +171,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "mariadb": _mariadb,
     "root": _root,
     "network": _network,
+    "rabbitmq": _rabbitmq,
 }
 
 

@@ -19,9 +19,9 @@ from mainstem.queues.dead_letters import (
     DEAD_LETTER_ID,
     X_DEATH,
     Death,
+    closes_cycle,
     dead_letter,
     deaths_of,
-    goes_round,
 )
 from mainstem.queues.effects import DeadLetter
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
@@ -29,7 +29,7 @@ from mainstem.queues.facts import Reason
 from mainstem.queues.publisher_runtime import LivePublisher, OnSettled
 from mainstem.queues.queue_book import Entry
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
-from mainstem.queues.routing import is_moved, routing_of, unmoved
+from mainstem.queues.routing import excluding, is_moved, routing_of, unmoved
 from mainstem.queues.settings import QueueSettings
 from mainstem.queues.space_runtime import Space
 from mainstem.queues.vocabulary import Fate, Published, Routing
@@ -117,7 +117,10 @@ class Burials:
             why=Reason.OVERFLOW,
         )
         letter = dead_letter(_sound(message), death, f"refused-{shard.live.partition}-{now_ms}")
-        self._send(space, settings, letter, -1)
+        target = settings.dead_letter_exchange
+        is_there = target is not None and target in space.book.topology.live
+        if not is_there or not self._send(space, settings, letter, -1):
+            self._counts.dropped[Reason.OVERFLOW] += 1
 
     def _publish(self, shard: QueueShardRuntime, letter: DeadLetter, entry: Entry) -> bool:
         """Publish one; False where there is nothing to publish, or nowhere."""
@@ -131,9 +134,6 @@ class Burials:
         if exchange == DEFAULT_EXCHANGE and is_moved(message.headers):
             message, exchange = unmoved(message)
         message = _sound(message)
-        if goes_round(deaths_of(message), entry.name.name, letter.reason):
-            self._counts.dropped[letter.reason] += 1
-            return False
         routing = routing_of(message)
         death = Death(
             queue=entry.name.name,
@@ -145,25 +145,37 @@ class Burials:
             attempts=letter.failures,
         )
         self._next_token += 1
-        self._owed[self._next_token] = (shard, letter)
+        token = self._next_token
+        self._owed[token] = (shard, letter)
         history = dead_letter(message, death, letter_id(shard, letter))
-        self._send(space, entry.settings, history, self._next_token)
-        return True
+        if self._send(space, entry.settings, history, token):
+            return True
+        del self._owed[token]
+        self._counts.dropped[letter.reason] += 1
+        return False
 
-    def _send(self, space: Space, settings: QueueSettings, letter: Message, token: int) -> None:
+    def _send(self, space: Space, settings: QueueSettings, letter: Message, token: int) -> bool:
+        """Publish a letter; False where every queue that it would enter closes a cycle."""
+        target = settings.dead_letter_exchange
+        assert target is not None, "whoever sends a letter knows where to"
         key = settings.dead_letter_key
         if key is not None:
             for name in _COPIES:
                 letter = letter.with_header(name, None)
             letter = letter._replace(key=key.encode())
-        letter = letter._replace(timestamp_ms=NO_TIMESTAMP)
+        routing = routing_of(letter)
+        queues = space.book.topology.live.route(target, routing.keys, routing.headers)
+        deaths = deaths_of(letter)
+        cycling = [queue for queue in queues if closes_cycle(deaths, queue)]
+        if cycling and len(cycling) == len(queues):
+            return False
+        letter = excluding(letter, cycling)._replace(timestamp_ms=NO_TIMESTAMP)
         publisher = self._publishers.get(space.name)
         if publisher is None:
             publisher = self._house.publisher(space.name, self._settled, is_forced=True)
             self._publishers[space.name] = publisher
-        target = settings.dead_letter_exchange
-        assert target is not None, "whoever sends a letter knows where to"
         publisher.publish(target, letter, routing_of(letter), token)
+        return True
 
     def _settled(self, tokens: Sequence[int], published: Published) -> None:
         owed = [self._owed.pop(token) for token in tokens if token in self._owed]

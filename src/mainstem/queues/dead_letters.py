@@ -4,8 +4,9 @@ The history is a header, ``x-death``: a list with one entry per queue and reason
 each with a count, as AMQP clients know it. Records carry it as JSON, so that other clients can read
 it, too. Beside it stand the first and the last death as headers of their own.
 
-A message that comes back to a queue where it died, and that no consumer rejected on its way, would
-go round for ever: it is dropped.
+A dead letter does not go to a queue where it died before, unless a client had a part in its way
+back since then: it would go round for ever. RabbitMQ has the same rule. What a client rejects, or
+returns until its attempts are used up, moves only as often as the client does so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ X_DEATH = "x-death"
 DEAD_LETTER_ID = "x-dead-letter-id"
 _FIRST = "x-first-death-"
 _LAST = "x-last-death-"
-_WORDS = frozenset({"rejected", "delivery_limit"})
+_BY_CLIENTS = frozenset({"rejected", "delivery_limit"})
 
 
 class Death(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -72,12 +73,10 @@ def with_death(deaths: Sequence[Death], death: Death) -> tuple[Death, ...]:
     return (death, *others)[:DEATHS_REMEMBERED_MAX]
 
 
-def goes_round(deaths: Sequence[Death], queue: str, reason: Reason) -> bool:
-    """Whether a message died in this queue before and nobody rejected it since."""
-    if reason.amqp in _WORDS:
-        return False
+def closes_cycle(deaths: Sequence[Death], queue: str) -> bool:
+    """Whether a dead letter with this history, its latest death included, may not enter a queue."""
     for death in deaths:
-        if death.reason in _WORDS:
+        if death.reason in _BY_CLIENTS:
             return False
         if death.queue == queue:
             return True

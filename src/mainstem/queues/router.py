@@ -22,6 +22,7 @@ from mainstem.model.limits import BINDINGS_ENDED_MAX, ROUTED_UNSTORED_MAX
 from mainstem.queues.admission import Credit
 from mainstem.queues.facts import Pointer
 from mainstem.queues.grants import Grants
+from mainstem.queues.routing import without_excluded
 from mainstem.queues.settings import Overflow
 from mainstem.queues.topology import Topology
 from mainstem.queues.watermarks import Pressure
@@ -105,7 +106,8 @@ class Router:
 
     def matched(self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]) -> Route:
         """Where a message goes that nobody may refuse: a dead letter."""
-        return Route(self._topology.live.route(exchange, keys, headers))
+        queues = self._topology.live.route(exchange, keys, headers)
+        return Route(without_excluded(queues, headers))
 
     def route(
         self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any], size_bytes: int
@@ -171,6 +173,7 @@ class Router:
         """A message behind the cursor is routed once more, as it was the first time."""
         table = self._topology.table(self.version_at(pointer.offset))
         queues = table.route(exchange, keys, headers) if exchange in table else ()
+        queues = without_excluded(queues, headers)
         return self._offers([pointer], [queues])
 
     def on_passed(self, until: int) -> CursorMoved | None:

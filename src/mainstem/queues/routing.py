@@ -2,11 +2,14 @@
 
 The key of the record is the routing key, its headers are bytes. Headers ``CC`` and ``BCC``, each as
 often as need be, are further keys; ``x-delay`` asks an exchange that delays messages to wait, and
-``x-visible-at`` asks any exchange to wait until then, in milliseconds since 1970.
+``x-visible-at`` asks any exchange to wait until then, in milliseconds since 1970. A dead letter
+lists in ``x-dead-letter-excluded`` the queues that it may not enter although they match.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+import msgspec
 
 from mainstem.model.message import Message
 from mainstem.model.record import Header
@@ -14,11 +17,13 @@ from mainstem.queues.vocabulary import NO_HEADERS, Routing
 
 DELAY_HEADER = "x-delay"
 VISIBLE_HEADER = "x-visible-at"
+EXCLUDED_HEADER = "x-dead-letter-excluded"
 # The last header of a body that was appended anew: the exchange that it came from.
 MOVED_HEADER = "x-moved-from"
 DELAY_MS_MAX = 2**32 - 1
 _COPIES = ("CC", "BCC")
 _DIGITS_MAX = 18
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
 
 
 def routing_of(message: Message) -> Routing:
@@ -45,6 +50,26 @@ def delay_of(headers: Mapping[str, Any]) -> int:
 def visible_of(headers: Mapping[str, Any]) -> int:
     """Until when a message wants to wait, since 1970; 0: not at all."""
     return _number(headers.get(VISIBLE_HEADER))
+
+
+def excluding(message: Message, queues: Collection[str]) -> Message:
+    """The message with the queues that it may not enter; they replace those of an earlier time."""
+    return message.with_header(
+        EXCLUDED_HEADER, msgspec.json.encode(list(queues)) if queues else None
+    )
+
+
+def without_excluded(queues: tuple[str, ...], headers: Mapping[str, Any]) -> tuple[str, ...]:
+    """The queues that a message with these headers may enter."""
+    listed = headers.get(EXCLUDED_HEADER)
+    if listed is None:
+        return queues
+    try:
+        excluded = _NAMES.decode(listed)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        # Not written by us: any client may write such a header.
+        return queues
+    return tuple(queue for queue in queues if queue not in excluded)
 
 
 def _number(wish: object) -> int:

@@ -3,10 +3,11 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import pika
 import pytest
+from bench.peers.rabbitmq.peer import RabbitMq
 from pika.exceptions import AMQPError
 from tests.integration.several import node_under_test
 
@@ -16,11 +17,30 @@ WITH_AMQP = ("--set", "amqp.enabled=true", "--set", "groups.initial_rebalance_de
 _numbers = itertools.count()
 
 
+class Server(Protocol):
+    """Whatever speaks AMQP on a port of this machine."""
+
+    amqp: str
+
+
 @pytest.fixture(scope="session")
 def amqp_node() -> Iterator[LocalNode]:
     """A node for tests that use names of their own and leave it running."""
     with node_under_test(WITH_AMQP) as node:
         yield node
+
+
+@pytest.fixture(
+    scope="session",
+    params=["mainstem", pytest.param("rabbitmq", marks=pytest.mark.needs("rabbitmq"))],
+)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A node, then RabbitMQ: what a test claims has to hold for both."""
+    if request.param == "rabbitmq":
+        with RabbitMq() as rabbitmq:
+            yield rabbitmq
+    else:
+        yield request.getfixturevalue("amqp_node")
 
 
 @pytest.fixture
@@ -36,7 +56,7 @@ def name() -> Callable[[str], str]:
     return lambda kind: f"{kind}-{next(_numbers)}"
 
 
-def dial(node: LocalNode, **options: Any) -> Any:
+def dial(node: Server, **options: Any) -> Any:
     """A connection of pika."""
     host, _, port = node.amqp.rpartition(":")
     options = {"heartbeat": 30, "socket_timeout": 20} | options

@@ -7,9 +7,9 @@ from mainstem.queues.dead_letters import (
     X_DEATH,
     Death,
     amqp_table,
+    closes_cycle,
     dead_letter,
     deaths_of,
-    goes_round,
     with_death,
 )
 from mainstem.queues.facts import Reason
@@ -56,23 +56,25 @@ def test_what_expired_does_not_expire_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "reason", "round_and_round"),
+    ("past", "target", "is_closed"),
     [
-        ([], Reason.EXPIRED, False),
-        ([("q", Reason.EXPIRED)], Reason.EXPIRED, True),
-        ([("r", Reason.EXPIRED)], Reason.EXPIRED, False),
-        ([("r", Reason.OVERFLOW), ("q", Reason.EXPIRED)], Reason.OVERFLOW, True),
-        ([("r", Reason.REJECTED), ("q", Reason.EXPIRED)], Reason.EXPIRED, False),
-        ([("q", Reason.EXPIRED)], Reason.REJECTED, False),
-        ([("q", Reason.EXPIRED)], Reason.ATTEMPTS, False),
+        ([("q", Reason.EXPIRED)], "r", False),
+        ([("q", Reason.EXPIRED)], "q", True),
+        ([("q", Reason.OVERFLOW), ("r", Reason.EXPIRED)], "r", True),
+        ([("q", Reason.OVERFLOW), ("r", Reason.EXPIRED)], "s", False),
+        ([("q", Reason.REJECTED), ("r", Reason.EXPIRED)], "r", False),
+        ([("q", Reason.EXPIRED), ("r", Reason.REJECTED)], "r", False),
+        ([("q", Reason.EXPIRED), ("r", Reason.REJECTED)], "q", True),
+        ([("q", Reason.EXPIRED), ("s", Reason.REJECTED), ("r", Reason.EXPIRED)], "r", False),
+        ([("q", Reason.ATTEMPTS)], "q", False),
     ],
 )
-def test_a_message_that_only_goes_round_is_known(
-    past: list[tuple[str, Reason]], reason: Reason, round_and_round: bool
+def test_only_a_way_back_without_a_client_closes_a_cycle(
+    past: list[tuple[str, Reason]], target: str, is_closed: bool
 ) -> None:
     deaths = [death(queue, why) for queue, why in past]
 
-    assert goes_round(deaths, "q", reason) is round_and_round
+    assert closes_cycle(deaths, target) is is_closed
 
 
 @pytest.mark.parametrize(

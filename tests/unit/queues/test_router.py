@@ -2,11 +2,13 @@ import pytest
 from tests.unit.queues.building import STREAM
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.message import Message
 from mainstem.queues.admission import Credit
 from mainstem.queues.exchange import Binding, Destination, Exchange, ExchangeKind
 from mainstem.queues.fact_codec import ROUTER_CODEC
 from mainstem.queues.facts import Pointer
 from mainstem.queues.router import CursorMoved, Route, Router
+from mainstem.queues.routing import excluding
 from mainstem.queues.settings import Overflow
 from mainstem.queues.topology import Topology
 from mainstem.queues.watermarks import Pressure
@@ -109,6 +111,18 @@ def test_after_a_crash_messages_are_routed_as_the_first_time() -> None:
 
     assert [queue for queue, _ in first] == ["q"] == [offer.queue for offer in offers[0]]
     assert [queue for queue, _ in second] == ["q", "r"] == [offer.queue for offer in offers[1]]
+
+
+def test_a_dead_letter_keeps_out_of_excluded_queues_also_when_it_is_routed_again() -> None:
+    made = topology()
+    bind(made, "q", "a")
+    router = Router(STREAM, made)
+    headers = dict(excluding(Message(b"a", b"v"), ["q"]).headers)
+
+    assert router.matched("x", ["a"], {}).queues == ("q",)
+    assert router.matched("x", ["a"], headers).queues == ()
+    assert router.on_replayed(Pointer(0, 10), "x", ["a"], headers) == []
+    assert router.matched("x", ["a"], {"x-dead-letter-excluded": b"no list"}).queues == ("q",)
 
 
 def test_a_stored_cursor_is_where_a_router_begins() -> None:

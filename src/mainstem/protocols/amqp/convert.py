@@ -51,8 +51,8 @@ _TEXTS: Final = {
     "app_id": "app-id",
 }
 _OURS: Final = frozenset({*_TEXTS.values(), names.EXPIRES_AT, names.PRIORITY, RAW, BCC, CC})
-# What the house adds for itself, which no client has to see.
-_HIDDEN: Final = frozenset({"x-dead-letter-id"})
+# What dead letters carry for the node alone: clients neither see it nor send it.
+_HIDDEN: Final = frozenset({"x-dead-letter-id", "x-dead-letter-excluded"})
 
 
 class Parsed(NamedTuple):
@@ -159,7 +159,9 @@ def _parsed(raw: bytes) -> Parsed:
         if name in more:
             more[name] = _keys(name, value)
             headers += [(name, key.encode()) for key in more[name]]
-        elif name not in _OURS:
+        elif name == DEATHS:
+            headers.append((name, _history(value)))
+        elif name not in _OURS and name not in _HIDDEN:
             headers.append((name, text_of(value)))
     if BCC in table:
         found.headers = table = {name: value for name, value in table.items() if name != BCC}
@@ -271,6 +273,17 @@ def _text_or_bytes(value: bytes | None) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return value
+
+
+def _history(value: Any) -> bytes | None:
+    """A history that a client sends along with a message, in the form that records keep."""
+    if not isinstance(value, list):
+        return text_of(value)
+    deaths = [dict(each) if isinstance(each, dict) else each for each in value]
+    for death in deaths:
+        if isinstance(death, dict) and isinstance(time := death.pop("time", None), Timestamp):
+            death["time-ms"] = time * 1_000
+    return text_of(deaths)
 
 
 def _deaths(value: bytes) -> Any:
