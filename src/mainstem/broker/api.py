@@ -138,6 +138,11 @@ class StreamDoor(ReadDoor, Protocol):
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 
     @property
+    def is_lone(self) -> bool:
+        """Whether no other node has a copy of what is written now."""
+        ...
+
+    @property
     def state(self) -> StreamProducers:
         """Who has written here."""
         ...

@@ -53,6 +53,11 @@ class StreamReader:
         self._starts: list[int] = []
         self._waiters: dict[Callable[[], None], None] = {}
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether no other node has a copy of what is written now."""
+        return len(self.known.last.replicas) == 1
+
     def hold(self, ranges: list[RangeLog]) -> None:
         """Read from these ranges, the last of which is open."""
         self.ranges = ranges

@@ -37,6 +37,7 @@ class MemoryDoor:
         self.committed = 0
         self.append_time_ms = -1
         self.short_of_replicas = False
+        self.is_lone = False
         self.lapsed: Callable[[], MainstemError | None] | None = None
         self.topic = "t"
         self.stored: list[bytes] = []
@@ -233,12 +234,30 @@ def test_an_answer_waits_until_its_batch_is_committed() -> None:
     assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 0, 1)])]
 
 
-def test_acks_1_waits_for_the_write_only() -> None:
+@pytest.mark.parametrize("partitions", [[0], [0, 1]])
+def test_acks_1_waits_for_the_write_only_where_there_are_other_copies(
+    partitions: list[int],
+) -> None:
     wire = Wire(MemoryStreams(commit_at_once=False))
 
-    wire.take(frame(1, [0], version=9, acks=1), frame(2, [0], version=9, acks=1))
+    wire.take(*(frame(n, partitions, version=9, acks=1) for n in (1, 2)))
 
-    assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 0, 1)])]
+    assert [correlation for correlation, _ in wire.answers(9)] == [1, 2]
+
+
+@pytest.mark.parametrize("partitions", [[0], [0, 1]])
+def test_acks_1_waits_for_the_commit_where_there_is_no_other_copy(partitions: list[int]) -> None:
+    streams = MemoryStreams(commit_at_once=False)
+    for door in streams.doors:
+        door.is_lone = True
+    wire = Wire(streams)
+
+    wire.take(*(frame(n, partitions, version=9, acks=1) for n in (1, 2)))
+    assert wire.sent == b""
+    for door in streams.doors:
+        door.commit()
+
+    assert [correlation for correlation, _ in wire.answers(9)] == [1, 2]
 
 
 def test_acks_0_is_never_answered() -> None:

@@ -156,7 +156,8 @@ class ProducePath:
             correlation, shape, base = entry
             door = shape.door
             failure = door.failure(base)
-            waits = failure is None and shape.acks != 1 and base >= door.committed
+            # Without other copies acks=1 is all there is: what is acknowledged can be read.
+            waits = failure is None and base >= door.committed and (shape.acks != 1 or door.is_lone)
             if parked and not (waits and parked[0][1].door is door):
                 self._park(parked, ready)
                 parked = []
@@ -389,17 +390,16 @@ class ProducePath:
                 # The client waits for no answer; a closed connection makes it look for the reason.
                 self._sender.close()
             return
-        if wide.acks == -1:
-            self._await_parts(wide, ready)
+        self._await_parts(wide, ready)
         if not wide.waiting:
             ready.extend(wide.encoded())
 
     def _await_parts(self, wide: Wide, ready: list[Chunk]) -> None:
-        """Hold the answer back until every partition of it is committed."""
+        """Hold the answer back until every partition that it waits for is committed."""
         open_parts = [
             (part, door, base)
             for part, door, base in wide.parts
-            if part.error_code == 0 and base >= door.committed
+            if part.error_code == 0 and base >= door.committed and (wide.acks == -1 or door.is_lone)
         ]
         if not open_parts:
             return
