@@ -21,6 +21,7 @@ from mainstem.cluster.peers.frames import (
 )
 from mainstem.cluster.peers.handshake import Handshake, Hello
 from mainstem.cluster.peers.refusals import decode_error, encode_error
+from mainstem.cluster.peers.versions import NoCommonVersion
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 
 ROOM_BYTES: Final = 64 * 1024
@@ -67,6 +68,11 @@ class PeerConnection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Whether the other node is proved and the connection stands."""
         return self._ended is None and self.proved.done()
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that both nodes use, once the other one is proved."""
+        return self._handshake.version
 
     def note(self, service: Service, chunks: Sequence[Chunk]) -> bool:
         """Say something that is not answered; False if it could not be sent."""
@@ -136,6 +142,11 @@ class PeerConnection(asyncio.BufferedProtocol):
                 self._received(frame)
             if self.proved.done() and not was_proved:
                 self.buffer_updated(0)  # what came right behind the proof, and was too large then
+        except NoCommonVersion as error:
+            _log.warning("connection to a node closed: %s", error)
+            if self._handshake.side == "listener":  # the dialler's log has to name both, too
+                self._write(Kind.HELLO, Service.HANDSHAKE, 0, [self._handshake.begin()])
+            self._end(error, at_once=False)
         except Corrupt as error:
             _log.warning("connection to a node closed: %s", error)
             self._end(error)
@@ -165,8 +176,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _introduced(self, frame: Frame) -> None:
         if frame.kind is not Kind.HELLO:
             raise Corrupt("a node speaks before it is known")
-        reply = self._handshake.on_message(frame.body)
-        if reply is not None:
+        for reply in self._handshake.on_message(frame.body):
             self._write(Kind.HELLO, Service.HANDSHAKE, 0, [reply])
         if self._handshake.is_proved:
             assert self._handshake.other is not None, "who is proved has a name"
@@ -186,12 +196,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(pieces)
 
-    def _end(self, error: MainstemError) -> None:
+    def _end(self, error: MainstemError, *, at_once: bool = True) -> None:
         if self._ended is not None:
             return
         self._ended = error
         if self._transport is not None:
-            self._transport.abort()
+            if at_once:
+                self._transport.abort()
+            else:
+                self._transport.close()
         waiting, self._answers = self._answers, {}
         for answer in waiting.values():
             if not answer.done():

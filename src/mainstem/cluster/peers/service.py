@@ -18,9 +18,10 @@ import msgspec
 
 from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
 from mainstem.cluster.peers.frames import Frame, Kind, Service
-from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, Side
+from mainstem.cluster.peers.handshake import CHANCE_BYTES, Handshake, Hello, Side, own_hello
 from mainstem.cluster.peers.lookout_service import Lookout, refuses
 from mainstem.cluster.peers.refusals import Unreachable
+from mainstem.cluster.peers.versions import OWN_VERSIONS, Versions
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
@@ -48,6 +49,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
         secrets: what the cluster's nodes know, the present one first.
         tls_listen: how to encrypt what is accepted; None: not at all.
         tls_dial: how to encrypt what is dialled.
+        versions: which versions of the protocol between nodes this one speaks.
     """
 
     cluster: str
@@ -56,6 +58,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[bytes, ...]
     tls_listen: ssl.SSLContext | None = None
     tls_dial: ssl.SSLContext | None = None
+    versions: Versions = OWN_VERSIONS
 
 
 class Peers:
@@ -97,6 +100,25 @@ class Peers:
     def know(self, secrets: tuple[bytes, ...]) -> None:
         """The cluster's secrets have changed: they count for the next connections."""
         self._settings = msgspec.structs.replace(self._settings, secrets=secrets)
+
+    def require(self, version: int) -> None:
+        """Refuse nodes that speak only older versions, and end connections that use one."""
+        highest = self._settings.versions.highest
+        lowest = min(max(version, OWN_VERSIONS.lowest), highest)
+        self._settings = msgspec.structs.replace(self._settings, versions=Versions(lowest, highest))
+        dialled = [line.current for line in self._lines.values() if line.current is not None]
+        for connection in [*dialled, *self._accepted]:
+            if connection.is_open and connection.version < lowest:
+                cause = f"the cluster requires version {lowest} of the protocol between nodes"
+                connection.close(Unreachable(cause))
+
+    def version_of(self, node: NodeId) -> int | None:
+        """The version that this node and another one use; None while no connection stands."""
+        line = self._lines.get(node)
+        if line is not None and line.current is not None and line.current.is_open:
+            return line.current.version
+        found = (each for each, known in self._accepted.items() if known == node and each.is_open)
+        return next((connection.version for connection in found), None)
 
     def serve(self, service: Service, handler: Handler) -> None:
         """Answer questions for a service."""
@@ -216,15 +238,20 @@ class Peers:
         return connection
 
     def _handshake(self, side: Side, expected: NodeId | None = None) -> Handshake:
+        # Its ciphers take 7 MB, which a lone node can do without.
+        from mainstem.cluster.peers.session_keys import KeyExchange  # noqa: PLC0415
+
         settings = self._settings
-        own = Hello(
-            VERSION,
-            settings.cluster,
-            settings.node,
-            settings.broker_epoch,
-            self._random_bytes(NONCE_BYTES),
+        exchange = KeyExchange(self._random_bytes)
+        own = own_hello(
+            cluster=settings.cluster,
+            node=settings.node,
+            broker_epoch=settings.broker_epoch,
+            chance=self._random_bytes(CHANCE_BYTES),
+            share=exchange.share,
+            versions=settings.versions,
         )
-        return Handshake(side, own, settings.secrets, expected)
+        return Handshake(side, own, exchange, settings.secrets, expected)
 
     # What is accepted.
 
@@ -296,6 +323,11 @@ class _Line:
         self._pause_s = PAUSE_S_MIN
         self._not_before_s = 0.0
         self._woken = asyncio.Event()
+
+    @property
+    def current(self) -> PeerConnection | None:
+        """The latest connection, which may have ended."""
+        return self._connection
 
     @property
     def is_open(self) -> bool:

@@ -1,4 +1,4 @@
-"""Frames and introductions between nodes, without a socket."""
+"""Frames between nodes, without a socket."""
 
 import msgspec
 import pytest
@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.cluster.peers.frames import HEADER, Frame, FrameCutter, Kind, header
-from mainstem.cluster.peers.handshake import NONCE_BYTES, VERSION, Handshake, Hello, encode
 from mainstem.cluster.peers.refusals import decode_error, encode_error
 from mainstem.model.errors import (
     Corrupt,
@@ -16,22 +15,6 @@ from mainstem.model.errors import (
     MainstemError,
     Unavailable,
 )
-from mainstem.model.ids import NodeId
-
-SECRET = b"0123456789abcdef"
-OTHER = b"fedcba9876543210"
-
-
-def hello(node: int, *, cluster: str = "c", nonce: bytes | None = None) -> Hello:
-    return Hello(VERSION, cluster, NodeId(node), 7, nonce or bytes([node]) * NONCE_BYTES)
-
-
-def introduce(dialler: Handshake, listener: Handshake) -> None:
-    reply = listener.on_message(dialler.begin())
-    assert reply is not None
-    proof = dialler.on_message(reply)
-    assert proof is not None
-    assert listener.on_message(proof) is None
 
 
 @given(
@@ -146,82 +129,6 @@ def test_a_frame_of_no_known_kind_is_refused() -> None:
     cutter.room()[: len(data)] = data
     with pytest.raises(Corrupt, match="kind 99"):
         cutter.received(len(data))
-
-
-def test_two_nodes_of_a_cluster_prove_themselves_to_each_other() -> None:
-    dialler = Handshake("dialler", hello(1), [SECRET], NodeId(2))
-    listener = Handshake("listener", hello(2), [SECRET])
-    introduce(dialler, listener)
-    assert dialler.is_proved
-    assert listener.is_proved
-    assert dialler.other is not None
-    assert listener.other is not None
-    assert (dialler.other.node, listener.other.node) == (2, 1)
-
-
-def test_a_new_secret_is_brought_in_node_by_node() -> None:
-    """One secret in common is enough, whichever each side has first."""
-    before, between, after = [SECRET], [SECRET, OTHER], [OTHER, SECRET]
-    courses = ((before, between), (between, after), (after, before), (between, [OTHER]))
-    for one, other in courses:
-        for dialled, listened in ((one, other), (other, one)):
-            introduce(
-                Handshake("dialler", hello(1), dialled), Handshake("listener", hello(2), listened)
-            )
-
-
-def test_no_node_knows_more_secrets_than_it_can_prove() -> None:
-    with pytest.raises(InvalidRequest, match="at most 4"):
-        Handshake("dialler", hello(1), [SECRET + bytes([number]) for number in range(5)])
-
-
-def test_who_does_not_know_the_secret_is_refused_by_either_side() -> None:
-    dialler = Handshake("dialler", hello(1), [OTHER])
-    listener = Handshake("listener", hello(2), [SECRET])
-    reply = listener.on_message(dialler.begin())
-    assert reply is not None
-    with pytest.raises(Corrupt, match="secret"):
-        dialler.on_message(reply)
-
-    stubborn = Handshake("listener", hello(2), [SECRET])
-    stubborn.on_message(encode(hello(1)))
-    with pytest.raises(Corrupt, match="secret"):
-        stubborn.on_message(encode([b"\0" * 32]))
-    assert not stubborn.is_proved
-
-
-def test_a_proof_cannot_be_sent_back_or_used_again() -> None:
-    listener = Handshake("listener", hello(2), [SECRET])
-    reply = listener.on_message(encode(hello(1)))
-    assert reply is not None
-    shown = msgspec.msgpack.decode(reply, type=Hello).proof
-    with pytest.raises(Corrupt, match="secret"):
-        listener.on_message(encode([shown]))
-
-    dialler = Handshake("dialler", hello(1), [SECRET])
-    old = Handshake("listener", hello(2), [SECRET]).on_message(dialler.begin())
-    assert old is not None
-    proof = dialler.on_message(old)
-    assert proof is not None
-    again = Handshake("listener", hello(2, nonce=b"n" * NONCE_BYTES), [SECRET])
-    again.on_message(dialler.begin())
-    with pytest.raises(Corrupt, match="secret"):
-        again.on_message(proof)
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        (encode(hello(1, cluster="another")), "cluster 'another'"),
-        (encode(msgspec.structs.replace(hello(1), version=9)), "version 9"),
-        (encode(hello(1, nonce=b"short")), "nonce"),
-        (encode(hello(5)), "node 5 answers where node 1"),
-        (b"GET / HTTP/1.1", "not an introduction"),
-    ],
-)
-def test_a_wrong_introduction_is_refused_with_what_is_wrong(said: bytes, message: str) -> None:
-    with pytest.raises(Corrupt, match=message):
-        Handshake("listener", hello(2), [SECRET], NodeId(1)).on_message(said)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from mainstem.cluster.peers.frames import Kind, Service, header
 from mainstem.cluster.peers.lookout_service import LOOKS_S
 from mainstem.cluster.peers.service import STRANGERS_MAX, Address, Peers, PeerSettings
+from mainstem.cluster.peers.versions import HIGHEST_VERSION, OWN_VERSIONS, Versions
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, Unavailable
 from mainstem.model.ids import NodeId
 
@@ -24,8 +25,17 @@ class House:
         self.addresses: dict[NodeId, Address] = {}
         self.peers: list[Peers] = []
 
-    async def add(self, node: NodeId, *, secret: bytes = SECRET, port: int = 0) -> Peers:
-        settings = PeerSettings(cluster="c", node=node, broker_epoch=1, secrets=(secret,))
+    async def add(
+        self,
+        node: NodeId,
+        *,
+        secret: bytes = SECRET,
+        port: int = 0,
+        versions: Versions = OWN_VERSIONS,
+    ) -> Peers:
+        settings = PeerSettings(
+            cluster="c", node=node, broker_epoch=1, secrets=(secret,), versions=versions
+        )
         peers = Peers(settings, self.addresses.get, os.urandom)
         self.addresses[node] = await peers.listen("127.0.0.1", port)
         self.peers.append(peers)
@@ -65,6 +75,47 @@ def test_questions_get_their_own_answers_and_keep_their_order() -> None:
     expected = [b"%d" % n + b"x" * (n * 997) for n in range(100)]
     assert seen == expected
     assert answers == [b"1 " + body for body in expected]
+
+
+def test_nodes_of_two_releases_use_the_highest_version_that_both_speak() -> None:
+    async def story() -> list[int | None]:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        third = await house.add(NodeId(3), versions=Versions(1, 1))
+        for peers in house.peers:
+            peers.serve(Service.CATALOGUE, echo)
+        found = [first.version_of(TWO)]
+        await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        await third.ask(ONE, Service.CATALOGUE, [], timeout_s=20)
+        found += [first.version_of(TWO), second.version_of(ONE)]
+        found += [first.version_of(NodeId(3)), third.version_of(ONE)]
+        await house.close()
+        return found
+
+    assert asyncio.run(story()) == [None, HIGHEST_VERSION, HIGHEST_VERSION, 1, 1]
+
+
+def test_once_a_version_is_required_older_nodes_are_cut_off_and_refused() -> None:
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        old = await house.add(NodeId(3), versions=Versions(1, 1))
+        for peers in house.peers:
+            peers.serve(Service.CATALOGUE, echo)
+        await first.ask(TWO, Service.CATALOGUE, [], timeout_s=20)
+        await first.ask(NodeId(3), Service.CATALOGUE, [], timeout_s=20)
+        await old.ask(ONE, Service.CATALOGUE, [], timeout_s=20)
+        first.require(2)
+        assert (first.version_of(TWO), first.version_of(NodeId(3))) == (2, None)
+        with pytest.raises(Corrupt, match=r"node 3 speaks version 1 .* this node speaks version 2"):
+            await first.ask(NodeId(3), Service.CATALOGUE, [], timeout_s=20)
+        await _until(lambda: old.version_of(ONE) is None)
+        with pytest.raises(Corrupt, match=r"node 1 speaks version 2 .* this node speaks version 1"):
+            await old.ask(ONE, Service.CATALOGUE, [], timeout_s=20)
+        assert bytes(await second.ask(ONE, Service.CATALOGUE, [b"x"], timeout_s=20)) == b"2 x"
+        await house.close()
+
+    asyncio.run(story())
 
 
 def test_a_refusal_is_raised_where_it_was_asked_for() -> None:
@@ -322,6 +373,12 @@ def test_a_node_that_can_still_be_heard_is_not_gone_though_its_address_refuses()
         return gone
 
     assert asyncio.run(story()) == []
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 (connections have nothing to wait for)
+            await asyncio.sleep(0.01)
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
