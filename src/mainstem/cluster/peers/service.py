@@ -166,7 +166,9 @@ class Peers:
         """The answer of whichever node of the cluster is at an address; raises as ``ask`` does."""
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._connect(address, self._handshake("dialler"))
+                connection = await self._connect(
+                    address, _handshake(self._settings, self._random_bytes, "dialler", None)
+                )
                 try:
                     return await connection.ask(service, chunks)
                 finally:
@@ -209,7 +211,7 @@ class Peers:
         if address is None:
             raise Unreachable(f"nobody knows where node {node} is")
         try:
-            handshake = self._handshake("dialler", expected=node)
+            handshake = _handshake(self._settings, self._random_bytes, "dialler", node)
             return await self._connect(address, handshake, lambda: self.lookout.hung_up(node))
         except Unreachable as error:
             raise Unreachable(f"node {node} at {error.cause}") from error
@@ -237,26 +239,14 @@ class Peers:
             raise Unreachable(f"{address[0]}:{address[1]} cannot be reached: {error!r}") from error
         return connection
 
-    def _handshake(self, side: Side, expected: NodeId | None = None) -> Handshake:
-        # Its ciphers take 7 MB, which a lone node can do without.
-        from mainstem.cluster.peers.session_keys import KeyExchange  # noqa: PLC0415
-
-        settings = self._settings
-        exchange = KeyExchange(self._random_bytes)
-        own = own_hello(
-            cluster=settings.cluster,
-            node=settings.node,
-            broker_epoch=settings.broker_epoch,
-            chance=self._random_bytes(CHANCE_BYTES),
-            share=exchange.share,
-            versions=settings.versions,
-        )
-        return Handshake(side, own, exchange, settings.secrets, expected)
-
     # What is accepted.
 
     def _accept(self) -> PeerConnection:
-        connection = PeerConnection(self._handshake("listener"), take=self._take, ended=self._gone)
+        connection = PeerConnection(
+            _handshake(self._settings, self._random_bytes, "listener", None),
+            take=self._take,
+            ended=self._gone,
+        )
         strangers = sum(node is None for node in self._accepted.values())
         self._accepted[connection] = None
         if strangers >= STRANGERS_MAX:
@@ -291,13 +281,35 @@ class Peers:
             return
         task = asyncio.get_running_loop().create_task(_serve(connection, frame, handler))
         self._answering.add(task)
-        task.add_done_callback(lambda task: self._served(connection, task))
+        task.add_done_callback(self._answering.discard)
+        task.add_done_callback(lambda task: _check_served(connection, task))
 
-    def _served(self, connection: PeerConnection, task: "asyncio.Task[None]") -> None:
-        self._answering.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a question of another node broke this one's code", exc_info=error)
-            connection.close(Unavailable(ErrorCode.INTERNAL, f"{error!r}"))
+
+def _handshake(
+    settings: PeerSettings,
+    random_bytes: Callable[[int], bytes],
+    side: Side,
+    expected: NodeId | None,
+) -> Handshake:
+    # Its ciphers take 7 MB, which a lone node can do without.
+    from mainstem.cluster.peers.session_keys import KeyExchange  # noqa: PLC0415
+
+    exchange = KeyExchange(random_bytes)
+    own = own_hello(
+        cluster=settings.cluster,
+        node=settings.node,
+        broker_epoch=settings.broker_epoch,
+        chance=random_bytes(CHANCE_BYTES),
+        share=exchange.share,
+        versions=settings.versions,
+    )
+    return Handshake(side, own, exchange, settings.secrets, expected)
+
+
+def _check_served(connection: PeerConnection, task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a question of another node broke this one's code", exc_info=error)
+        connection.close(Unavailable(ErrorCode.INTERNAL, f"{error!r}"))
 
 
 def _check_known(connection: PeerConnection) -> None:
