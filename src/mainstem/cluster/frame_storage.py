@@ -7,7 +7,6 @@ last frame that is not was never acknowledged. The *mark* says how far a file wa
 durable. What is done about damage is up to the owner of a file; here it is found.
 """
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,8 @@ from struct import Struct
 
 from crc32c import crc32c
 
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.file_errors import FileErrorKind, classify, is_descriptor_shortage
 from mainstem.model.limits import MIB
 
 HEADER = Struct(">8sQI12x")  # magic, number of the first frame, checksum of both
@@ -22,7 +23,6 @@ MARK = Struct(">QI20x")  # durable until this position, checksum
 FRAME = Struct(">IIQ")  # payload bytes, checksum of number and payload, number
 FRAMES_START = HEADER.size + MARK.size
 FRAME_BYTES_MAX = 1024 * MIB
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _U64 = Struct(">Q")
 
@@ -82,15 +82,29 @@ def is_followed(data: bytes, position: int, number: int) -> bool:
 
 def replace(path: Path, data: bytes, sync: Callable[[int], None]) -> None:
     """Put a file in place, whole and durable, or not at all."""
+    os.close(replace_and_open(path, data, sync))
+
+
+def replace_and_open(path: Path, data: bytes, sync: Callable[[int], None]) -> int:
+    """The same; the descriptor of the new file.
+
+    All descriptors are taken before anything is in place: without a free one nothing changes.
+    """
     fresh = path.with_name(path.name + ".new")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        write_all(fd, data, 0)
-        sync(fd)
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, data, 0)
+            sync(fd)
+            fresh.replace(path)
+            os.fsync(folder)
+        except BaseException:
+            os.close(fd)
+            raise
     finally:
-        os.close(fd)
-    fresh.replace(path)
-    sync_folder(path.parent)
+        os.close(folder)
+    return fd
 
 
 def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
@@ -100,6 +114,21 @@ def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
         written = os.pwrite(fd, view, position)
         view = view[written:]
         position += written
+
+
+def is_not_replaced(error: OSError) -> bool:
+    """Whether ``replace`` failed before it changed anything, for a reason that passes."""
+    return classify(error) is FileErrorKind.DISK_FULL or is_descriptor_shortage(error)
+
+
+def refusal(error: OSError, path: Path) -> Unavailable | None:
+    """What a failed write is answered with if it may succeed later; None for a failed disk."""
+    kind = classify(error)
+    if kind is FileErrorKind.FAILED:
+        return None
+    full = kind is FileErrorKind.DISK_FULL
+    code = ErrorCode.DISK_FULL if full else ErrorCode.OVERLOADED
+    return Unavailable(code, f"{error.strerror or error}", subject=str(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,16 +6,15 @@ that is still being sent keeps the bytes of a deleted segment readable.
 """
 
 import ctypes
-import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from mainstem.model.batch import Buffer
-from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.file_errors import FileErrorKind, classify
 
 _FALLOC_FL_KEEP_SIZE = 1
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -97,12 +96,27 @@ def read_fully(fd: int, size: int, position: int) -> bytes:
 
 
 def storage_error(error: OSError, path: Path) -> Unavailable:
-    """The house's answer to a failed call."""
-    if error.errno in _NO_SPACE:
+    """The refusal that a failed call other than a sync becomes."""
+    kind = classify(error)
+    if kind is FileErrorKind.DISK_FULL:
         return Unavailable(
             ErrorCode.DISK_FULL,
             f"no space left: {error.strerror}",
             subject=str(path),
             remedy="free space or lower retention; writing goes on by itself",
         )
+    if kind is FileErrorKind.TRANSIENT:
+        return Unavailable(
+            ErrorCode.OVERLOADED,
+            f"the system refused a call: {error.strerror}",
+            subject=str(path),
+            remedy="try again; raise the limit of open files (ulimit -n) or close connections",
+        )
     return Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}", subject=str(path))
+
+
+def unreadable(error: OSError, path: Path) -> Corrupt | Unavailable:
+    """What a file that cannot be opened is: damaged, or only out of reach for the moment."""
+    if classify(error) is FileErrorKind.TRANSIENT:
+        return storage_error(error, path)
+    return Corrupt(f"cannot be opened: {error.strerror}", subject=str(path))

@@ -8,6 +8,8 @@ A round with few dirty logs syncs their files on a few threads; one with many as
 sync the whole file system, which costs about the same however many files are dirty (the figures are
 in ``docs/decisions/0003-group-commit.md``). A failed sync is fatal: the kernel may have dropped the
 bytes and would report success next time, so nothing is retried and nothing more is acknowledged.
+Only where the process has no free descriptor to open a path with, nothing was asked of the disk:
+that sync is tried again.
 """
 
 import asyncio
@@ -18,13 +20,15 @@ from time import perf_counter
 from typing import NamedTuple
 
 from mainstem.log.file_access import FileAccess
-from mainstem.log.range_log import RangeLog
+from mainstem.log.range_log import RangeLog, take_back
 from mainstem.log.sync_job import SyncJob, carry_out
 from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.file_errors import is_descriptor_shortage
 
 THREADS = 4
 # Above this many dirty logs one sync of the file system is cheaper than one per file.
 WHOLE_FILE_SYSTEM_ABOVE = 64
+RETRY_S = 0.05
 
 Done = Callable[[], None]
 
@@ -64,13 +68,14 @@ class GroupCommit:
         self._pieces_left = 0
         self._failures: list[_Failure] = []
         self._failed: OSError | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
         self.rounds = 0
 
     @property
     def busy(self) -> bool:
-        """Whether a round is in flight."""
-        return self._pieces_left > 0
+        """Whether a round is in flight, or about to be repeated."""
+        return self._pieces_left > 0 or self._retry is not None
 
     def request(self, log: RangeLog, done: Done | None = None) -> None:
         """Make everything written to a log until now durable; ``done`` is called afterwards."""
@@ -81,12 +86,12 @@ class GroupCommit:
             dones = self._waiting[log] = []
         if done is not None:
             dones.append(done)
-        if not self._pieces_left:
+        if not self.busy:
             self._start_round()
 
     async def drain(self) -> None:
         """Wait until everything asked for is durable, or a sync has failed."""
-        while self._pieces_left:
+        while self.busy and self._failed is None:
             waiter = self._loop.create_future()
             self._idle_waiters.append(waiter)
             await waiter
@@ -96,6 +101,7 @@ class GroupCommit:
         self._pool.shutdown(wait=True)
 
     def _start_round(self) -> None:
+        self._retry = None
         waiting, self._waiting = self._waiting, {}
         self._round = [
             _Request(log, log.begin_sync(), dones)
@@ -126,23 +132,39 @@ class GroupCommit:
         # Files of a range that was dropped meanwhile are nobody's loss.
         failures = [failure for failure in self._failures if not failure.request.log.discarded]
         self._failures = []
-        if failures:
-            self._failed = failures[0].error
+        final = next((each.error for each in failures if not _is_repeatable(each)), None)
+        if final is not None:
+            self._failed = final
             self._wake_idle()
-            self._on_fatal(self._failed)
+            self._on_fatal(final)
             return
-        if self._waiting:  # the next sync runs while this one is answered
+        if failures:
+            self._repeat([failure.request for failure in failures])
+        elif self._waiting:  # the next sync runs while this one is answered
             self._start_round()
+        repeated = {id(failure.request) for failure in failures}
         for request in finished:
-            _answer(request)
-        if not self._pieces_left:
+            if id(request) not in repeated:
+                _answer(request)
+        if not self.busy:
             self._wake_idle()
+
+    def _repeat(self, requests: list[_Request]) -> None:
+        """No descriptor was free for these: they join the next round, which begins a bit later."""
+        for request in requests:
+            take_back(request.log, request.job)
+            self._waiting.setdefault(request.log, [])[:0] = request.dones
+        self._retry = self._loop.call_later(RETRY_S, self._start_round)
 
     def _wake_idle(self) -> None:
         waiters, self._idle_waiters = self._idle_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _is_repeatable(failure: _Failure) -> bool:
+    return is_descriptor_shortage(failure.error)
 
 
 def _answer(request: _Request) -> None:

@@ -25,7 +25,8 @@ from mainstem.log.time_search import find_by_time
 from mainstem.log.verify import verify_range
 from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.file_errors import FileErrorKind, classify, is_descriptor_shortage
 
 __all__ = ["FileSlice", "RangeLog", "SegmentSettings", "StagedBatch", "SyncJob"]
 
@@ -70,7 +71,7 @@ class RangeLog:
         self.segments = self._list.segments
         self._clock = clock
         self._access: FileAccess = files.access
-        self._unsynced_paths: list[Path] = []
+        self.unsynced_paths: list[Path] = []
         self._incarnation = 0  # counts truncations: a sync from before one proves nothing after it
 
     def adopt(self, segments: list[Segment], *, sealed: bool) -> None:
@@ -106,7 +107,7 @@ class RangeLog:
         except OSError as error:
             raise storage_error(error, self.directory) from error
         # The range, its partition, its topic, all topics, the data directory.
-        self._unsynced_paths = [*written, self.directory, *self.directory.parents[:4]]
+        self.unsynced_paths = [*written, self.directory, *self.directory.parents[:4]]
 
     def append(self, staged: list[StagedBatch]) -> None:
         """Write stamped batches that follow what is there; the bytes are borrowed for the call.
@@ -150,7 +151,7 @@ class RangeLog:
             self._list.cut(self.written_end)
             raise
         finally:
-            self._unsynced_paths.append(self.directory)
+            self.unsynced_paths.append(self.directory)
         self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     @property
@@ -171,8 +172,8 @@ class RangeLog:
                 break
             files.append(segment.file)
             segment.dirty = False
-        paths = tuple(dict.fromkeys(self._unsynced_paths))
-        self._unsynced_paths.clear()
+        paths = tuple(dict.fromkeys(self.unsynced_paths))
+        self.unsynced_paths.clear()
         last = self.segments[-1] if self.segments else None
         place = (self.written_end, last.base_offset, last.size) if last else self.synced_place
         return SyncJob(self.written_end, place, self._incarnation, tuple(files), paths)
@@ -246,7 +247,7 @@ class RangeLog:
             last.dirty = True
             if until == self.synced_end:
                 self.synced_place = (until, last.base_offset, last.size)
-        self._unsynced_paths.append(self.directory)
+        self.unsynced_paths.append(self.directory)
         self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     def trim(self, start: int) -> int:
@@ -346,6 +347,23 @@ def sealing_job(log: RangeLog) -> SyncJob:
     return job._replace(paths=(*paths, *job.paths))
 
 
+def take_back(log: RangeLog, job: SyncJob) -> None:
+    """A job ended at a path that could not be opened: its paths belong to the next job."""
+    log.unsynced_paths[:0] = job.paths
+
+
+def sync_error(log: RangeLog, job: SyncJob, error: OSError) -> Unavailable:
+    """The refusal that a failed job becomes; one for want of descriptors may be repeated."""
+    if is_descriptor_shortage(error):
+        take_back(log, job)
+    elif classify(error) is FileErrorKind.TRANSIENT:
+        # Bytes that a sync did not write for want of memory may be lost.
+        return Unavailable(
+            ErrorCode.STORAGE_FAILED, f"{error.strerror}", subject=str(log.directory)
+        )
+    return storage_error(error, log.directory)
+
+
 def end_sealing_job(log: RangeLog, job: SyncJob) -> None:
     """The job was carried out."""
     for segment in log.segments:
@@ -358,5 +376,5 @@ def _sync_now(log: RangeLog, access: FileAccess) -> None:
     try:
         carry_out(job, access)
     except OSError as error:
-        raise storage_error(error, log.directory) from error
+        raise sync_error(log, job, error) from error
     end_sealing_job(log, job)

@@ -5,6 +5,7 @@ segments are scrubbed: the one being written is checked when it is read. A round
 segment starts over.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from mainstem.log import scan
@@ -12,8 +13,11 @@ from mainstem.log.damage import Damage
 from mainstem.log.range_log import RangeLog
 from mainstem.log.segment import Segment
 from mainstem.log.verify import verify_index, verify_small_files
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, Unavailable
+from mainstem.model.file_errors import FileErrorKind, classify
 from mainstem.model.limits import MIB
+
+logger = logging.getLogger(__name__)
 
 STEP_BYTES = 1 * MIB
 
@@ -31,10 +35,22 @@ class Scrubber:
         self.checked_bytes = 0
 
     def step(self) -> int:
-        """Check about ``STEP_BYTES``; how many bytes were checked, 0 at the end of a round."""
+        """Check about ``STEP_BYTES``; how many bytes were checked, 0 at the end of a round.
+
+        A round that finds no free descriptor ends there: the next one checks what it left out.
+        """
         done = 0
         while done < STEP_BYTES:
-            size = next(self._round, None)
+            try:
+                size = next(self._round, None)
+            except OSError as error:
+                if classify(error) is not FileErrorKind.TRANSIENT:
+                    raise
+                logger.warning("a round of checks ends early: %s", error)
+                size = None
+            except Unavailable as error:
+                logger.warning("a round of checks ends early: %s", error)
+                size = None
             if size is None:
                 self._round = self._walk()
                 self.rounds += 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.log import scan
 from mainstem.log.damage import Damage
-from mainstem.log.file_access import FileAccess, OpenFile, storage_error
+from mainstem.log.file_access import FileAccess, OpenFile, storage_error, unreadable
 from mainstem.log.index import SegmentIndex, Summary, read_index, write_index
 from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from mainstem.log.verified import VerifiedBytes
@@ -136,9 +136,7 @@ class Segment:
             try:
                 file = self._files.access.open_for_append(self.path, create=False)
             except OSError as error:
-                raise Corrupt(
-                    f"cannot be opened: {error.strerror}", subject=str(self.path)
-                ) from None
+                raise unreadable(error, self.path) from None
             self._file = file
             self._files.opened(self)
         return file
@@ -160,6 +158,8 @@ class Segment:
             except (FileNotFoundError, Corrupt) as error:
                 self.damage.append(Damage(self.path.with_suffix(".index"), 0, str(error)))
                 index = _rebuilt_index(self)
+            except OSError as error:
+                raise unreadable(error, self.path) from None
             self._index = index
             if self.finished:
                 self._files.indexed(self, index.size_bytes)
@@ -256,7 +256,10 @@ class Segment:
         # cannot reserve is left to answer the write itself.
         if self.size - max(self.indexed_bytes, 0) >= SAVE_INDEX_BYTES:
             # A crash then costs a scan of what came after, not of the whole file.
-            self._save_index()
+            try:
+                self._save_index()
+            except OSError as error:
+                raise storage_error(error, self.path) from error
         start = max(self._reserved, self.size)
         size = max(self._reserve_bytes, until - start)
         self._files.access.reserve(fd, start, size)

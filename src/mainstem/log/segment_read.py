@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from mainstem.log import scan
 from mainstem.log.damage import Damage
-from mainstem.log.file_access import read_fully
+from mainstem.log.file_access import read_fully, storage_error
 from mainstem.log.file_slice import FileSlice
 from mainstem.log.segment import Segment
 from mainstem.model.batch import BatchHeader
+from mainstem.model.file_errors import FileErrorKind, classify
 
 CURSORS_MAX = 64
 
@@ -104,6 +105,8 @@ def check_segment(segment: Segment) -> Damage | None:
     except scan.BadBatch as bad:
         return Damage(segment.path, bad.position, bad.cause, bad.offset)
     except OSError as error:
+        if classify(error) is FileErrorKind.TRANSIENT:
+            raise storage_error(error, segment.path) from error
         return Damage(segment.path, 0, f"cannot be read: {error.strerror}")
     if size < segment.size:
         return Damage(segment.path, size, f"{size} bytes where {segment.size} were written", last)

@@ -127,19 +127,20 @@ class LogStore:
 
         Raises:
             Corrupt: the directory belongs to another range, or its header is damaged.
+            Unavailable: a system call failed.
         """
         name = RangeName(stream, topic_name, index, generation)
         identity = RangeIdentity(name, epoch, start_offset, self.directory_id)
         directory = identity.path(self.data_dir)
         assert directory not in self.logs, f"{directory} is open already"
         log = RangeLog(identity, directory, config or SegmentSettings(), self._clock, self.files)
-        self._condemn_other_generations(directory, index)
-        if directory.is_dir() and segment_bases(directory):
+        try:
+            self._condemn_other_generations(directory, index)
             point = self._points.get(self._key(directory))
-            recover(log, Circumstances(self.trust, point), self._clock, self.files)
-        else:
-            if directory.is_dir():  # the process died before the first batch was in it
-                shutil.rmtree(directory)
+            is_there = _recovered(log, Circumstances(self.trust, point), self._clock, self.files)
+        except OSError as error:
+            raise storage_error(error, directory) from error
+        if not is_there:
             point = self._points.pop(self._key(directory), None)
             if point is not None and point.offset > start_offset:
                 gone = Damage(directory, 0, f"what was durable up to {point.offset} is gone")
@@ -337,6 +338,17 @@ class LogStore:
             numbers = parse_range_directory(sibling.name)
             if numbers is not None and sibling != directory and sibling not in self.logs:
                 self._condemn(sibling)
+
+
+def _recovered(log: RangeLog, known: Circumstances, clock: Clock, files: OpenFiles) -> bool:
+    """Fill a log from its directory; False when there is nothing to fill it from."""
+    if not log.directory.is_dir():
+        return False
+    if not segment_bases(log.directory):  # the process died before the first batch was in it
+        shutil.rmtree(log.directory)
+        return False
+    recover(log, known, clock, files)
+    return True
 
 
 def _load_checkpoint(data_dir: Path) -> Checkpoint | None:

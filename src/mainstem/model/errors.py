@@ -150,6 +150,10 @@ RETRIABLE = frozenset(
 )
 
 
+# Refusals of this node's own storage that end without a restart.
+STORAGE_RECOVERS = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED})
+
+
 class MainstemError(Exception):
     """An answer that is not the one hoped for.
 

@@ -25,7 +25,6 @@ from crc32c import crc32c
 from msgspec import Struct as Value
 
 from mainstem.cluster.frame_storage import (
-    DISK_FULL,
     FRAME,
     FRAME_BYTES_MAX,
     FRAMES_START,
@@ -33,9 +32,12 @@ from mainstem.cluster.frame_storage import (
     frame,
     frame_at,
     is_followed,
+    is_not_replaced,
     mark,
     read_start,
+    refusal,
     replace,
+    replace_and_open,
     start_of_file,
     sync_folder,
     write_all,
@@ -120,7 +122,7 @@ class JournalStorage:
             if snapshot is not None:
                 raise Corrupt("the snapshot is there, the journal is not",
                               subject=str(self._journal), remedy=REMEDY)  # fmt: skip
-            self._new_journal(first_index=1)
+            os.close(self._new_journal(first_index=1))
             sync_folder(self._folder.parent)
         self._fd = os.open(self._journal, os.O_RDWR | os.O_CLOEXEC)
         data = self._journal.read_bytes()
@@ -184,13 +186,13 @@ class JournalStorage:
         try:
             packed = SNAPSHOT.pack(SNAPSHOT_MAGIC, last, len(state), checksum)
             replace(self._snapshot, packed + state, self._sync)
-            self._new_journal(first_index=self._next_index)
+            fresh = self._new_journal(first_index=self._next_index)
         except OSError as error:
-            if error.errno in DISK_FULL:
+            if is_not_replaced(error):
                 return  # the journal simply stays; there will be another occasion
             raise self._fail(error) from error
         os.close(self._fd)
-        self._fd = os.open(self._journal, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = fresh
         self._end = FRAMES_START
         self._snapshot_bytes = len(state)
 
@@ -205,15 +207,14 @@ class JournalStorage:
 
     def _take_back(self, error: OSError) -> None:
         """A frame could not be written: remove what there is of it, or give up."""
-        if error.errno not in DISK_FULL:
+        passing = refusal(error, self._journal)
+        if passing is None:
             raise self._fail(error) from error
         try:
             os.ftruncate(self._fd, self._end)
         except OSError as again:
             raise self._fail(again) from again
-        raise Unavailable(
-            ErrorCode.DISK_FULL, "the catalogue's disk is full", subject=str(self._journal)
-        ) from error
+        raise passing from error
 
     def _fail(self, error: OSError) -> JournalFailed:
         self._failed = True
@@ -223,8 +224,9 @@ class JournalStorage:
         # Not synced by itself: an older mark only means that less is known to be durable.
         write_all(self._fd, mark(self._end), HEADER.size)
 
-    def _new_journal(self, *, first_index: int) -> None:
-        replace(self._journal, start_of_file(JOURNAL_MAGIC, first_index), self._sync)
+    def _new_journal(self, *, first_index: int) -> int:
+        start = start_of_file(JOURNAL_MAGIC, first_index)
+        return replace_and_open(self._journal, start, self._sync)
 
     def _read_snapshot(self) -> tuple[int, bytes | None]:
         if not self._snapshot.exists():

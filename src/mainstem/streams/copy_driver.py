@@ -13,7 +13,7 @@ from typing import Final
 
 from mainstem.log.file_access import storage_error
 from mainstem.log.naming import RangeName, range_directory
-from mainstem.log.range_log import RangeLog, end_sealing_job, seal_of, sealing_job
+from mainstem.log.range_log import RangeLog, end_sealing_job, seal_of, sealing_job, sync_error
 from mainstem.log.sync_job import carry_out
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
@@ -230,7 +230,12 @@ class CopyDriver:
         job = sealing_job(log)
         try:
             await loop.run_in_executor(None, carry_out, job, access)
-            end_sealing_job(log, job)
+        except OSError as error:
+            if log.discarded:
+                return
+            raise sync_error(log, job, error) from error
+        end_sealing_job(log, job)
+        try:
             write = partial(seal_of(log).write, log.directory, sync=True)
             await loop.run_in_executor(None, write)
         except OSError as error:

@@ -9,6 +9,7 @@ nobody reads; the first reader has the open range looked through, a piece at a t
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +26,10 @@ from mainstem.streams.replication_driver import not_writer
 from mainstem.streams.state import StreamState
 from mainstem.streams.transactions import StreamTransactions
 
+_log = logging.getLogger(__name__)
+
 SCAN_BYTES_MAX: Final = 4 * MIB
+SCAN_RETRY_S: Final = 1.0
 _ATTRIBUTES: Final = slice(21, 23)
 _OF_TRANSACTIONS: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 
@@ -146,32 +150,40 @@ class StreamFollower(StreamReader):
     def _scan(self) -> None:
         """Look through one more piece of the files; at their end, be told from now on."""
         self._timer = None
-        assert self._scanned is not None, "there is something to look through"
-        left = SCAN_BYTES_MAX
         try:
-            for log in self.ranges:
-                if log.written_end <= self._scanned:
-                    continue
-                for header, _ in log.batches(max(self._scanned, log.start_offset)):
-                    if header.attributes & _OF_TRANSACTIONS:
-                        self._note(header, _bytes_of(log, header))
-                    self._scanned = header.until_offset
-                    left -= header.size
-                    if left < 0:
-                        break
-                if left < 0:
-                    break
-                self._scanned = log.written_end  # rewritten ranges have gaps, at their end too
+            is_whole = self._scan_piece()
         except Corrupt:
             self.close(self._elsewhere())
             return
-        if left < 0:
+        except Unavailable as error:
+            _log.warning("%s-%d cannot be read now: %s", self.topic, self.id.partition, error)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(SCAN_RETRY_S, self._scan)
+            return
+        if not is_whole:
             self._timer = asyncio.get_running_loop().call_soon(self._scan)
         else:
             self._scanned = None
             self._held.on_taken = self._on_taken
         if self.advance():
             self._wake()
+
+    def _scan_piece(self) -> bool:
+        """Note what about ``SCAN_BYTES_MAX`` of the files tell; whether that was the rest."""
+        assert self._scanned is not None, "there is something to look through"
+        left = SCAN_BYTES_MAX
+        for log in self.ranges:
+            if log.written_end <= self._scanned:
+                continue
+            for header, _ in log.batches(max(self._scanned, log.start_offset)):
+                if header.attributes & _OF_TRANSACTIONS:
+                    self._note(header, _bytes_of(log, header))
+                self._scanned = header.until_offset
+                left -= header.size
+                if left < 0:
+                    return False
+            self._scanned = log.written_end  # rewritten ranges have gaps, at their end too
+        return True
 
 
 def _bytes_of(log: RangeLog, header: BatchHeader) -> bytes:

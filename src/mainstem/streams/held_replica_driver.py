@@ -15,7 +15,7 @@ from functools import partial
 
 from mainstem.log import scan
 from mainstem.log.range_log import RangeLog, StagedBatch
-from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, Offset, RangeIndex
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.promise_storage import Promise
@@ -197,8 +197,8 @@ class HeldReplica:
             self.log.append(fresh)
         except Unavailable as error:
             self._carry_out(self.machine.on_write_failed())
-            if error.code is not ErrorCode.DISK_FULL:
-                # Space can be freed; a disk that fails otherwise can no longer be trusted.
+            if error.code not in STORAGE_RECOVERS:
+                # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
                 self._flusher.fatal(error)
             return False
         if self.on_taken is not None:

@@ -18,7 +18,13 @@ from typing import Final
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.log.file_access import storage_error
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.errors import (
+    STORAGE_RECOVERS,
+    Corrupt,
+    ErrorCode,
+    InvalidRequest,
+    Unavailable,
+)
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.limits import MIB
 from mainstem.streams import replica_messages as messages
@@ -96,6 +102,10 @@ class ReplicaService(ReplicaShelf):
         except Corrupt as error:
             # Nothing was written; the writer sends again what is not acknowledged.
             _log.warning("node %d sent what cannot be used: %s", node, error)
+        except Unavailable as error:
+            if error.code not in STORAGE_RECOVERS:
+                raise
+            _log.warning("a replica cannot be opened now: %s", error)
 
     def _append(
         self,

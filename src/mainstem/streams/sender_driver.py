@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from mainstem.cluster.peers.connection_transport import Chunk
 from mainstem.cluster.peers.frames import Service
 from mainstem.log.range_log import RangeLog, StagedBatch
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Range, Stream
@@ -94,6 +94,8 @@ class RangeSender:
             # The replica stays behind and the range is rolled without it.
             self._around.flusher.metrics.log_corruptions += 1
             _log.error("range %d cannot be sent: %s", self._facts.index, error)
+        except Unavailable as error:
+            _log.warning("range %d cannot be sent now: %s", self._facts.index, error)
 
     def tell_committed(self, progress: list[ReplicaProgress], committed: Offset) -> None:
         """Replicas learn what is committed with the next batches; without any, from here."""

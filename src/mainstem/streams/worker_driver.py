@@ -17,7 +17,7 @@ from mainstem.log.file_access import storage_error
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
 from mainstem.log.with_parent import end_with_parent
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError
+from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, MainstemError
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
@@ -118,7 +118,7 @@ class StreamRounds(ABC):
             raise
         except OSError as error:
             failure = storage_error(error, sources[0].directory)
-            if failure.code is ErrorCode.DISK_FULL:
+            if failure.code in STORAGE_RECOVERS:
                 raise failure from error
             raise
         finally:

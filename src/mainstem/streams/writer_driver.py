@@ -33,7 +33,13 @@ from mainstem.model.batch import (
     read_header,
 )
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.errors import (
+    STORAGE_RECOVERS,
+    ErrorCode,
+    InvalidRequest,
+    MainstemError,
+    Unavailable,
+)
 from mainstem.model.ids import Offset
 from mainstem.model.limits import APPENDS_WAITING_PER_STREAM_MAX
 from mainstem.model.metadata import Stream
@@ -49,7 +55,7 @@ Settled = Callable[[MainstemError | None], None]
 FOREVER = 2**63 - 1
 SEGMENTS_PER_RANGE = 16
 # Why a batch may not be written now, though the disk is sound.
-_PASSING = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED, ErrorCode.NOT_WRITER})
+_PASSING = STORAGE_RECOVERS | {ErrorCode.NOT_WRITER}
 
 
 class Replication(Protocol):
@@ -313,7 +319,7 @@ class StreamWriter(StreamReader):
             self.next_offset = log.written_end
             self.state.forget_from(log.written_end)
             if error.code not in _PASSING:
-                # Space can be freed; a disk that fails otherwise can no longer be trusted.
+                # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
                 self._flusher.fatal(error)
             return
         flusher = self._flusher

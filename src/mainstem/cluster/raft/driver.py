@@ -32,7 +32,7 @@ from mainstem.cluster.raft.messages import (
 from mainstem.cluster.raft.snapshot_driver import SnapshotTraffic
 from mainstem.cluster.raft.status import RaftStatus, status_of
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import STORAGE_RECOVERS, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
 DISK_FULL_RETRY_S = 1.0
@@ -226,7 +226,7 @@ class RaftDriver:
             try:
                 return await self._storage.save(ready.hard_state, ready.entries, incoming)
             except Unavailable as error:
-                if error.code is not ErrorCode.DISK_FULL:
+                if error.code not in STORAGE_RECOVERS:
                     raise
                 _log.error("%s; this node does not lead meanwhile", error)
             self._core.step_down(self._clock.monotonic())

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from mainstem.cluster.frame_storage import DISK_FULL, sync_folder
+from mainstem.cluster.frame_storage import refusal, sync_folder
 from mainstem.cluster.raft.messages import (
     Durable,
     Entry,
@@ -32,7 +32,8 @@ from mainstem.cluster.raft.wal_storage import (
     Frame,
     WalStorage,
 )
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, MainstemError
+from mainstem.model.file_errors import is_descriptor_shortage
 
 T = TypeVar("T")
 
@@ -152,7 +153,8 @@ class RaftStorage:
             try:
                 state = self._snapshots.install(incoming)
             except OSError as error:
-                raise self._wal.fail(error) from error
+                passing = refusal(error, self._folder) if is_descriptor_shortage(error) else None
+                raise passing or self._wal.fail(error) from error
             start = incoming.meta.id
         self._wal.append(Frame(hard_state, start, entries))
         if start is not None:
@@ -189,9 +191,7 @@ class RaftStorage:
         self._wal.close()
 
     def _no_room(self, error: OSError) -> MainstemError:
-        if error.errno not in DISK_FULL:
-            return self._wal.fail(error)
-        return Unavailable(ErrorCode.DISK_FULL, "no room for a snapshot", subject=str(self._folder))
+        return refusal(error, self._folder) or self._wal.fail(error)
 
     def _found(self, durable: Durable) -> Durable:
         # The log's first file comes last: a crash before it leaves a folder that is still new.

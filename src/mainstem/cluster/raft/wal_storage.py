@@ -19,16 +19,17 @@ from pathlib import Path
 import msgspec
 
 from mainstem.cluster.frame_storage import (
-    DISK_FULL,
     FRAME,
     FRAME_BYTES_MAX,
     FRAMES_START,
     HEADER,
     frame_at,
     is_followed,
+    is_not_replaced,
     mark,
     read_start,
-    replace,
+    refusal,
+    replace_and_open,
     start_of_file,
     sync_folder,
     write_all,
@@ -180,15 +181,14 @@ class WalStorage:
         write_all(self._fd, mark(self._end), HEADER.size)
 
     def _take_back(self, error: OSError) -> None:
-        if error.errno not in DISK_FULL:
+        passing = refusal(error, self._folder)
+        if passing is None:
             raise self.fail(error) from error
         try:
             os.ftruncate(self._fd, self._end)
         except OSError as again:
             raise self.fail(again) from again
-        raise Unavailable(
-            ErrorCode.DISK_FULL, "the disk of the Raft log is full", subject=str(self._folder)
-        ) from error
+        raise passing from error
 
     def _roll(self) -> None:
         """Go on in a new file, whose first frame repeats what must not be forgotten."""
@@ -196,7 +196,7 @@ class WalStorage:
         try:
             self._new_segment()
         except OSError as error:
-            if error.errno in DISK_FULL:  # the old file serves on
+            if is_not_replaced(error):  # the old file serves on
                 return
             raise self.fail(error) from error
         os.close(old)
@@ -206,8 +206,7 @@ class WalStorage:
         first = framed(self._next_number, _encode(Frame(hard_state=self._hard_state)))
         end = FRAMES_START + len(first)
         data = start_of_file(MAGIC, self._next_number, end) + first
-        replace(path, data, self._sync)
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = replace_and_open(path, data, self._sync)
         self._segments.append(_Segment(path))
         self._end = end
         self._next_number += 1

@@ -1,0 +1,143 @@
+"""A process without free descriptors: requests are refused, files are neither lost nor damaged."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.log.kit import Disk, fill, read_all, staged
+
+from mainstem.log.group_commit import GroupCommit
+from mainstem.log.range_log import SegmentSettings
+from mainstem.log.scrub import Scrubber
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.file_errors import FileErrorKind, classify
+
+SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=100)
+
+
+@contextlib.contextmanager
+def no_free_descriptors() -> Iterator[None]:
+    """Let every call that needs a new descriptor fail with the kernel's own EMFILE."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, FileErrorKind.DISK_FULL),
+        (errno.EDQUOT, FileErrorKind.DISK_FULL),
+        (errno.EMFILE, FileErrorKind.TRANSIENT),
+        (errno.ENFILE, FileErrorKind.TRANSIENT),
+        (errno.ENOMEM, FileErrorKind.TRANSIENT),
+        (errno.EIO, FileErrorKind.FAILED),
+        (errno.EROFS, FileErrorKind.FAILED),
+        (errno.ENOENT, FileErrorKind.FAILED),
+    ],
+)
+def test_an_error_number_has_one_kind(number: int, kind: FileErrorKind) -> None:
+    assert classify(OSError(number, os.strerror(number))) is kind
+
+
+def test_a_first_append_is_refused_and_succeeds_later(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        fill(log, 1)
+    assert refused.value.code is ErrorCode.OVERLOADED
+    assert read_all(log) == b""
+    written = fill(log, 3)
+    assert read_all(log) == written
+
+
+def test_an_append_that_needs_a_new_segment_is_refused_and_succeeds_later(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    written = fill(log, 1)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        log.append([staged(log.written_end + place, size=150) for place in range(20)])
+    assert refused.value.code is ErrorCode.OVERLOADED
+    assert read_all(log) == written
+    written += fill(log, 20)
+    assert read_all(log) == written
+    disk.restart(clean=False)
+    log = disk.open(SMALL)
+    assert log.damage == []
+    assert read_all(log) == written
+
+
+def test_a_file_that_cannot_be_opened_now_is_not_damaged(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    written = fill(log, 40)
+    disk.restart()
+    log = disk.open(SMALL)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        read_all(log)
+    assert refused.value.code is ErrorCode.OVERLOADED
+    assert read_all(log) == written
+    assert log.damage == []
+
+
+def test_a_range_that_cannot_be_opened_now_can_be_opened_later(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    written = fill(log, 40)
+    disk.restart(clean=False)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        disk.open(SMALL)
+    assert refused.value.code is ErrorCode.OVERLOADED
+    log = disk.open(SMALL)
+    assert log.damage == []
+    assert read_all(log) == written
+
+
+def test_a_background_check_without_descriptors_reports_no_damage(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 40)
+    log.seal()
+    disk.restart()
+    log = disk.open(SMALL)
+    found: list[object] = []
+    scrubber = Scrubber(lambda: [log], found.append)
+    assert scrubber.step() == 0
+    with no_free_descriptors():
+        assert scrubber.step() == 0
+    assert found == []
+    assert scrubber.step() > 0
+    assert found == []
+
+
+def test_a_sync_that_cannot_open_its_folders_is_repeated(disk: Disk) -> None:
+    async def story() -> None:
+        fatal: list[OSError] = []
+        commits = GroupCommit(asyncio.get_running_loop(), fatal.append)
+        log = disk.open(SMALL)
+        fill(log, 3)
+        with no_free_descriptors():
+            commits.request(log)
+            while commits.rounds < 3:  # noqa: ASYNC110 - rounds are counted, not announced
+                await asyncio.sleep(0.01)
+            assert log.synced_end == 0
+            assert not log.directory_synced
+        await asyncio.wait_for(commits.drain(), 10)
+        commits.close()
+        assert fatal == []
+        assert log.synced_end == 3
+        assert log.directory_synced
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_seal_that_cannot_open_its_folders_is_refused(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 3)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        log.seal()
+    assert refused.value.code is ErrorCode.OVERLOADED
