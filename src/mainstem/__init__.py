@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mainstem.client.native_connection import NativeSettings
     from mainstem.client.queues import Queues
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 NATIVE_ADDRESS = "127.0.0.1:2925"
 

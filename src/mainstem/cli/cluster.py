@@ -150,12 +150,24 @@ def features(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List features: at which level each is, and at which ones it may be."""
-    found = with_admin(bootstrap, timeout, lambda admin: admin.cluster.features())
-    rows: list[dict[str, object]] = [
-        {"name": f.name, "level": f.level, "lowest": f.lowest, "highest": f.highest} for f in found
-    ]
-    show_rows(rows, output, columns=["name", "level", "lowest", "highest"])
+    """List features: at which level each is, and which levels each node supports."""
+
+    async def act(admin: "Admin") -> list[dict[str, object]]:
+        found, by_node = await admin.cluster.features(), await admin.cluster.supported()
+        return [
+            {
+                "name": f.name,
+                "level": f.level,
+                "lowest": f.lowest,
+                "highest": f.highest,
+                # A node of release 0.1 says nothing of mainstem.version, which it has at 1.
+                "nodes": [f"{node}: {each.get(f.name, '1-1')}" for node, each in by_node.items()],
+            }
+            for f in found
+        ]
+
+    rows = with_admin(bootstrap, timeout, act)
+    show_rows(rows, output, columns=["name", "level", "lowest", "highest", "nodes"])
 
 
 @app.command("set-feature")
@@ -163,6 +175,9 @@ def set_feature(
     feature: Annotated[
         str, typer.Argument(metavar="NAME=LEVEL", help="Such as transaction.version=1; 0 is off.")
     ],
+    separate: Annotated[
+        str | None, typer.Argument(metavar="LEVEL", help="The level, where NAME stands alone.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say whether it could be done.")
     ] = False,
@@ -170,8 +185,13 @@ def set_feature(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Give a feature another level: clients that connect from now on go by it."""
+    """Give a feature another level: clients that connect from now on go by it.
+
+    mainstem.version is what nodes may write; it is raised after an upgrade and never lowered.
+    """
     name, _, text = feature.partition("=")
+    if separate is not None:
+        name, text = feature, separate
     if not name or not text.isascii() or not text.isdigit():
         raise UsageFailure("a feature has a name and a level", subject=feature,
                            remedy="mainstem cluster set-feature transaction.version=1")  # fmt: skip

@@ -89,6 +89,7 @@ class BlockingClusterAdmin(Caller[ClusterAdmin]):
     """See ``ClusterAdmin``."""
 
     features = waits(ClusterAdmin.features)
+    supported = waits(ClusterAdmin.supported)
     set_feature = waits(ClusterAdmin.set_feature)
     quorum = waits(ClusterAdmin.quorum)
     unregister = waits(ClusterAdmin.unregister)

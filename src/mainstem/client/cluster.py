@@ -6,6 +6,7 @@ it is wrong; refreshes are shared by all who want one; every retry ends at the c
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -35,6 +36,8 @@ RETRY_PAUSE_MS_MAX: Final = 1_000
 DEFAULT_PORT: Final = 9092
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class CoordinatorKey(NamedTuple):
@@ -188,6 +191,19 @@ class Cluster:
                 failure = error
         assert failure is not None, "there is at least one bootstrap address"
         raise failure
+
+    async def call_each(
+        self, request: msgspec.Struct, *, timeout_ms: int | None = None
+    ) -> list[tuple[int, Any]]:
+        """Calls every node, one after the other; those that do not answer are left out."""
+        await self.refresh()
+        answers = []
+        for node in sorted(node.id for node in self.info.nodes):
+            try:
+                answers.append((node, await self._links[node].call(request, timeout_ms=timeout_ms)))
+            except Unavailable as error:
+                _log.debug("node %d does not answer: %s", node, error)
+        return answers
 
     async def call_controller(
         self, request: msgspec.Struct, *, timeout_ms: int | None = None

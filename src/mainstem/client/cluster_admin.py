@@ -68,6 +68,21 @@ class ClusterAdmin:
             key=lambda feature: feature.name,
         )
 
+    async def supported(self) -> dict[int, dict[str, str]]:
+        """The levels that each node supports: node to feature to "lowest-highest".
+
+        A node that does not answer is left out.
+        """
+        return {
+            node: {
+                each.name: f"{each.min_version}-{each.max_version}"
+                for each in response.supported_features
+            }
+            for node, response in await self._cluster.call_each(
+                ApiVersionsRequest(*_SOFTWARE), timeout_ms=self._timeout_ms
+            )
+        }
+
     async def set_feature(self, name: str, level: int, *, validate_only: bool = False) -> None:
         """Gives a feature another level, higher or lower.
 

@@ -29,6 +29,7 @@ from mainstem.cluster.raft.status import RaftStatus
 from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Fenced, Unavailable
+from mainstem.model.features import OWN_LEVELS, check_readable
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.node.address_book import NAME as BOOK_NAME
@@ -38,6 +39,7 @@ from mainstem.node.cluster_secret import cluster_secrets
 from mainstem.node.config import Config
 from mainstem.node.founding import found_group, founders_state, put_journal_aside
 from mainstem.node.joining import KNOCK_PAUSE_S, Arrival, FrontDoor, Knock, peer_address
+from mainstem.node.levels_driver import LevelsDriver
 from mainstem.node.peer_trust_driver import TrustDriver, peer_tls
 from mainstem.node.voters_driver import VotersDriver
 from mainstem.placement.catalogue import Catalogue
@@ -168,6 +170,7 @@ class ClusterNode:
         for work in (self._arrival.introduce(), self._trust.run(self._config)):
             self._run(work)
         await self._caught_up()
+        check_readable(self.service.catalogue.features, str(self._data / FOLDER))
         identity = open_identity(
             self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()
         )
@@ -186,6 +189,9 @@ class ClusterNode:
         voters = VotersDriver(self.driver, self.service.catalogue, self._clock)
         self.service.subscribe(voters.on_fact)
         self._run(voters.run())
+        levels = LevelsDriver(self.service, node.id, incarnation)
+        self.on_role.append(levels.on_role)
+        self._run(levels.run())
         return Placement(self.service, export, identity, incarnation)
 
     async def close(self) -> None:
@@ -299,7 +305,7 @@ class ClusterNode:
     async def _register(self, node: Node) -> int:
         while True:
             incarnation = self.service.catalogue.incarnation(node.id) + 1
-            command = RegisterNode(node, incarnation, self._start.directory)
+            command = RegisterNode(node, incarnation, self._start.directory, OWN_LEVELS)
             try:
                 await self.service.submit(command)
             except Fenced:

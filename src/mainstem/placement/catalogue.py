@@ -68,6 +68,7 @@ class Catalogue(Tables):
             fact.incarnation,
             fact.directory,
             draining=known is not None and known.draining,
+            levels=fact.levels,
         )
         if known is not None and known.directory != fact.directory:
             for topic in list(self._topics.values()):

@@ -8,8 +8,9 @@ from typing import Any
 
 from mainstem.model.client_metrics_config import check_client_metrics_configs
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
-from mainstem.model.features import check_levels
+from mainstem.model.features import MAINSTEM_VERSION, Levels, check_levels
 from mainstem.model.group_config import check_group_configs
+from mainstem.model.ids import NodeId
 from mainstem.model.limits import GROUP_NAME_LENGTH_MAX
 from mainstem.model.node_config import check_node_configs
 from mainstem.placement import records
@@ -68,10 +69,43 @@ def _set_features(tables: Tables, command: records.SetFeatures) -> Outcome:
     if command.expected_epoch != tables.features_epoch:
         raise Fenced(ErrorCode.FENCED_EPOCH, "features were changed meanwhile")
     check_levels(command.levels)
+    _check_version(tables, command.levels.get(MAINSTEM_VERSION, tables.level))
     levels = {**tables.features, **command.levels}
     if levels == tables.features:
         return (), None
     return (records.FeaturesSet(tables.features_epoch + 1, levels),), None
+
+
+def _check_version(tables: Tables, level: int) -> None:
+    """Refuse to lower the version, and to raise it above what some node reads."""
+    if level < tables.level:
+        raise InvalidRequest(
+            ErrorCode.INVALID_FEATURE_LEVEL,
+            f"it is at {tables.level} and never goes back to {level}: what was written since "
+            "cannot be read at a lower level",
+            subject=MAINSTEM_VERSION,
+            remedy="restore a backup that was made before the level was raised",
+        )
+    if level > tables.level:
+        for known in tables.nodes():
+            node = known.node.id
+            remove = f"; if it is gone for good: mainstem node remove {node}"
+            levels_include(known.levels, level, node, otherwise=remove)
+
+
+def levels_include(levels: Levels, level: int, node: NodeId, *, otherwise: str = "") -> None:
+    """Refuse a level of ``mainstem.version`` that a node does not read.
+
+    Raises:
+        InvalidRequest: see above.
+    """
+    if not levels[0] <= level <= levels[1]:
+        raise InvalidRequest(
+            ErrorCode.INVALID_FEATURE_LEVEL,
+            f"node {node} supports {levels[0]} to {levels[1]}, not {level}",
+            subject=MAINSTEM_VERSION,
+            remedy=f"start node {node} with a release that supports {level}{otherwise}",
+        )
 
 
 def _unregister_node(tables: Tables, command: records.UnregisterNode) -> Outcome:

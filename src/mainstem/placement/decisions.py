@@ -11,13 +11,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.features import MAINSTEM_VERSION, OWN_LEVELS
 from mainstem.model.ids import NO_NODE, ProducerId, StreamId
 from mainstem.model.limits import PARTITIONS_PER_NODE_MAX
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import check_topic_name
 from mainstem.placement import chain, electing, planner, records
-from mainstem.placement.cluster_decisions import CLUSTER_DECIDERS, same_configs
+from mainstem.placement.cluster_decisions import CLUSTER_DECIDERS, levels_include, same_configs
 from mainstem.placement.expectations import (
     current_epoch,
     current_incarnation,
@@ -73,10 +74,13 @@ def _form_cluster(tables: Tables, command: records.FormCluster, now_ms: int) -> 
             f"the catalogue belongs to cluster {tables.cluster_id}, not {command.cluster_id}",
             remedy="start the node with the data folder of its own cluster",
         )
-    return Decision((records.ClusterFormed(command.cluster_id, now_ms),), None)
+    levels = {**tables.features, MAINSTEM_VERSION: OWN_LEVELS[1]}
+    formed = records.ClusterFormed(command.cluster_id, now_ms)
+    return Decision((formed, records.FeaturesSet(tables.features_epoch + 1, levels)), None)
 
 
 def _register_node(tables: Tables, command: records.RegisterNode, now_ms: int) -> Decision[None]:
+    levels_include(command.levels, tables.level, command.node.id)
     known = tables.incarnation(command.node.id)
     if command.incarnation <= known:
         raise Fenced(
@@ -86,7 +90,29 @@ def _register_node(tables: Tables, command: records.RegisterNode, now_ms: int) -
         )
     elections = electing.elections_with(tables, command.node.id, command.directory, restarted=True)
     fact = records.NodeRegistered(
-        command.node, command.incarnation, command.directory, now_ms, tuple(elections)
+        command.node,
+        command.incarnation,
+        command.directory,
+        now_ms,
+        tuple(elections),
+        command.levels,
+    )
+    return Decision((fact,), None)
+
+
+def _announce_levels(
+    tables: Tables, command: records.AnnounceLevels, now_ms: int
+) -> Decision[None]:
+    current_incarnation(tables, command.node, command.incarnation)
+    held = tables.node(command.node)
+    assert held is not None, "it has an incarnation"
+    if held.levels == command.levels:
+        return Decision((), None)
+    if held.fenced:
+        raise Fenced(ErrorCode.FENCED_EPOCH, "the node is fenced", subject=f"node {command.node}")
+    # A fact of its own would be unknown to release 0.1; this one changes nothing but the levels.
+    fact = records.NodeRegistered(
+        held.node, held.incarnation, held.directory, now_ms, (), command.levels
     )
     return Decision((fact,), None)
 
@@ -339,6 +365,7 @@ def _room_for(tables: Tables, partitions: int, topic: str) -> None:
 _DECIDERS: dict[type, Callable[..., Decision[Any]]] = {
     records.FormCluster: _form_cluster,
     records.RegisterNode: _register_node,
+    records.AnnounceLevels: _announce_levels,
     records.CreateTopic: _create_topic,
     records.DeleteTopic: _delete_topic,
     records.AddPartitions: _add_partitions,

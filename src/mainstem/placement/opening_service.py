@@ -16,6 +16,7 @@ import msgspec
 
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt
+from mainstem.model.features import OWN_LEVELS, check_readable
 from mainstem.model.metadata import Node
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.export_storage import NAME as EXPORT_NAME
@@ -87,6 +88,7 @@ async def open_placement(
         if stored.cut_bytes:
             _log.warning("cut %d bytes of an unfinished journal frame", stored.cut_bytes)
         catalogue = replayed_from(stored, folder)
+        check_readable(catalogue.features, str(folder))
         exported = read_export(start.data / EXPORT_NAME)
         identity = identity_of(start, catalogue, exported, clock.wall_ms())
         service = PlacementService(journal, catalogue, clock, on_fatal)
@@ -94,7 +96,7 @@ async def open_placement(
             await restore_lost(service, start, exported, clock.wall_ms())
         await service.submit(FormCluster(identity.cluster_id))
         incarnation = catalogue.incarnation(start.node.id) + 1
-        await service.submit(RegisterNode(start.node, incarnation, start.directory))
+        await service.submit(RegisterNode(start.node, incarnation, start.directory, OWN_LEVELS))
     except BaseException:
         journal.close()
         raise

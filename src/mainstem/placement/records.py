@@ -11,6 +11,7 @@ default; a field is never given another meaning.
 
 from msgspec import Struct
 
+from mainstem.model.features import LEVELS_OF_0_1, Levels
 from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
 from mainstem.placement.fact import Command, Fact
@@ -42,11 +43,23 @@ class FormCluster(Command[None], frozen=True):
 
 
 class RegisterNode(Command[None], frozen=True):
-    """A node has started; its incarnation is larger than any it had before."""
+    """A node has started; its incarnation is larger than any it had before.
+
+    ``levels`` of ``mainstem.version`` are those that it reads.
+    """
 
     node: Node
     incarnation: int
     directory: str
+    levels: Levels = LEVELS_OF_0_1
+
+
+class AnnounceLevels(Command[None], frozen=True):
+    """A registered node says which levels it reads: a leader of release 0.1 did not record them."""
+
+    node: NodeId
+    incarnation: int
+    levels: Levels
 
 
 class CreateTopic(Command[Topic], frozen=True):
@@ -227,6 +240,7 @@ class NodeRegistered(Fact, frozen=True):
     directory: str
     at_ms: int
     elections: tuple[Election, ...] = ()
+    levels: Levels = LEVELS_OF_0_1
 
 
 class TopicCreated(Fact, frozen=True):

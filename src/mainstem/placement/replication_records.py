@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainstem.model.features import LEVELS_OF_0_1, Levels
 from mainstem.model.ids import Epoch, NodeId, RangeIndex, StreamId
 from mainstem.model.metadata import Node, Stream
 from mainstem.placement.fact import Command, Fact
@@ -18,7 +19,8 @@ NodeStatus = Literal["live", "fenced", "draining"]
 class RegisteredNode(Struct, frozen=True, omit_defaults=True):
     """What the catalogue knows of a node.
 
-    ``fenced``: its lease has ended, so it writes nothing; ``draining``: it is to hold nothing.
+    ``fenced``: its lease has ended, so it writes nothing; ``draining``: it is to hold nothing;
+    ``levels``: which ones of ``mainstem.version`` it reads.
     """
 
     node: Node
@@ -26,6 +28,7 @@ class RegisteredNode(Struct, frozen=True, omit_defaults=True):
     directory: str
     fenced: bool = False
     draining: bool = False
+    levels: Levels = LEVELS_OF_0_1
 
     @property
     def status(self) -> NodeStatus:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.features import MAINSTEM_VERSION, level_of
 from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
@@ -85,6 +86,11 @@ class Tables:
             deleted=tuple(self.deleted),
             security=self.security.state(),
         )
+
+    @property
+    def level(self) -> int:
+        """The level of ``mainstem.version``: what may be written that older nodes cannot read."""
+        return level_of(self.features, MAINSTEM_VERSION)
 
     @property
     def partition_count(self) -> int:

@@ -15,6 +15,7 @@ from mainstem.log.range_log import RangeLog
 from mainstem.log.scrub import Scrubber
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, RangeIndex, StreamId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
@@ -184,7 +185,8 @@ class SimNode:
 
     async def _register(self, service: GroupPlacementService) -> None:
         node = Node(self.id, "127.0.0.1", 9092)
-        command = RegisterNode(node, self.incarnation, self._store.directory_id.hex())
+        directory = self._store.directory_id.hex()
+        command = RegisterNode(node, self.incarnation, directory, OWN_LEVELS)
         while service.catalogue.incarnation(self.id) < self.incarnation:
             try:
                 await service.submit(command)

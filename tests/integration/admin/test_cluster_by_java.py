@@ -115,17 +115,28 @@ def test_the_quorum_is_this_node_and_its_log_grows(node: LocalNode, java: Java) 
 
 
 def test_features_are_switched_and_told_to_every_client(java: Java) -> None:
-    assert java.ask("features") == "ok {group.version=1, share.version=1, transaction.version=2} 0"
+    assert (
+        java.ask("features")
+        == "ok {group.version=1, mainstem.version=2, share.version=1, transaction.version=2} 1"
+    )
     refused = java.ask("feature", "transaction.version", 1, "UPGRADE")
     assert refused.startswith("InvalidUpdateVersionException ")
     assert java.ask("feature", "transaction.version", 1, "SAFE_DOWNGRADE", "validate") == "ok"
-    assert java.ask("features") == "ok {group.version=1, share.version=1, transaction.version=2} 0"
+    assert (
+        java.ask("features")
+        == "ok {group.version=1, mainstem.version=2, share.version=1, transaction.version=2} 1"
+    )
     assert java.ask("feature", "transaction.version", 1, "SAFE_DOWNGRADE") == "ok"
     assert java.ask("feature", "group.version", 0, "UNSAFE_DOWNGRADE") == "ok"
-    assert java.ask("features") == "ok {share.version=1, transaction.version=1} 2"
+    assert (
+        java.ask("features") == "ok {mainstem.version=2, share.version=1, transaction.version=1} 3"
+    )
     assert java.ask("feature", "transaction.version", 2, "UPGRADE") == "ok"
     assert java.ask("feature", "group.version", 1, "UPGRADE") == "ok"
-    assert java.ask("features") == "ok {group.version=1, share.version=1, transaction.version=2} 4"
+    assert (
+        java.ask("features")
+        == "ok {group.version=1, mainstem.version=2, share.version=1, transaction.version=2} 5"
+    )
     for unknown in ("metadata.version", "kraft.version"):
         refused = java.ask("feature", unknown, 1, "UPGRADE")
         assert refused.startswith("InvalidUpdateVersionException "), unknown

@@ -46,14 +46,29 @@ def levels(run: Callable[..., str]) -> dict[str, int]:
 
 
 def test_a_feature_is_switched_off_and_on(run: Callable[..., str]) -> None:
-    assert levels(run) == {"group.version": 1, "share.version": 1, "transaction.version": 2}
+    assert levels(run) == {
+        "group.version": 1,
+        "mainstem.version": 2,
+        "share.version": 1,
+        "transaction.version": 2,
+    }
     said = run("cluster", "set-feature", "group.version=0", "--dry-run")
     assert "group.version could be at level 0" in said
     assert levels(run)["group.version"] == 1
     assert "is now at level 0" in run("cluster", "set-feature", "group.version=0")
-    assert levels(run) == {"group.version": 0, "share.version": 1, "transaction.version": 2}
+    assert levels(run) == {
+        "group.version": 0,
+        "mainstem.version": 2,
+        "share.version": 1,
+        "transaction.version": 2,
+    }
     run("cluster", "set-feature", "group.version=1")
-    assert levels(run) == {"group.version": 1, "share.version": 1, "transaction.version": 2}
+    assert levels(run) == {
+        "group.version": 1,
+        "mainstem.version": 2,
+        "share.version": 1,
+        "transaction.version": 2,
+    }
     for wrong in ("group.version=9", "streams.version=1"):
         refused = run("cluster", "set-feature", wrong, ends_with=ExitCode.FAILED)
         assert "INVALID_FEATURE_LEVEL" in refused

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mainstem.broker.admin import NodeDefaults, TopicsAdmin
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.placement.catalogue import Catalogue
@@ -55,5 +56,5 @@ async def topics_admin(
     """The topics of a node that has just started."""
     service = PlacementService(journal or ListJournal(), Catalogue(), FixedClock(), fatal)
     await service.submit(FormCluster(CLUSTER))
-    await service.submit(RegisterNode(NODE, 1, "0d" * 16))
+    await service.submit(RegisterNode(NODE, 1, "0d" * 16, OWN_LEVELS))
     return TopicsAdmin(service, NODE, NodeDefaults(static or {}))

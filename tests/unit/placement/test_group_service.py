@@ -15,6 +15,7 @@ from mainstem.cluster.raft.doors_driver import DriverSettings, StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import SoftState, StateType, founding
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node as Member
 from mainstem.placement.catalogue import Catalogue
@@ -103,7 +104,7 @@ async def found(council: Council) -> GroupPlacementService:
     """A cluster with one registered node; the service of the leader."""
     leader = council.services[(await council.wait_for_leader()).id]
     await leader.submit(FormCluster("c"))
-    await leader.submit(RegisterNode(Member(NodeId(1), "127.0.0.1", 9092), 1, "d"))
+    await leader.submit(RegisterNode(Member(NodeId(1), "127.0.0.1", 9092), 1, "d", OWN_LEVELS))
     return leader
 
 
@@ -123,6 +124,7 @@ def test_what_the_leader_decides_everybody_replays(tmp_path: Path) -> None:
         for facts in council.facts.values():
             assert [type(fact).__name__ for fact in facts] == [
                 "ClusterFormed",
+                "FeaturesSet",
                 "NodeRegistered",
                 "TopicCreated",
             ]

@@ -15,6 +15,7 @@ from mainstem.cluster.raft.doors_driver import StateMachine
 from mainstem.cluster.raft.driver import RaftDriver
 from mainstem.cluster.raft.messages import founding
 from mainstem.model.errors import Corrupt, Fenced, MainstemError
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
 from mainstem.model.metadata import Node as Member
 from mainstem.model.metadata import Stream
@@ -80,7 +81,7 @@ class Town(RaftCluster):
         service = self.services[node]
         incarnation = service.catalogue.incarnation(node) + 1
         member = Member(node, "127.0.0.1", 9092)
-        await service.submit(RegisterNode(member, incarnation, f"disk-{node}"))
+        await service.submit(RegisterNode(member, incarnation, f"disk-{node}", OWN_LEVELS))
         placing = PlacingDriver(
             service,
             lambda: self.led_term(node),
@@ -297,7 +298,7 @@ def test_a_node_that_is_started_again_is_not_taken_for_the_dead_one(tmp_path: Pa
         town.start(town.nodes[writer])
         await asyncio.sleep(2)
         member = Member(writer, "127.0.0.1", 9092)
-        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{writer}"))
+        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{writer}", OWN_LEVELS))
         # It opens its streams for a while before it asks for its first lease.
         for _ in range(13):
             await asyncio.sleep(0.1)
@@ -380,7 +381,7 @@ def test_a_process_that_was_replaced_is_told_once(tmp_path: Path) -> None:
     async def story(town: Town) -> None:
         leader, old, _ = await others(town)
         member = Member(old, "127.0.0.1", 9093)
-        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{old}"))
+        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{old}", OWN_LEVELS))
         await town.wait_until(lambda: town.superseded == [old])
         assert not town.leases[old].holds
         await asyncio.sleep(5)

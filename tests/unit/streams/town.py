@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import MainstemError
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
 from mainstem.model.record import NO_PRODUCER, ProducerStamp, Record, build_batch, records_of
@@ -66,6 +67,7 @@ class TownNode:
                 Node(self.id, "127.0.0.1", 9092 + self.id, rack=f"rack-{self.id}"),
                 town.placement.incarnation + self.incarnation,
                 self.store.directory_id.hex(),
+                OWN_LEVELS,
             )
         )
         self.commits = GroupCommit(asyncio.get_running_loop(), self.fatal.append)

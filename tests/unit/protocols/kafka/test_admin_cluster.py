@@ -9,6 +9,7 @@ from tests.unit.broker.kit import CLUSTER, NODE, FixedClock
 from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
 
 from mainstem.broker.cluster_service import NAMED_AFTER_LOSS_S, SETTLE_S, ClusterAdmin
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId
 from mainstem.placement.records import RegisterNode
 from mainstem.placement.replication_records import FenceNode
@@ -356,7 +357,7 @@ def test_a_node_is_named_for_a_while_after_it_was_lost() -> None:
         admin, watch = client.counter.topics, Watch()
         client.counter.cluster = ClusterAdmin(admin._placement, lambda: admin.node, watch)
         lost = replace(NODE, id=NodeId(2), port=9_099)
-        await admin._placement.submit(RegisterNode(lost, 1, "2d" * 16))
+        await admin._placement.submit(RegisterNode(lost, 1, "2d" * 16, OWN_LEVELS))
         await admin._placement.submit(FenceNode(lost.id, 1, "it is gone"))
 
         async def brokers() -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
 
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.placement.records import RegisterNode
@@ -205,9 +206,9 @@ def test_features_go_down_and_up(version: int) -> None:
         assert [result.feature for result in answer.results] == (
             ["transaction.version"] if version < 2 else []
         )
-        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (1, 1)
+        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (1, 2)
         assert (await update(client, up, version=version)).error_code == 0
-        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (2, 2)
+        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (2, 3)
 
     tell(story)
 
@@ -219,6 +220,7 @@ def test_features_go_down_and_up(version: int) -> None:
         ([FeatureUpdateKey("transaction.version", 2, SAFE)], 0),
         ([FeatureUpdateKey("transaction.version", 3, UPGRADE)], BAD_LEVEL),
         ([FeatureUpdateKey("metadata.version", 1, UPGRADE)], BAD_LEVEL),
+        ([FeatureUpdateKey("mainstem.version", 1, UNSAFE)], BAD_LEVEL),
         ([FeatureUpdateKey("group.version", 0, 0)], INVALID_REQUEST),
         ([FeatureUpdateKey("group.version", 0, UNSAFE)] * 2, INVALID_REQUEST),
         (
@@ -231,7 +233,7 @@ def test_changes_of_features_count_all_or_none(updates: list[FeatureUpdateKey], 
     async def story(client: Client) -> None:
         assert (await update(client, *updates)).error_code == code
         assert client.counter.cluster.level("group.version") == 1
-        assert client.counter.cluster.features_epoch() <= 1
+        assert client.counter.cluster.features_epoch() <= 2
 
     tell(story)
 
@@ -247,7 +249,7 @@ def test_a_change_of_features_may_be_tried_out() -> None:
 
 async def another_node(client: Client) -> None:
     node = Node(NodeId(2), "127.0.0.2", 9092)
-    await client.counter.topics._placement.submit(RegisterNode(node, 1, "dir-2"))
+    await client.counter.topics._placement.submit(RegisterNode(node, 1, "dir-2", OWN_LEVELS))
 
 
 def test_a_node_that_is_gone_is_forgotten() -> None:
