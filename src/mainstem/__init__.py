@@ -7,12 +7,14 @@ with mainstem.connect_blocking("127.0.0.1:2925") as queues: ...
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mainstem.model.release import RELEASE
+
 if TYPE_CHECKING:
     from mainstem.client.blocking_queues import BlockingQueues
     from mainstem.client.native_connection import NativeSettings
     from mainstem.client.queues import Queues
 
-__version__ = "0.2.0"
+__version__ = RELEASE
 
 NATIVE_ADDRESS = "127.0.0.1:2925"
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mainstem import __version__
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.release import RELEASE
 
 MAINSTEM_VERSION = "mainstem.version"
 GROUP_VERSION = "group.version"
@@ -87,7 +87,7 @@ def check_readable(levels: Mapping[str, int], subject: str) -> None:
         side = "later" if level > highest else "earlier"
         raise InvalidRequest(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"the cluster is at {MAINSTEM_VERSION} {level}, mainstem {__version__} reads levels "
+            f"the cluster is at {MAINSTEM_VERSION} {level}, mainstem {RELEASE} reads levels "
             f"{lowest} to {highest}",
             subject=subject,
             remedy=f"start a {side} release, one that supports {MAINSTEM_VERSION} {level}",

@@ -1,10 +1,13 @@
 """``mainstem.version``: what nodes may write is raised when every node reads it, never lowered."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import mainstem
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.features import LEVELS_OF_0_1, MAINSTEM_VERSION, OWN_LEVELS, check_readable
 from mainstem.model.ids import NodeId
@@ -124,3 +127,8 @@ def test_a_cluster_above_what_this_release_reads_is_refused_with_both_numbers() 
     assert f"at mainstem.version {HIGHEST + 1}" in text
     assert f"reads levels {LOWEST} to {HIGHEST}" in text
     assert "start a later release" in text
+
+
+def test_the_package_and_the_program_name_the_same_release() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert project["project"]["version"] == mainstem.__version__
