@@ -192,19 +192,6 @@ class Cluster:
         assert failure is not None, "there is at least one bootstrap address"
         raise failure
 
-    async def call_each(
-        self, request: msgspec.Struct, *, timeout_ms: int | None = None
-    ) -> list[tuple[int, Any]]:
-        """Calls every node, one after the other; those that do not answer are left out."""
-        await self.refresh()
-        answers = []
-        for node in sorted(node.id for node in self.info.nodes):
-            try:
-                answers.append((node, await self._links[node].call(request, timeout_ms=timeout_ms)))
-            except Unavailable as error:
-                _log.debug("node %d does not answer: %s", node, error)
-        return answers
-
     async def call_controller(
         self, request: msgspec.Struct, *, timeout_ms: int | None = None
     ) -> Any:
@@ -343,6 +330,22 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         },
     )
+
+
+async def call_each(
+    cluster: Cluster, request: msgspec.Struct, *, timeout_ms: int | None = None
+) -> list[tuple[int, Any]]:
+    """Calls every node, one after the other; those that do not answer are left out."""
+    await cluster.refresh()
+    answers = []
+    for node in sorted(node.id for node in cluster.info.nodes):
+        try:
+            answer = await cluster._links[node].call(request, timeout_ms=timeout_ms)
+        except Unavailable as error:
+            _log.debug("node %d does not answer: %s", node, error)
+        else:
+            answers.append((node, answer))
+    return answers
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from mainstem import __version__
 from mainstem.client import errors
-from mainstem.client.cluster import Cluster
+from mainstem.client.cluster import Cluster, call_each
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.wire.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -78,8 +78,8 @@ class ClusterAdmin:
                 each.name: f"{each.min_version}-{each.max_version}"
                 for each in response.supported_features
             }
-            for node, response in await self._cluster.call_each(
-                ApiVersionsRequest(*_SOFTWARE), timeout_ms=self._timeout_ms
+            for node, response in await call_each(
+                self._cluster, ApiVersionsRequest(*_SOFTWARE), timeout_ms=self._timeout_ms
             )
         }
 

@@ -99,7 +99,7 @@ class Catalogue(Tables):
         topic = self._topics.pop(fact.id)
         del self._by_name[topic.name]
         self._collisions.pop(collision_key(topic.name), None)
-        self._partition_count -= len(topic.streams)
+        self.partition_count -= len(topic.streams)
         for stream in topic.streams:
             self._seals.pop(stream.id, None)
         self.deleted[fact.id] = None
@@ -151,7 +151,7 @@ class Catalogue(Tables):
 
     def _put_topic(self, topic: Topic) -> None:
         before = self._topics.get(topic.id)
-        self._partition_count += len(topic.streams) - (len(before.streams) if before else 0)
+        self.partition_count += len(topic.streams) - (len(before.streams) if before else 0)
         self._topics[topic.id] = topic
         self._by_name[topic.name] = topic
         self._collisions.setdefault(collision_key(topic.name), topic.name)

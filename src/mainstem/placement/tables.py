@@ -24,7 +24,8 @@ class Tables:
     ``cluster_id`` is the cluster's name, empty before it is formed. ``deleted`` are the topics that
     were deleted last.
     ``client_metrics`` is what is set on subscriptions to clients' metrics, by name. ``features``
-    are the levels that somebody has set, ``features_epoch`` how often that was done. ``busy`` says
+    are the levels that somebody has set, ``features_epoch`` how often that was done.
+    ``partition_count`` are the streams of all topics together. ``busy`` says
     how loaded a node is, in coarse steps from 0 on; it is no part of the state, only of what a
     decision looks at.
     """
@@ -37,7 +38,6 @@ class Tables:
         "_next_producer_id",
         "_node_configs",
         "_nodes",
-        "_partition_count",
         "_seals",
         "_topics",
         "busy",
@@ -46,6 +46,7 @@ class Tables:
         "deleted",
         "features",
         "features_epoch",
+        "partition_count",
         "security",
     )
 
@@ -67,7 +68,7 @@ class Tables:
         self._seals: dict[StreamId, str] = dict(state.seals)
         self.deleted: dict[TopicId, None] = dict.fromkeys(state.deleted)
         self.security = SecurityTable(state.security)
-        self._partition_count = sum(len(topic.streams) for topic in state.topics)
+        self.partition_count = sum(len(topic.streams) for topic in state.topics)
 
     def state(self) -> CatalogueState:
         """Everything as one value."""
@@ -91,11 +92,6 @@ class Tables:
     def level(self) -> int:
         """The level of ``mainstem.version``: what may be written that older nodes cannot read."""
         return level_of(self.features, MAINSTEM_VERSION)
-
-    @property
-    def partition_count(self) -> int:
-        """Streams of all topics together."""
-        return self._partition_count
 
     @property
     def next_producer_id(self) -> ProducerId:
