@@ -11,7 +11,7 @@ from mainstem.coordination.desk_runtime import Desk
 from mainstem.coordination.group_positions_runtime import check_name, store
 from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups
 from mainstem.coordination.share_configs import ShareConfigs
-from mainstem.coordination.share_group import Place, not_a_share_group
+from mainstem.coordination.share_group import Place, ShareGroup, not_a_share_group
 from mainstem.coordination.share_records import ShareState
 from mainstem.coordination.share_requests import DescribedShareGroup, ShareAnswer, ShareHeartbeat
 from mainstem.coordination.share_states import forgotten, moved, stored, taken_over
@@ -74,10 +74,14 @@ class ShareMembersRuntime:
         await store(live, facts, self._desk.now())
 
     async def move(self, group_id: str, wanted: Sequence[tuple[Place, int]]) -> None:
-        """Let a group without members stand elsewhere."""
-        live = self._find_empty(group_id)
-        group = live.shard.shares.known(group_id)
-        facts = [fact for place, start in wanted for fact in moved(group, place, start)]
+        """Set where a group without members stands; a group that is not there yet is made."""
+        check_name(group_id)
+        if not wanted:
+            return
+        live = await self._shards.find_to_write(group_id)
+        group, facts = live.shard.share_group_to_move(group_id)
+        _check_empty(group)
+        facts += [fact for place, start in wanted for fact in moved(group, place, start)]
         await store(live, facts, self._desk.now())
 
     async def forget(self, group_id: str, topics: Sequence[TopicId]) -> None:
@@ -96,12 +100,15 @@ class ShareMembersRuntime:
     def _find_empty(self, group_id: str) -> LiveGroups:
         check_name(group_id)
         live = self._find(group_id)
-        group = live.shard.shares.known(group_id)
-        if group.members:
-            raise InvalidRequest(
-                ErrorCode.GROUP_NOT_EMPTY,
-                f"{len(group.members)} members",
-                subject=group_id,
-                remedy="stop its members first",
-            )
+        _check_empty(live.shard.shares.known(group_id))
         return live
+
+
+def _check_empty(group: ShareGroup) -> None:
+    if group.members:
+        raise InvalidRequest(
+            ErrorCode.GROUP_NOT_EMPTY,
+            f"{len(group.members)} members",
+            subject=group.id,
+            remedy="stop its members first",
+        )

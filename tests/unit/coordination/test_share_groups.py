@@ -9,7 +9,7 @@ import pytest
 from mainstem.coordination.consumer_group_requests import ConsumerHeartbeat
 from mainstem.coordination.partitions import OFFSETS_TOPIC
 from mainstem.coordination.records import Fact, decode, encode
-from mainstem.coordination.requests import CommitRequest, JoinRequest
+from mainstem.coordination.requests import CommitRequest, JoinRequest, OffsetToCommit
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shards_runtime import InternalTopic
@@ -279,6 +279,30 @@ def test_where_a_group_stands_is_moved_and_forgotten_only_without_members() -> N
         assert await refused(late) is ErrorCode.FENCED_EPOCH
         await runtime.sharers.forget("g", [house.place[0]])
         assert runtime.sharers.states("g") == {}
+
+    play(story)
+
+
+def test_a_group_that_is_moved_before_anybody_joined_is_made() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        await runtime.sharers.move("g", [(house.place, 3)])
+        assert runtime.sharers.describe("g").state == "Empty"
+        again = await house.restart(runtime)
+        assert again.sharers.states("g")[house.place].share.start == 3
+        answer = await beat(again, "a")
+        assert answer.epoch == 1
+
+    play(story)
+
+
+def test_a_group_of_another_kind_is_not_moved_as_a_share_group() -> None:
+    async def story(house: House) -> None:
+        runtime = house.start()
+        commit = CommitRequest(group_id="g", offsets=(OffsetToCommit("t", 0, 1),))
+        await runtime.commit_offsets(commit)
+        move = runtime.sharers.move("g", [(house.place, 3)])
+        assert await refused(move) is ErrorCode.UNKNOWN_GROUP
 
     play(story)
 
