@@ -29,9 +29,9 @@ from mainstem.coordination.requests import (
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.shard import Instant
 from mainstem.coordination.share_configs import ShareConfigs
-from mainstem.coordination.share_group import ShareGroup, not_a_share_group
+from mainstem.coordination.share_group import not_a_share_group
 from mainstem.coordination.share_groups import ShareDecision, ShareGroupTable
-from mainstem.coordination.share_records import ShareEpochMoved, ShareFact
+from mainstem.coordination.share_records import ShareFact
 from mainstem.coordination.share_requests import ShareHeartbeat
 from mainstem.coordination.share_settings import ShareSettings
 from mainstem.coordination.transaction import ProducerIdentity
@@ -156,20 +156,9 @@ class GroupShard:
 
     def share_heartbeat(self, request: ShareHeartbeat) -> ShareDecision:
         """Decide what a member of a share group is told; no other group becomes one."""
-        self._check_unlike_others(request.group_id)
+        if self.has(request.group_id) and self.shares.get(request.group_id) is None:
+            raise not_a_share_group(request.group_id, "it is a group of another kind")
         return self.shares.heartbeat(request)
-
-    def share_group_to_move(self, group_id: str) -> tuple[ShareGroup, list[ShareFact]]:
-        """A share group and the facts that make it, if it is not there yet."""
-        self._check_unlike_others(group_id)
-        group = self.shares.get(group_id)
-        if group is not None:
-            return group, []
-        return ShareGroup(group_id), [ShareEpochMoved(group_id, 0)]
-
-    def _check_unlike_others(self, group_id: str) -> None:
-        if self.has(group_id) and self.shares.get(group_id) is None:
-            raise not_a_share_group(group_id, "it is a group of another kind")
 
     def check_unshared(self, group_id: str) -> None:
         """Refuse to do with a share group what only others can do."""

@@ -12,7 +12,7 @@ from mainstem.coordination.group_positions_runtime import check_name, store
 from mainstem.coordination.group_shards_runtime import GroupShards, LiveGroups
 from mainstem.coordination.share_configs import ShareConfigs
 from mainstem.coordination.share_group import Place, ShareGroup, not_a_share_group
-from mainstem.coordination.share_records import ShareState
+from mainstem.coordination.share_records import ShareEpochMoved, ShareFact, ShareState
 from mainstem.coordination.share_requests import DescribedShareGroup, ShareAnswer, ShareHeartbeat
 from mainstem.coordination.share_states import forgotten, moved, stored, taken_over
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -79,7 +79,13 @@ class ShareMembersRuntime:
         if not wanted:
             return
         live = await self._shards.find_to_write(group_id)
-        group, facts = live.shard.share_group_to_move(group_id)
+        group = live.shard.shares.get(group_id)
+        facts: list[ShareFact] = []
+        if group is None:
+            if live.shard.has(group_id):
+                raise not_a_share_group(group_id, "it is a group of another kind")
+            group = ShareGroup(group_id)
+            facts.append(ShareEpochMoved(group_id, 0))
         _check_empty(group)
         facts += [fact for place, start in wanted for fact in moved(group, place, start)]
         await store(live, facts, self._desk.now())

@@ -202,6 +202,19 @@ class InvalidRequest(MainstemError):
     """The request cannot succeed as it stands."""
 
 
+class InvalidRecords(InvalidRequest):
+    """Records of a batch break rules of their topic, and the whole batch is refused.
+
+    ``records`` names the first of them: the place in the batch, and what is wrong.
+    """
+
+    def __init__(
+        self, code: ErrorCode, cause: str, records: tuple[tuple[int, str], ...], *, remedy: str
+    ) -> None:
+        super().__init__(code, cause, remedy=remedy)
+        self.records = records
+
+
 class Fenced(MainstemError):
     """Somebody newer has taken over."""
 

@@ -14,8 +14,8 @@ from mainstem.model.batch import (
     reseal,
 )
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.model.limits import DECOMPRESSED_BYTES_MAX
+from mainstem.model.errors import ErrorCode, InvalidRecords, InvalidRequest
+from mainstem.model.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_PER_BATCH_MAX
 from mainstem.model.record import ProducerStamp, build_batch, records_of
 from mainstem.model.topic_config import TopicSettings
 
@@ -30,6 +30,7 @@ class BatchRules:
     __slots__ = (
         "_clock",
         "_codec",
+        "_looks_at_records",
         "_plain_bytes_max",
         "_settings",
         "any_other",
@@ -46,12 +47,9 @@ class BatchRules:
             DECOMPRESSED_BYTES_MAX, _EXPANSION_MAX * settings.max_message_bytes
         )
         self.newest_ms = _UNBOUNDED_MS if self._stamps_itself else self._newest()
-        self.any_other = (
-            self._stamps_itself
-            or settings.compact
-            or self._codec is not None
-            or settings.timestamp_before_max_ms != _UNBOUNDED_MS
-        )
+        bounded = settings.timestamp_before_max_ms != _UNBOUNDED_MS and not self._stamps_itself
+        self._looks_at_records = settings.compact or bounded
+        self.any_other = self._stamps_itself or self._looks_at_records or self._codec is not None
 
     def admit(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
         """Judge a sound batch; other bytes to store in its place where the topic asks for them.
@@ -68,6 +66,7 @@ class BatchRules:
         if header.max_timestamp > self.newest_ms:
             self.newest_ms = self._newest()
             if header.max_timestamp > self.newest_ms:
+                self._check_records(batch)
                 raise InvalidRequest(
                     ErrorCode.INVALID_TIMESTAMP,
                     f"timestamp {header.max_timestamp} lies too far in the future",
@@ -75,7 +74,8 @@ class BatchRules:
                 )
         if not self.any_other:
             return None
-        self._check_records(batch)
+        if self._looks_at_records:
+            self._check_records(batch)
         stored: memoryview | None = None
         if self._codec is not None and self._codec != header.compression:
             stored = self._recompressed(batch, header, self._codec)
@@ -111,23 +111,41 @@ class BatchRules:
         return memoryview(built)
 
     def _check_records(self, batch: memoryview) -> None:
+        """Refuse a batch with records that break a rule, and name them."""
         keyed = self._settings.compact
-        before = self._settings.timestamp_before_max_ms
-        bounded = before != _UNBOUNDED_MS and not self._stamps_itself
-        if not (keyed or bounded):
-            return
-        oldest = self._clock.wall_ms() - before
-        for record in records_of(batch, limit_bytes=self._plain_bytes_max):
+        oldest, newest = self._bounds_ms()
+        broken: list[tuple[int, str]] = []
+        untimely = False
+        faults = 0
+        number = -1
+        for number, record in enumerate(records_of(batch, limit_bytes=self._plain_bytes_max)):
             if keyed and record.key is None:
-                raise InvalidRequest(
-                    ErrorCode.INVALID_RECORD, "a compacted topic takes records with a key only"
-                )
-            if bounded and record.timestamp < oldest:
-                raise InvalidRequest(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {record.timestamp} lies too far in the past",
-                    remedy="see the topic's message.timestamp.before.max.ms",
-                )
+                fault = "a compacted topic takes records with a key only"
+            elif not oldest <= record.timestamp <= newest:
+                fault = f"timestamp {record.timestamp} is not within [{oldest}, {newest}]"
+                untimely = True
+            else:
+                continue
+            faults += 1
+            if faults <= RECORD_ERRORS_PER_BATCH_MAX:
+                broken.append((number, fault))
+        if broken:
+            first, fault = broken[0]
+            raise InvalidRecords(
+                ErrorCode.INVALID_TIMESTAMP if untimely else ErrorCode.INVALID_RECORD,
+                f"{faults} of {number + 1} records are refused, the first is record {first}: "
+                f"{fault}",
+                tuple(broken),
+                remedy="see the topic's cleanup.policy and message.timestamp settings",
+            )
+
+    def _bounds_ms(self) -> tuple[int, int]:
+        """Between which timestamps those of records must be."""
+        before = self._settings.timestamp_before_max_ms
+        if self._stamps_itself:
+            return -_UNBOUNDED_MS, _UNBOUNDED_MS
+        oldest = -_UNBOUNDED_MS if before == _UNBOUNDED_MS else self._clock.wall_ms() - before
+        return oldest, self._newest()
 
 
 def _stored_codec(settings: TopicSettings) -> int | None:

@@ -17,6 +17,7 @@ from mainstem.model.batch import HEADER_BYTES, read_header
 from mainstem.model.errors import (
     Corrupt,
     ErrorCode,
+    InvalidRecords,
     InvalidRequest,
     MainstemError,
     Unavailable,
@@ -41,6 +42,7 @@ from mainstem.security.acl import Operation, ResourceType
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -445,6 +447,8 @@ def _refuse(part: PartitionProduceResponse, error: MainstemError) -> None:
     part.error_message = kafka_message(error)
     part.base_offset = -1
     part.log_append_time_ms = part.log_start_offset = -1
+    if isinstance(error, InvalidRecords):
+        part.record_errors = [BatchIndexAndErrorMessage(*record) for record in error.records]
 
 
 def _refusal(correlation: int, shape: Shape, error: MainstemError) -> Wide:

@@ -23,7 +23,7 @@ from mainstem.wire.kafka.messages.describe_user_scram_credentials import (
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 NUMBERS = {name: number for number, name in MECHANISMS.items()}
-SALT_BYTES_MAX = 1_024
+CREDENTIAL_BYTES_MAX = 1_024  # of a salt, of a salted password
 
 
 def describe_user_scram_credentials(
@@ -102,10 +102,15 @@ async def _alter(call: Call, name: str, request: AlterUserScramCredentialsReques
 def _credential(asked: ScramCredentialUpsertion) -> ScramCredential:
     mechanism = _mechanism(asked.mechanism)
     salt, salted = bytes(asked.salt), bytes(asked.salted_password)
-    if not 0 < len(salt) <= SALT_BYTES_MAX or len(salted) != scram.KEY_BYTES[mechanism]:
-        raise InvalidRequest(
-            ErrorCode.UNACCEPTABLE_CREDENTIAL, "salt or salted password have a wrong length"
-        )
+    # Clients may salt a password by other functions than ours: it is a key of any length (HMAC).
+    for name, given in (("salt", salt), ("salted password", salted)):
+        if not 0 < len(given) <= CREDENTIAL_BYTES_MAX:
+            raise InvalidRequest(
+                ErrorCode.UNACCEPTABLE_CREDENTIAL,
+                f"a {name} of {len(given)} bytes",
+                subject=asked.name,
+                remedy=f"use 1 to {CREDENTIAL_BYTES_MAX} bytes",
+            )
     return scram.credential_of(mechanism, salted, salt=salt, iterations=asked.iterations)
 
 
