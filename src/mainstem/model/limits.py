@@ -10,6 +10,9 @@ CONNECTIONS_MAX = 10_000
 CONNECTION_BUFFER_BYTES = 256 * KIB
 CONNECTION_PENDING_REPLIES_MAX = 1_000
 CONNECTION_WRITE_BYTES_HIGH = 16 * MIB
+# What is read and thrown away between the last answer and the end of a connection.
+CLOSE_DRAIN_BYTES_MAX = 64 * MIB
+CLOSE_DRAIN_MS = 10_000
 # Frames above the connection buffer share this budget, so that many large claims cannot add up.
 LARGE_FRAMES_BYTES_MAX = 512 * MIB
 HTTP_BODY_BYTES_MAX = 1 * MIB

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
+from mainstem.protocols.closing_listener import Closing
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
 from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
@@ -81,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._need = 4
         self._outbox = Outbox()
         self._closing = False
+        self._ending = Closing()
         self._blocked = False
         self._paused_by_session = False
         self._paused_by_outbox = False
@@ -116,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Free what the connection held."""
         self._closing = True
+        self._ending.over()
         if self._socket is not None:
             if self._blocked:
                 self._loop.remove_writer(self._socket.fileno())
@@ -137,6 +140,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Feed what has arrived to the session; keep an unfinished frame for later."""
         self.active_at = self._listener.tick
+        if self._closing:
+            self._release_own()
+            if not self._ending.discard(nbytes):
+                self.abort()
+            return
         if self._own_view is None or self._own is None:
             buf, view, start, until = self._buffers.shared, self._buffers.shared_view, 0, nbytes
         else:
@@ -144,8 +152,6 @@ class Connection(asyncio.BufferedProtocol):
             until = self._until = self._until + nbytes
             if until - start < self._need and until < len(buf):
                 return
-        if self._closing:
-            return
         try:
             start, self._need = self.session.receive(buf, view, start, until)
         except ProtocolViolation as reason:
@@ -226,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if self._closing and not outbox:
-            self._transport.close()
+            self._ending.all_sent(self._transport, self._socket)
         self._watch_outbox()
 
     def _pump(self) -> None:
@@ -250,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._blocked = False
                 self._loop.remove_writer(sock.fileno())
             if self._closing:
-                self._transport.close()
+                self._ending.all_sent(self._transport, self._socket)
         self._watch_outbox()
 
     def _write_out(self, sock: socket.socket) -> None:
@@ -301,11 +307,15 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._transport.is_reading():
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """Send what is queued, then close."""
+    def close(self, *, drain_ms: int = 0) -> None:
+        """Send what is queued, then close; see ``closing_listener`` for ``drain_ms``."""
+        if self._ending.is_draining:
+            return
         self._closing = True
+        if drain_ms:
+            self._ending.drain(self._transport, drain_ms, self.abort)
         if not self._outbox:
-            self._transport.close()
+            self._ending.all_sent(self._transport, self._socket)
 
     def abort(self) -> None:
         """Close at once; nothing more is sent."""

@@ -34,6 +34,14 @@ class Sender(Protocol):
         ...
 
 
+class DrainingSender(Sender, Protocol):
+    """A connection that can let its peer read the last answer before it ends."""
+
+    def close(self, *, drain_ms: int = 0) -> None:
+        """Send what is queued, read what still arrives for so long at most, then close."""
+        ...
+
+
 class Session(Protocol):
     """One connection's protocol state."""
 

@@ -89,10 +89,12 @@ class QueueShardRuntime(ShardTurns):
             self.take(subscription.queue, queue.on_window(subscription.id, self.now_ms()))
 
     def cancel(self, subscription: LiveSubscription) -> None:
-        """A consumer wants no more."""
+        """A consumer wants no more; what is on its way to it is delivered before this returns."""
         queue = self.shard.queue(subscription.queue)
         if queue is not None:
             self.take(subscription.queue, queue.on_cancelled(subscription.id, self.now_ms()))
+            self.run_turn()
+        self.subscriptions.pop(subscription.id, None)
 
     def release(self, holder: Holder) -> None:
         """A holder is gone: what it said still counts, what it has returns."""

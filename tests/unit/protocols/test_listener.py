@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mainstem.model.errors import Corrupt
+from mainstem.protocols import closing_listener
 from mainstem.protocols import listener as module
 from mainstem.protocols.listener import Buffers, Connection, Listener
 from mainstem.protocols.session import ProtocolViolation
@@ -39,6 +40,8 @@ class BrokenSlice:
 class Echo:
     """A session of lines: each is sent back; a line of ``!`` breaks the protocol."""
 
+    drain_ms = 10_000
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
@@ -47,6 +50,10 @@ class Echo:
             line = bytes(view[start : end + 1])
             if line == b"!\n":
                 raise ProtocolViolation("shouted")
+            if line == b"bye\n":
+                self.connection.send([line])
+                self.connection.close(drain_ms=self.drain_ms)
+                return until, 1
             if line in BROKEN:
                 self.connection.send([b"the beginning ", BrokenSlice(BROKEN[line]), b" the end"])
                 self.connection.send([b"more"])
@@ -65,6 +72,13 @@ async def ending(reader: asyncio.StreamReader) -> bytes:
         return await asyncio.wait_for(reader.read(), 10)
     except ConnectionResetError:
         return b""
+
+
+async def eventually(question: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(within_s):
+        while not question():  # noqa: ASYNC110 - nothing tells when
+            await asyncio.sleep(0.01)
 
 
 def told(
@@ -130,6 +144,38 @@ def test_more_connections_than_allowed_are_closed_at_once() -> None:
 
     assert (metrics.connections_accepted, metrics.connections_rejected) == (1, 1)
     assert metrics.connections_active == 0
+
+
+def test_a_peer_that_is_still_sending_reads_its_last_answer_and_the_end() -> None:
+    async def story(listener: Listener, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"bye\n")
+        for _ in range(200):
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+        assert await asyncio.wait_for(reader.read(), 10) == b"bye\n"
+        assert len(listener.connections) == 1
+        writer.close()
+        await eventually(lambda: not listener.connections)
+
+    told(story)
+
+
+@pytest.mark.parametrize("limit", ["time", "bytes"])
+def test_a_peer_that_never_ends_is_cut_off(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if limit == "time":
+        monkeypatch.setattr(Echo, "drain_ms", 50)
+    else:
+        monkeypatch.setattr(closing_listener, "CLOSE_DRAIN_BYTES_MAX", 100_000)
+
+    async def story(listener: Listener, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"bye\n" + b"x" * 500_000)
+        assert await ending(reader) in (b"bye\n", b"")
+        await eventually(lambda: not listener.connections)
+        writer.close()
+
+    told(story)
 
 
 def test_a_broken_protocol_closes_that_connection_only() -> None:

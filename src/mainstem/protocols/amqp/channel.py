@@ -80,6 +80,11 @@ class Channel:
             refusal = _refusal(error, self._link.namespace)
             self._link.refuse(self.number, refusal, basic.BasicAck.ID)
 
+    @property
+    def is_to_be_closed(self) -> bool:
+        """Whether the client has closed the channel behind what is still to be served."""
+        return any(isinstance(item, connection.ChannelClose) for item in self._later)
+
     def close(self) -> None:
         """The channel ends."""
         self.is_closed = True

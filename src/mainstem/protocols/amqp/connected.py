@@ -111,7 +111,8 @@ class Connected:
         self._fail = fail
         self._pause = pause
         self._channels: dict[int, Channel] = {}
-        self._closing: set[int] = set()
+        # Channels that we closed and whose close-ok is due; whether the client closed it as well.
+        self._closing: dict[int, bool] = {}
         self._unfinished = Unfinished()
         self._publishes: dict[bytes, Publish] = {}
         self._backlog_bytes = 0
@@ -208,11 +209,12 @@ class Connected:
         found = self._channels.pop(channel, None)
         if found is None:
             return
+        has_closed = found.is_to_be_closed
         found.close()
         if not isinstance(refusal, ChannelRefusal):
             self._fail(refusal, numbers)
             return
-        self._closing.add(channel)
+        self._closing[channel] = has_closed
         self.method(
             channel,
             ChannelClose(
@@ -222,6 +224,8 @@ class Connected:
                 failed_method=numbers[1],
             ),
         )
+        if has_closed:
+            self.method(channel, ChannelCloseOk())
 
     def end(self, channel: int) -> None:
         """The client closes a channel."""
@@ -298,11 +302,9 @@ class Connected:
         method: Method | None = None
         if kind == METHOD:
             method = decode_method(view, start, until)
-        if number in self._closing:
-            if isinstance(method, ChannelClose | ChannelCloseOk):
-                self._closing.discard(number)
-            if isinstance(method, ChannelClose):
-                self.method(number, ChannelCloseOk())
+        has_closed = self._closing.get(number)
+        if has_closed is False or (has_closed and not isinstance(method, ChannelOpen)):
+            self._while_closing(number, method)
             return
         if not isinstance(method, ChannelOpen):
             raise ConnectionRefusal(CHANNEL_ERROR, "expected 'channel.open'")
@@ -316,5 +318,14 @@ class Connected:
         except MainstemError as error:
             found = translated(error, "", "", self.namespace)
             raise ConnectionRefusal(found.code, found.text) from error
+        self._closing.pop(number, None)
         self._channels[number] = channel
         self.method(number, ChannelOpenOk())
+
+    def _while_closing(self, number: int, method: "Method | None") -> None:
+        """Wait for close-ok; closes may cross, and then both sides owe one."""
+        if isinstance(method, ChannelClose):
+            self._closing[number] = True
+            self.method(number, ChannelCloseOk())
+        elif isinstance(method, ChannelCloseOk):
+            del self._closing[number]

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 # Heartbeats find dead connections; without them a connection may be silent for as long as it likes.
 IDLE_MS: Final = 365 * 24 * 3_600_000
+# How long clients of a node that stops have to read why; many never look at an idle connection.
+STOP_DRAIN_MS: Final = 500
 
 
 class LoopRunner:
@@ -93,6 +95,7 @@ class AmqpListener(Listener):
         for connection in self.connections:
             if isinstance(connection.session, AmqpSession):
                 connection.session.shut_down()
+                connection.close(drain_ms=STOP_DRAIN_MS)
         await super().drain(timeout_s)
 
 

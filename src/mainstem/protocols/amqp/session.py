@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mainstem.broker.security_api import Rights
 from mainstem.model.errors import MainstemError
+from mainstem.model.limits import CLOSE_DRAIN_MS
 from mainstem.protocols.amqp import handshake
 from mainstem.protocols.amqp.connected import ACK_BYTES, Connected, Terms
 from mainstem.protocols.amqp.entities_service import enter
@@ -33,7 +34,7 @@ from mainstem.protocols.amqp.refusal import (
     translated,
 )
 from mainstem.protocols.entrance import Arrival, Entrance
-from mainstem.protocols.session import Sender
+from mainstem.protocols.session import DrainingSender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp import connection_methods as methods
 from mainstem.wire.amqp.fields import Malformed
@@ -75,7 +76,7 @@ class AmqpSession:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: DrainingSender,
         arrival: Arrival,
         entrance: Entrance,
         service: AmqpService,
@@ -186,6 +187,8 @@ class AmqpSession:
         )
         if self._connected is not None:
             self._connected.close()
+            # The answer has to be read, whatever the client was to wait for.
+            self._sender.resume()
         if is_told and self._state is not State.HEADER:
             self._out.method(
                 0,
@@ -203,11 +206,11 @@ class AmqpSession:
             self._end()
 
     def _end(self) -> None:
-        """Nothing more is said or heard."""
+        """Nothing more is said; what still comes is read and thrown away."""
         if self._state is not State.DONE:
             self._state = State.DONE
             self._out.flush()
-            self._sender.close()
+            self._sender.close(drain_ms=CLOSE_DRAIN_MS)
 
     def _greet(self, header: bytes, start: int) -> int:
         """The first eight bytes; whoever speaks something else is told what is spoken here."""
@@ -353,7 +356,8 @@ class AmqpSession:
         )
         if self._connected is not None:
             self._connected.close()
-        self._end()
+        self._state = State.DONE
+        self._sender.close()
 
     def _pause(self, is_paused: bool) -> None:  # noqa: FBT001 - a callback
         if is_paused:

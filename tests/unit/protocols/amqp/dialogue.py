@@ -163,7 +163,7 @@ class Dialogue:
     def resume(self) -> None:
         self.state = "open"
 
-    def close(self) -> None:
+    def close(self, *, drain_ms: int = 0) -> None:
         self.state = "closed"
 
     # The client's side
