@@ -118,3 +118,25 @@ def test_a_message_that_is_rejected_goes_round_as_often_as_it_is_rejected(
         (delay, "expired", 3),
     }
     channel.cancel()
+
+
+# Prefetch
+
+
+def test_a_prefetch_of_a_channel_is_for_consumers_that_begin_later(
+    connection: Any, name: Name
+) -> None:
+    queues = [name("queue") for _ in range(2)]
+    channel = connection.channel()
+    got: dict[str, list[int]] = {queue: [] for queue in queues}
+    for queue, prefetch in zip(queues, (3, 5), strict=True):
+        channel.queue_declare(queue)
+        for _ in range(10):
+            channel.basic_publish("", queue, b"x")
+        channel.basic_qos(prefetch_count=prefetch)
+        channel.basic_consume(
+            queue, lambda _c, method, _p, _b, to=queue: got[to].append(method.delivery_tag)
+        )
+    eventually(lambda: connection.process_data_events(0.1) or sum(map(len, got.values())) == 8)
+    connection.process_data_events(0.3)
+    assert [len(got[queue]) for queue in queues] == [3, 5]

@@ -15,6 +15,7 @@ import aio_pika
 import pytest
 from kombu import connection as kombu_connection
 from kombu import entity as kombu_entity
+from tests.integration.amqp.conftest import Server
 
 from mainstem.testing.local_node import LocalNode
 
@@ -59,7 +60,7 @@ def slow(path):
 """
 
 
-def url(node: LocalNode) -> str:
+def url(node: Server) -> str:
     return f"amqp://guest:guest@{node.amqp}//"
 
 
@@ -168,10 +169,11 @@ class Workers:
         self._running: list[subprocess.Popen[bytes]] = []
         (folder / "shop.py").write_text(APPLICATION)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
         log = (self._folder / "worker.log").open("ab")
         command = [sys.executable, "-m", "celery", "-A", "shop", "worker"]
-        command += ["--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle"]
+        command += options or ("--pool", "solo")
+        command += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
         worker = subprocess.Popen(
             command,
             cwd=self._folder,
@@ -203,7 +205,7 @@ def workers(own_amqp_node: LocalNode, tmp_path: Path) -> Iterator[Workers]:
 
 
 @contextlib.contextmanager
-def shop(node: LocalNode) -> Iterator[Any]:
+def shop(node: Server) -> Iterator[Any]:
     """The application as its callers see it."""
     from celery import Celery  # noqa: PLC0415 - a second of import
 
@@ -230,6 +232,22 @@ def test_celery_gives_results_and_retries(
         assert [result.get(timeout=60) for result in results] == [n + 1 for n in range(10)]
         tries = tmp_path / "tries"
         assert app.send_task("shop.unsteady", (str(tries),)).get(timeout=60) == 3
+
+
+def test_tasks_that_are_due_later_do_not_hold_up_a_task_that_is_due_now(
+    server: Server, tmp_path: Path
+) -> None:
+    # Celery takes each of them out of the prefetch of its running consumer while it waits.
+    workers = Workers(tmp_path, url(server))
+    try:
+        workers.start("-c", "2", "--prefetch-multiplier", "4")
+        with shop(server) as app:
+            for number in range(10):
+                app.send_task("shop.add", (number, 1), countdown=600)
+            awaited(lambda: workers.log().count("received") >= 10)
+            assert app.send_task("shop.add", (1, 1)).get(timeout=30) == 2
+    finally:
+        workers.stop()
 
 
 def test_a_task_of_a_killed_worker_is_done_by_another(

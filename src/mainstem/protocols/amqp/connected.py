@@ -75,6 +75,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     frame_max: int
     channel_max: int
     capabilities: frozenset[str]
+    is_qos_for_channel: bool
     quotas: Quotas
     principal: str
     address: str
@@ -99,6 +100,7 @@ class Connected:
         self.rights = terms.rights
         self.frame_max = terms.frame_max
         self.capabilities = terms.capabilities
+        self.is_qos_for_channel = terms.is_qos_for_channel
         self.runner = runner
         self.write: Callable[[bytes], None] = out.write
         self.method: Callable[[int, Method], None] = out.method

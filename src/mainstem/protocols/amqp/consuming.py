@@ -92,7 +92,7 @@ class Consuming:
 
     def qos(self, method: BasicQos) -> None:
         """How much new consumers, or all of the channel together, may have unsettled."""
-        if not method.is_global:
+        if not (method.is_global or self._link.is_qos_for_channel):
             self._prefetch = (method.prefetch_count, method.prefetch_size)
             return
         self._shared.messages_max = method.prefetch_count

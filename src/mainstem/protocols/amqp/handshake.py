@@ -17,6 +17,11 @@ from mainstem.wire.amqp.frames import FRAME_MIN_BYTES
 # Before a client has logged in, no frame is larger than this.
 LOGIN_FRAME_BYTES_MAX: Final = 16 * 1024
 PRODUCT: Final = "Mainstem"
+# Clients that look at the version compare it with RabbitMQ's, so they are told the release whose
+# rules hold here: NServiceBus refuses what is older than 3.10, others warn. kombu looks at it only
+# where the product is RabbitMQ; Java's client, Spring, pika and amqplib go by the capabilities.
+RABBITMQ_VERSION: Final = "3.13.7"
+QOS_BY_SPECIFICATION: Final = frozenset({"py-amqp"})
 CAPABILITIES: Final = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -34,7 +39,8 @@ def start(mechanisms: tuple[str, ...], cluster_name: str, version: str) -> Conne
     """The server's first word."""
     properties: dict[str, Any] = {
         "product": PRODUCT,
-        "version": version,
+        "version": RABBITMQ_VERSION,
+        "mainstem_version": version,
         "platform": "Python",
         "cluster_name": cluster_name,
         "capabilities": CAPABILITIES,
@@ -50,6 +56,16 @@ def capabilities(client_properties: dict[str, Any]) -> frozenset[str]:
     if not isinstance(said, dict):
         return frozenset()
     return frozenset(name for name, value in said.items() if value is True)
+
+
+def is_qos_for_channel(client_properties: dict[str, Any]) -> bool:
+    """Whether the client takes ``basic.qos`` of a channel for a limit on the whole channel.
+
+    AMQP 0.9.1 says so, RabbitMQ does not: there it is a limit on each consumer that comes later.
+    kombu asks RabbitMQ for the former with ``global=true``, and expects AMQP's own rule of a server
+    of any other name: a Celery worker raises the prefetch of its running consumer that way.
+    """
+    return client_properties.get("product") in QOS_BY_SPECIFICATION
 
 
 def tune(limits: AmqpLimits) -> ConnectionTune:

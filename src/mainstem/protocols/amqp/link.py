@@ -70,6 +70,7 @@ class Link(Protocol):
     rights: Rights
     frame_max: int
     capabilities: frozenset[str]
+    is_qos_for_channel: bool  # see ``handshake``
     runner: Runner
     write: Callable[[bytes], None]  # whole frames, sent with all others of this turn of the loop
     method: Callable[[int, Method], None]  # the same of one method on a channel

@@ -94,6 +94,7 @@ class AmqpSession:
         self._payload_max = handshake.LOGIN_FRAME_BYTES_MAX
         self._identity: Identity = NOBODY
         self._capabilities: frozenset[str] = frozenset()
+        self._is_qos_for_channel = False
         self._tuned = methods.ConnectionTuneOk()
         self._connected: Connected | None = None
         expired = ConnectionRefusal(CONNECTION_FORCED, "the login has expired")
@@ -254,6 +255,7 @@ class AmqpSession:
         match (self._state, method):
             case (State.START, methods.ConnectionStartOk()):
                 self._capabilities = handshake.capabilities(method.client_properties)
+                self._is_qos_for_channel = handshake.is_qos_for_channel(method.client_properties)
                 self._check(self._login.begin(method.mechanism, method.response))
             case (State.SECURE, methods.ConnectionSecureOk()):
                 self._check(self._login.go_on(method.response))
@@ -321,6 +323,7 @@ class AmqpSession:
             frame_max=self._tuned.frame_max,
             channel_max=self._tuned.channel_max,
             capabilities=self._capabilities,
+            is_qos_for_channel=self._is_qos_for_channel,
             quotas=self._entrance.security.quotas,
             principal=self._identity.principal.name,
             address=self._arrival.address,

@@ -24,6 +24,10 @@ def test_the_server_says_who_it_is_and_what_it_can() -> None:
     assert isinstance(start, connection.ConnectionStart)
     assert start.mechanisms.split() == [b"PLAIN", b"AMQPLAIN", b"ANONYMOUS"]
     assert start.server_properties["product"] == "Mainstem"
+    assert start.server_properties["mainstem_version"] == "1"
+    # Clients compare these numbers with those of RabbitMQ.
+    version = tuple(int(part) for part in start.server_properties["version"].split("."))
+    assert (3, 13) <= version < (4,)
     assert start.server_properties["capabilities"]["publisher_confirms"] is True
 
 
