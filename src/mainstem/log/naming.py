@@ -10,8 +10,10 @@ be are shortened for the eye; ``topic.header`` inside the directory holds the wh
 import re
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from mainstem.model import limits
 from mainstem.model.ids import StreamId, TopicId, topic_id_text
 
 TOPICS = "topics"
@@ -75,6 +77,7 @@ def parse_topic_directory(directory: str) -> tuple[str, TopicId] | None:
         return None
 
 
+@lru_cache(limits.RANGE_PATHS_CACHED_MAX)
 def range_directory(data_dir: Path, name: RangeName) -> Path:
     """Where a range lives."""
     return (

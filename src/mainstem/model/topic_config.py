@@ -6,9 +6,11 @@ A topic holds only what was set on it. What it does not set comes from the node-
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
+from mainstem.model import limits
 from mainstem.model.config_key import (
     BOOLEAN,
     DOUBLE,
@@ -245,7 +247,15 @@ def topic_settings(
         configs: what is set on the topic, by topic-level names.
         node_configs: what is set on the node, by node-level names; other names are ignored.
     """
-    node = node_configs or {}
+    return _parsed(frozenset(configs.items()), frozenset((node_configs or {}).items()))
+
+
+@lru_cache(limits.TOPIC_SETTINGS_CACHED_MAX)
+def _parsed(
+    topic_level: frozenset[tuple[str, str]], node_level: frozenset[tuple[str, str]]
+) -> TopicSettings:
+    """Parse once what many topics have in common and is asked for again and again."""
+    configs, node = dict(topic_level), dict(node_level)
     got: dict[str, Value] = {}
     for key in _KEYS:
         text = configs.get(key.name)

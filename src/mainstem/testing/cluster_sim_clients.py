@@ -167,11 +167,12 @@ class SimClients:
             part = stream.read(offset, max_bytes=10**6, committed_only=False, min_one=True)
             if part is None:
                 return
-            for batch in _batches(part.read()):
-                base = int.from_bytes(batch[:8], "big")
-                if self._read.get(base) != batch:  # what is the same to the last bit holds the same
-                    self._read[base] = batch
-                    self._see(batch)
+            data, before = part.read(), self._read.get(offset, b"")
+            # What is the same to the last bit holds the same: mostly there is more of it.
+            fresh = data[len(before) :] if data.startswith(before) else data
+            self._read[offset] = data
+            for batch in _batches(fresh):
+                self._see(batch)
             offset = part.until_offset
 
     def _see(self, batch: bytes) -> None:

@@ -30,6 +30,7 @@ from mainstem.streams.service import StreamService
 from mainstem.telemetry.metrics import Metrics
 from mainstem.testing.cluster_sim_coordinators import SimCoordinators
 from mainstem.testing.cluster_sim_council import SimCouncil
+from mainstem.testing.cluster_sim_disk import SimDisk
 from mainstem.testing.cluster_sim_duties import SimDuties
 from mainstem.testing.peer_network import PeerNetwork
 from mainstem.testing.raft_cluster import LoopClock
@@ -66,6 +67,7 @@ class SimNode:
         self._coordinators: SimCoordinators | None = None
         self._boots = 0
         self.folder = folder
+        self._disk = SimDisk()
         self._council = council
         self._network = network
         self._store: LogStore
@@ -79,7 +81,7 @@ class SimNode:
         self.is_up = True
         self.incarnation += 1
         settings = StoreSettings(boot_id=f"boot {self._boots}")
-        self._store = LogStore(self.folder, settings, LoopClock())
+        self._store = LogStore(self.folder, settings, LoopClock(), self._disk)
         service = self._council.begin(self.id)
         self._starting = asyncio.get_running_loop().create_task(self._start(service))
         return self._starting
@@ -94,7 +96,7 @@ class SimNode:
         await self._register(service)
         service.subscribe(self._on_fact)
         clock = LoopClock()
-        commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed)
+        commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed, self._disk)
         rolls = RollDriver(service, self._store, commits, failed)
         flusher = Flusher(Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed)
         peers = self._network.join(self.id)

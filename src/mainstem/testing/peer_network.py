@@ -63,15 +63,15 @@ class PeerNetwork:
     def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
         """Deliver after a while, in order, if the way is still there and both still live."""
         self.messages += 1
-        loop = asyncio.get_running_loop()
-        sender, receiver = self._nodes.get(source), self._nodes.get(target)
-        delay_s = self.delay_s * (1.0 if self._rng is None else self._rng.random())
-        due = max(loop.time() + delay_s, self._due.get((source, target), 0.0))
-        self._due[source, target] = due
+        loop, way, nodes = asyncio.get_running_loop(), (source, target), self._nodes
+        sender, receiver = nodes.get(source), nodes.get(target)
+        delay_s = self.delay_s if self._rng is None else self.delay_s * self._rng.random()
+        due = max(loop.time() + delay_s, self._due.get(way, 0.0))
+        self._due[way] = due
 
         def arrived() -> None:
-            alive = self._nodes.get(source) is sender and self._nodes.get(target) is receiver
-            if alive and self.reaches(source, target):
+            is_same = nodes.get(source) is sender and nodes.get(target) is receiver
+            if is_same and receiver is not None and way not in self._cuts:
                 deliver()
 
         loop.call_at(due, arrived)

@@ -70,15 +70,18 @@ class SimulatedLoop(VirtualLoop):
 
 
 class LoopClock:
-    """The time of the loop that runs."""
+    """The time of the loop that it was made in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
 
     def wall_ms(self) -> int:
         """Milliseconds since the story began."""
-        return int(self.monotonic() * 1_000)
+        return int(self._loop.time() * 1_000)
 
     def monotonic(self) -> float:
         """Seconds since the story began."""
-        return asyncio.get_running_loop().time()
+        return self._loop.time()
 
 
 class ListMachine:
@@ -114,8 +117,12 @@ class FaultyDisk:
         """In place of ``fdatasync``."""
         if self.broken:
             raise OSError(5, "the disk is broken")
-        path = Path(f"/proc/self/fd/{fd}").readlink()
-        self._synced[os.fstat(fd).st_ino] = path.read_bytes()
+        status = os.fstat(fd)
+        reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # ``fd`` may be for writing only
+        try:
+            self._synced[status.st_ino] = os.read(reading, status.st_size)
+        finally:
+            os.close(reading)
 
     def lose_power(self, folder: Path) -> None:
         """What was not synced is gone, but for some of the bytes at the end."""

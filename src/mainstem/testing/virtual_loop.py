@@ -1,34 +1,124 @@
 """An event loop whose time jumps to the next timer instead of passing: for drivers under test.
 
 Nothing that comes from outside the process is waited for, so sockets and threads do not fit here.
+The loop is small because simulations spend their time in it: one heap of timers, one queue of
+calls, no selector. Timers of the same moment run in the order in which they were set.
 """
 
 import asyncio
-import selectors
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import TypeVarTuple
+
+Ts = TypeVarTuple("Ts")
 
 
-class _JumpingSelector(selectors.SelectSelector):
-    """Never sleeps: tells the loop how long it would have slept."""
+class _Call(asyncio.TimerHandle):
+    """A call that is due: what ``asyncio.Handle`` is, without its bookkeeping."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: Context | None,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do not run it; what it refers to can go."""
+        self._cancelled = True
+        self._callback = None  # type: ignore[assignment]
+        self._args = ()
+
+    def __repr__(self) -> str:
+        return f"<call of {self._callback} at {self._when}>"
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """``asyncio.Runner(loop_factory=VirtualLoop)`` runs a story without waiting for it."""
+
+    # Every future asks; a built-in that answers False costs less than a method.
+    get_debug = staticmethod(bool)
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready:
-            assert timeout is not None, "everything waits and nothing will ever happen"
-            self.now_s += timeout
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """``asyncio.Runner(loop_factory=VirtualLoop)`` runs a story without waiting for it."""
-
-    def __init__(self) -> None:
-        self._selector_of_time = _JumpingSelector()
-        super().__init__(self._selector_of_time)
+        self._due: list[tuple[float, int, _Call]] = []
+        self._calls: deque[_Call] = deque()
+        self._number = 0
 
     def time(self) -> float:
         """Seconds since the loop was made, as far as timers are concerned."""
-        return self._selector_of_time.now_s
+        return self.now_s
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call it in the next round."""
+        call = _Call(0.0, callback, args, context)
+        self._calls.append(call)
+        return call
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call it after so many seconds."""
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call it at that time."""
+        call = _Call(when, callback, args, context)
+        self._number += 1
+        heappush(self._due, (when, self._number, call))
+        return call
+
+    def _run_once(self) -> None:
+        """Run until somebody stops the loop.
+
+        A call that was set without a context runs in the loop's own.
+        """
+        due, calls = self._due, self._calls
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not calls:
+                while due and due[0][2]._cancelled:
+                    heappop(due)
+                assert due, "everything waits and nothing will ever happen"
+                self.now_s = max(self.now_s, due[0][0])
+            while due and due[0][0] <= self.now_s:
+                calls.append(heappop(due)[2])
+            for _ in range(len(calls)):
+                call = calls.popleft()
+                if call._cancelled:
+                    continue
+                try:
+                    if call._context is None:
+                        call._callback(*call._args)
+                    else:
+                        call._context.run(call._callback, *call._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as any event loop does
+                    self.call_exception_handler(
+                        {"message": f"Exception in {call!r}", "exception": error}
+                    )
