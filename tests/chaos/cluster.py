@@ -39,10 +39,10 @@ def fault_rounds(
     cluster.until_three_vote()
     random = Random(seed)
     mark = uuid.uuid4().hex[:6]
-    topics = {f"once-{mark}": {"segment.bytes": str(SEGMENT_BYTES)}, f"plain-{mark}": {}}
+    topics = {f"once-{mark}": {"internal.segment.bytes": str(SEGMENT_BYTES)}, f"plain-{mark}": {}}
     once, plain = topics
     if with_java:
-        topics[f"java-{mark}"] = {"segment.bytes": str(SEGMENT_BYTES)}
+        topics[f"java-{mark}"] = {"internal.segment.bytes": str(SEGMENT_BYTES)}
     create_topics(cluster.bootstrap, topics, replicas=3)
     history = History()
     done: Counter[str] = Counter()

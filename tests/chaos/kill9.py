@@ -30,7 +30,7 @@ def kill_rounds(
     random = Random(seed)
     mark = uuid.uuid4().hex[:6]
     # Small segments: kills meet files and ranges that are just being closed and opened.
-    rolling = {"segment.bytes": str(segment_bytes)}
+    rolling = {"internal.segment.bytes": str(segment_bytes)}
     topics = {
         f"once-{mark}": rolling,
         f"plain-{mark}": {},

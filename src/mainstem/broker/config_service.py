@@ -16,11 +16,16 @@ from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.node_config import NODE_KEYS, parse_node_config
-from mainstem.model.topic_config import TOPIC_KEYS, TopicSettings, check_topic_configs
+from mainstem.model.topic_config import (
+    SETTABLE_KEYS,
+    TOPIC_KEYS,
+    TopicSettings,
+    check_topic_configs,
+)
 from mainstem.placement.fact import Command
 from mainstem.placement.records import SetNodeConfigs, SetTopicConfigs
 from mainstem.placement.service import PlacementService
-from mainstem.placement.settings_view import CLUSTER, SettingsView, topic_value
+from mainstem.placement.settings_view import CLUSTER, DEFAULT, SettingsView, topic_value
 
 ReplyT = TypeVar("ReplyT")
 
@@ -93,7 +98,7 @@ class ConfigAdmin:
             lambda topic: changed(
                 topic.configs,
                 changes,
-                TOPIC_KEYS,
+                SETTABLE_KEYS,
                 lambda key: _topic_config(self._settings, topic, key).value,
             ),
             validate_only=validate_only,
@@ -137,7 +142,7 @@ class ConfigAdmin:
         for _ in range(CONFLICTS_MAX):
             topic = self._need(name)
             configs = after(topic)
-            check_topic_configs(configs, self._settings.node_level())
+            check_topic_configs(configs, self._settings.node_level(), kept=topic.configs)
             if configs == topic.configs:
                 return
             command = SetTopicConfigs(topic.id, topic.configs, configs)
@@ -206,7 +211,10 @@ def _topic_config(settings: SettingsView, topic: Topic, key: ConfigKey) -> Confi
         source=origins[0][2],
         type=key.type,
         documentation=key.documentation,
-        synonyms=tuple(origins),
+        # As in Kafka: a default that could come by several names is listed under none of them.
+        synonyms=tuple(
+            origin for origin in origins if origin[2] != DEFAULT or len(key.synonyms) == 1
+        ),
     )
 
 

@@ -40,14 +40,14 @@ class SecurityService(TokenDesk):
         clock: Clock,
         audit: Audit,
         make_logins: MakeLogins,
+        authoriser: Authoriser,
         *,
-        super_users: Iterable[str] = (),
         enforced: bool = False,
     ) -> None:
         super().__init__(placement, clock, audit)
         self.quotas = Quotas(clock)
         self.logins = make_logins(self._table, audit)
-        self._authoriser = Authoriser(super_users)
+        self._authoriser = authoriser
         self._enforced = enforced
         self._load_rules()
         self.quotas.load(self._table.quotas())

@@ -121,6 +121,10 @@ class Topics(Protocol):
         """Create a topic; -1 partitions or replicas mean the default."""
         ...
 
+    def tell_deleted(self, name: str) -> bool:
+        """Whether a topic of that name was deleted and nobody was told yet: true once."""
+        ...
+
     async def ensure(self, name: str) -> Topic:
         """The topic, created with defaults when auto-creation allows it."""
         ...

@@ -46,12 +46,13 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
     synonyms: tuple[Synonym, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
+    stored_at_least: float | None = None  # what was allowed once: stored values keep holding
     also: tuple[int, ...] = ()  # values outside the bounds that mean something of their own
     one_of: tuple[str, ...] = ()
     read_only: bool = False
 
-    def parse(self, text: str) -> Value:
-        """The typed value of ``text``.
+    def parse(self, text: str, *, stored: bool = False) -> Value:
+        """The typed value of ``text``, which may have been ``stored`` under older bounds.
 
         Raises:
             InvalidRequest: the text is not a value of this key.
@@ -66,7 +67,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
             if self.one_of and text not in self.one_of:
                 raise self._refusal(text)
             return text
-        return self._parse_number(text.strip())
+        return self._parse_number(text.strip(), stored=stored)
 
     def allowed(self) -> str:
         """What may be set, as a phrase for people."""
@@ -96,7 +97,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
             raise self._refusal(text)
         return tuple(dict.fromkeys(words))
 
-    def _parse_number(self, text: str) -> int | float:
+    def _parse_number(self, text: str, *, stored: bool) -> int | float:
         # int() alone would also take "1_000" and digits of other scripts.
         plain = text.isascii() and "_" not in text
         try:
@@ -109,7 +110,9 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
             raise self._refusal(text)
         if number in self.also:
             return number
-        if self.at_least is not None and number < self.at_least:
+        old = stored and self.stored_at_least is not None
+        at_least = self.stored_at_least if old else self.at_least
+        if at_least is not None and number < at_least:
             raise self._refusal(text)
         if self.at_most is not None and number > self.at_most:
             raise self._refusal(text)

@@ -25,6 +25,7 @@ from mainstem.model.config_key import (
     unknown_key,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import MIB
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -168,7 +169,7 @@ _KEYS = (
     ),
     _key(
         "segment.bytes", INT, "1073741824", "log.segment.bytes",
-        at_least=14,
+        at_least=MIB, stored_at_least=14,
         documentation="How large a segment file grows before the next one begins. Retention and "
         "compaction work on whole segments.",
     ),
@@ -198,6 +199,19 @@ _KEYS = (
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 """Every topic setting by name."""
+
+
+INTERNAL_SEGMENT_BYTES = ConfigKey(
+    name="internal.segment.bytes",
+    type=INT,
+    default=None,
+    at_least=14,
+    documentation="Overrides `segment.bytes` with sizes below its minimum, for tests.",
+)
+"""As in Kafka: taken, followed and neither listed nor shown."""
+
+SETTABLE_KEYS = {**TOPIC_KEYS, INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES}
+"""Every name that may be set on a topic."""
 
 
 class TopicSettings(Struct, frozen=True, kw_only=True):
@@ -259,7 +273,11 @@ def _parsed(
     got: dict[str, Value] = {}
     for key in _KEYS:
         text = configs.get(key.name)
-        got[key.name] = key.parse(node_default(key, node) if text is None else text)
+        text = node_default(key, node) if text is None else text
+        got[key.name] = key.parse(text, stored=True)
+    small = configs.get(INTERNAL_SEGMENT_BYTES.name)
+    if small is not None:
+        got["segment.bytes"] = INTERNAL_SEGMENT_BYTES.parse(small)
     difference = got.pop("message.timestamp.difference.max.ms")
     if difference != LONG_MAX:
         for name in ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms"):
@@ -296,16 +314,24 @@ def scaled(text: str, factor: int) -> str:
 
 
 def check_topic_configs(
-    configs: Mapping[str, str], node_configs: Mapping[str, str] | None = None
+    configs: Mapping[str, str],
+    node_configs: Mapping[str, str] | None = None,
+    *,
+    kept: Mapping[str, str] | None = None,
 ) -> TopicSettings:
     """Check that a topic may have ``configs``; the settings that follow.
+
+    What it has already (``kept``) may lie outside bounds that came later.
 
     Raises:
         InvalidRequest: an unknown name, a value out of bounds, or values that contradict.
     """
-    for name in configs:
-        if name not in TOPIC_KEYS:
+    for name, text in configs.items():
+        key = SETTABLE_KEYS.get(name)
+        if key is None:
             raise unknown_key(name, TOPIC_KEYS, "topic")
+        if kept is None or kept.get(name) != text:
+            key.parse(text)
     settings = topic_settings(configs, node_configs)
     if settings.min_compaction_lag_ms > settings.max_compaction_lag_ms:
         raise InvalidRequest(

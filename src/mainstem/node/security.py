@@ -14,7 +14,7 @@ from mainstem.protocols.kafka.entrance import Entrance
 from mainstem.protocols.rest.access import Access
 from mainstem.security.audit import Audit
 from mainstem.security.audit_storage import AuditFile
-from mainstem.security.authoriser import AllRights
+from mainstem.security.authoriser import AllRights, Authoriser
 from mainstem.security.certificate_names import NameRules
 from mainstem.security.lockout import Lockout, LockoutSettings
 from mainstem.security.logins_service import Bearers, CredentialBook, Logins
@@ -80,7 +80,10 @@ def build_security(
         clock,
         Audit(clock, file.write),
         logins,
-        super_users=config.security.super_users,
+        Authoriser(
+            config.security.super_users,
+            open_without_rules=config.security.allow_everyone_if_no_acl_found,
+        ),
         enforced=is_enforced(config),
     )
     return service, file

@@ -57,6 +57,14 @@ class SecuritySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     super_users: Annotated[
         tuple[str, ...], Meta(description="Principals that no rule concerns, such as `User:root`.")
     ] = ()
+    allow_everyone_if_no_acl_found: Annotated[
+        bool,
+        Meta(
+            description="Whether everybody who is logged in may do everything with a topic, group "
+            "or other resource that no access rule names, as Kafka's setting of that name. "
+            "Rules of roles do not count."
+        ),
+    ] = False
     trust_loopback: Annotated[
         bool,
         Meta(

@@ -228,7 +228,7 @@ def _set_topic_configs(
     del now_ms
     topic = tables.need_topic(command.id)
     same_configs(command.expected, topic.configs, topic.name)
-    check_topic_configs(command.configs, tables.cluster_configs())
+    check_topic_configs(command.configs, tables.cluster_configs(), kept=topic.configs)
     fact = records.TopicConfigsSet(topic.id, command.configs)
     return Decision((fact,), chain.configured(topic, fact))
 

@@ -136,10 +136,20 @@ class _Rules:
 
 
 class Authoriser:
-    """See the module's text. ``super_users`` may do everything, whatever the rules say."""
+    """See the module's text.
 
-    def __init__(self, super_users: Iterable[str] = ()) -> None:
+    Args:
+        super_users: may do everything, whatever the rules say.
+        open_without_rules: whether everybody may do everything with a resource that no access rule
+            names (Kafka's ``allow.everyone.if.no.acl.found``); rules of roles do not count.
+    """
+
+    def __init__(
+        self, super_users: Iterable[str] = (), *, open_without_rules: bool = False
+    ) -> None:
         self._super_users = frozenset(super_users)
+        self._open_without_rules = open_without_rules
+        self._named: dict[ResourceType, _Rules] = {}
         self._index: dict[tuple[str, ResourceType], _Rules] = {}
         self._bindings: Bindings = {}
         self._hosts: frozenset[str] = frozenset()
@@ -151,12 +161,16 @@ class Authoriser:
         index: dict[tuple[str, ResourceType], _Rules] = {}
         hosts = set()
         everything = list(rules)
+        named: dict[ResourceType, _Rules] = {}
+        for rule in everything:
+            named.setdefault(rule.resource_type, _Rules()).add(rule)
         for role, its_rules in {**roles, **BUILT_IN}.items():
             everything += rules_of(role, its_rules)
         for rule in everything:
             index.setdefault((rule.principal, rule.resource_type), _Rules()).add(rule)
             hosts.add(rule.host)
         self._index = index
+        self._named = named
         self._hosts = frozenset(hosts - {ANY_HOST})
         self._bindings = dict(bindings)
         self._remembered.clear()
@@ -188,7 +202,10 @@ class Authoriser:
         key = (identity.names, host if host in self._hosts else "", kind, name)
         found = self._remembered.get(key)
         if found is None:
-            found = self._bits(self._subjects(identity), identity, host, kind, name)
+            granted = ALL_BITS if self._is_open(identity, kind, name) else 0
+            found = self._bits(
+                self._subjects(identity), identity, host, kind, name, granted=granted
+            )
             if len(self._remembered) >= DECISIONS_REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[key] = found
@@ -223,12 +240,24 @@ class Authoriser:
             for rule in applying
             if rule.permission == Permission.DENY and rule.operation in (operation, Operation.ALL)
         ]
+        if self._open_without_rules and identity.only_roles is None:
+            return not any(
+                deny.name == EVERYTHING and deny.pattern_type == PatternType.LITERAL
+                for deny in denies
+            )
         return any(
             _allowed_bits(rule) >> operation & 1
             and not any(_dominates(deny, rule, user) for deny in denies)
             for rule in applying
             if rule.permission == Permission.ALLOW
         )
+
+    def _is_open(self, identity: Identity, kind: ResourceType, name: str) -> bool:
+        """Whether everybody may use a resource because no access rule names it."""
+        if not self._open_without_rules:
+            return False
+        rules = self._named.get(kind)
+        return rules is None or not any(rules.about(name, identity.principal.name))
 
     def _subjects(self, identity: Identity) -> list[str]:
         """The principals whose rules concern a login: itself, its groups, the roles of both."""
@@ -243,8 +272,10 @@ class Authoriser:
         host: str,
         kind: ResourceType,
         name: str,
+        *,
+        granted: int = 0,
     ) -> int:
-        allowed = denied = 0
+        allowed, denied = granted, 0
         for subject in subjects:
             held = self._index.get((subject, kind))
             if held is None:

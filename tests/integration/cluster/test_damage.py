@@ -12,7 +12,7 @@ from tests.integration.cluster.test_fail_over import PARTITIONS, Writer, everyth
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
-ROLLS = {"segment.bytes": "100000"}
+ROLLS = {"internal.segment.bytes": "100000"}
 RECORDS = 6_000
 
 

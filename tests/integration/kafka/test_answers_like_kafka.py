@@ -11,6 +11,8 @@ from tests.integration.bad_input.wire import PRODUCE, Raw
 from mainstem.model.record import Record, build_batch
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages import alter_user_scram_credentials as scram
+from mainstem.wire.kafka.messages import delete_topics as deleting
+from mainstem.wire.kafka.messages import metadata as seeing
 from mainstem.wire.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -19,7 +21,8 @@ from mainstem.wire.kafka.messages.produce import (
 )
 
 INVALID_TIMESTAMP, INVALID_RECORD, UNACCEPTABLE_CREDENTIAL = 32, 87, 93
-ALTER_SCRAM = 51
+UNKNOWN_TOPIC = 3
+METADATA, DELETE_TOPICS, ALTER_SCRAM = 3, 20, 51
 HOUR_MS = 3_600_000
 
 
@@ -133,3 +136,18 @@ def test_salted_passwords_of_any_length_are_taken(
     refused = {size for size, code in outcomes.items() if code == UNACCEPTABLE_CREDENTIAL}
     assert refused == {0, 1_025}
     assert {code for size, code in outcomes.items() if size not in refused} == {0}
+
+
+def test_metadata_tells_that_a_topic_was_deleted_before_it_makes_it_again(
+    shared_node: LocalNode, topic: str
+) -> None:
+    Oracle(shared_node.kafka).create(topic, 1)
+    request = seeing.MetadataRequest(
+        topics=[seeing.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True
+    )
+    with Raw(shared_node.kafka) as node:
+        deletion = deleting.DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000)
+        assert node.call(DELETE_TOPICS, 4, deletion).responses[0].error_code == 0
+        found = [node.call(METADATA, 9, request).topics[0].error_code for _ in range(2)]
+
+    assert found == [UNKNOWN_TOPIC, 0]

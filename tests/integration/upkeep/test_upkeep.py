@@ -57,7 +57,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
             node,
             "c",
             cleanup_policy="compact",
-            segment_bytes="100000",
+            internal_segment_bytes="100000",
             min_cleanable_dirty_ratio="0.01",
         )
         producer = Producer({"bootstrap.servers": node.kafka, "batch.size": 20_000})
@@ -86,7 +86,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
 @pytest.mark.timeout(120)
 def test_retention_by_bytes_and_by_time_drops_the_oldest() -> None:
     with LocalNode(arguments=ARGUMENTS) as node:
-        create(node, "bytes", segment_bytes="100000", retention_bytes="300000")
+        create(node, "bytes", internal_segment_bytes="100000", retention_bytes="300000")
         create(node, "time", segment_ms="200", retention_ms="500")
         producer = Producer({"bootstrap.servers": node.kafka, "batch.size": 20_000})
         for number in range(2_000):

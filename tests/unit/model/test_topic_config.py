@@ -30,7 +30,7 @@ KAFKA = [
     ("preallocate", "boolean", "false", None, None),
     ("retention.bytes", "long", "-1", None, None),
     ("retention.ms", "long", "604800000", -1, None),
-    ("segment.bytes", "int", "1073741824", 14, None),
+    ("segment.bytes", "int", "1073741824", 1048576, None),
     ("segment.index.bytes", "int", "10485760", 4, None),
     ("segment.jitter.ms", "long", "0", 0, None),
     ("segment.ms", "long", "604800000", 1, None),
@@ -104,8 +104,8 @@ def test_cleanup_policies_are_read_as_a_list(policy: str) -> None:
         ("retention.ms", "٣", "long [-1..]"),
         ("retention.ms", "-2", "long [-1..]"),
         ("retention.ms", str(2**63), "long [-1..]"),
-        ("segment.bytes", "13", "int [14..]"),
-        ("segment.bytes", str(2**31), "int [14..]"),
+        ("segment.bytes", "1048575", "int [1048576..]"),
+        ("segment.bytes", str(2**31), "int [1048576..]"),
         ("min.insync.replicas", "0", "int [1..]"),
         ("min.cleanable.dirty.ratio", "1.5", "double [0..1]"),
         ("min.cleanable.dirty.ratio", "nan", "double [0..1]"),
@@ -167,3 +167,20 @@ def test_node_settings_are_checked_by_name_and_value() -> None:
         check_node_configs({"log.retention.mss": "5"}, dynamic=True)
     with pytest.raises(InvalidRequest, match=r"log\.segment\.bytes"):
         check_node_configs({"log.segment.bytes": "big"}, dynamic=True)
+
+
+def test_a_segment_size_of_an_older_version_keeps_holding() -> None:
+    before = {"segment.bytes": "100000"}
+    after = {**before, "retention.ms": "1000"}
+    assert topic_settings(before).segment_bytes == 100_000
+    assert check_topic_configs(after, kept=before).segment_bytes == 100_000
+    with pytest.raises(InvalidRequest):
+        check_topic_configs(after, kept={"segment.bytes": "200000"})
+
+
+def test_segments_below_the_minimum_are_made_by_the_internal_name_only() -> None:
+    small = {"internal.segment.bytes": "14"}
+    assert check_topic_configs(small).segment_bytes == 14
+    assert "internal.segment.bytes" not in TOPIC_KEYS
+    with pytest.raises(InvalidRequest):
+        check_topic_configs({"internal.segment.bytes": "13"})

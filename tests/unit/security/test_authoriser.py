@@ -1,6 +1,7 @@
 """Who may do what: deny first, nothing without a rule, patterns that cannot be widened."""
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.security.kit import rule, user
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -41,6 +42,31 @@ def allows(made: Authoriser, who: Identity, operation: Operation, name: str) -> 
 
 def test_without_a_rule_nobody_may_do_anything() -> None:
     assert not allows(authoriser(), ALICE, READ, "orders")
+
+
+def test_everybody_may_use_what_no_rule_names_where_that_is_allowed() -> None:
+    made = Authoriser(open_without_rules=True)
+    rules = [
+        rule("User:alice", READ, "orders"),
+        rule("User:alice", WRITE, "logs.", pattern=PatternType.PREFIXED),
+    ]
+    made.load(rules, {}, {})
+    assert allows(made, BOB, WRITE, "payments")
+    assert made.allows_somewhere(BOB, "10.0.0.1", WRITE, TOPIC)
+    assert allows(made, ALICE, READ, "orders")
+    assert not allows(made, ALICE, WRITE, "orders"), "a rule names it, and does not allow this"
+    assert not allows(made, BOB, READ, "orders")
+    assert not allows(made, BOB, READ, "logs.web")
+    made.load([*rules, rule("User:bob", READ, "*", deny=True)], {}, {})
+    assert not allows(made, BOB, READ, "payments")
+    assert not made.allows_somewhere(BOB, "10.0.0.1", READ, TOPIC)
+
+
+def test_a_login_that_is_bound_to_roles_gets_no_more_from_missing_rules() -> None:
+    made = Authoriser(open_without_rules=True)
+    made.load([], {}, {})
+    bound = replace(ALICE, only_roles=("consumer",))
+    assert not allows(made, bound, WRITE, "payments")
 
 
 def test_a_super_user_may_do_everything() -> None:

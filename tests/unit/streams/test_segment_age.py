@@ -68,7 +68,7 @@ def test_changed_settings_hold_for_the_segment_at_hand(tmp_path: Path) -> None:
             topic = await house.create()
             await house.write(b"a" * 2_000)
             await house.placement.service.submit(
-                SetTopicConfigs(topic.id, {}, {"segment.bytes": "2500"})
+                SetTopicConfigs(topic.id, {}, {"internal.segment.bytes": "2500"})
             )
             await house.write(b"b" * 1_000)
             assert house.streams.door("t", 0).log.segment_count == 2

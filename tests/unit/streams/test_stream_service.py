@@ -75,7 +75,7 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
 def test_a_full_range_rolls_while_writing_goes_on(tmp_path: Path) -> None:
     async def story() -> None:
         async with House(tmp_path) as house:
-            await house.create(segment_bytes="1024")
+            await house.create(internal_segment_bytes="1024")
             for number in range(200):
                 await house.write(b"%03d" % number + b"x" * 300)
             await house.rolls.settled()
@@ -180,7 +180,7 @@ def test_ranges_of_a_compacted_stream_are_joined_and_stay_clean(tmp_path: Path) 
         async with House(tmp_path) as house:
             await house.create(
                 cleanup_policy="compact",
-                segment_bytes="1024",
+                internal_segment_bytes="1024",
                 min_cleanable_dirty_ratio="0.01",
             )
             for number in range(150):

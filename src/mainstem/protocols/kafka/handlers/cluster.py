@@ -4,7 +4,7 @@ from asyncio import gather
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
-from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, TopicId
 from mainstem.model.metadata import Stream, Topic
 from mainstem.protocols.kafka.addresses import reached_at
@@ -120,6 +120,9 @@ async def _ensure(call: Call, name: str) -> MainstemError | None:
     try:
         if not call.may_cluster(Operation.CREATE):
             call.need_topic(Operation.CREATE, name)
+        if call.broker.topics.tell_deleted(name):
+            # As in Kafka: clients learn that the topic is gone, and make it again if they go on.
+            return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "it was deleted", subject=name)
         await call.broker.topics.ensure(name)
     except MainstemError as error:
         return error
