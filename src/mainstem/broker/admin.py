@@ -16,10 +16,10 @@ from mainstem.broker.config_service import (
     too_many_changes,
     unknown_topic,
 )
+from mainstem.broker.deleted_topics import DeletedTopics
 from mainstem.broker.topics_api import LogDirectory
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NodeId, TopicId
-from mainstem.model.limits import DELETED_NAMES_REMEMBERED_MAX
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import (
@@ -30,14 +30,7 @@ from mainstem.model.topic_name import (
     TRANSACTION_STATE_TOPIC,
     check_topic_name,
 )
-from mainstem.placement.records import (
-    AddPartitions,
-    AnyFact,
-    CreateTopic,
-    DeleteTopic,
-    TopicCreated,
-    TopicDeleted,
-)
+from mainstem.placement.records import AddPartitions, CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
 
 __all__ = ["NodeDefaults", "TopicsAdmin", "new_topic_id"]
@@ -82,8 +75,8 @@ class TopicsAdmin(ConfigAdmin):
     ) -> None:
         super().__init__(placement, node, defaults)
         self._new_id = new_id
-        self._deleted: dict[str, None] = {}  # names that nobody has asked for since
-        placement.subscribe(self._note_deleted)
+        self.deleted = DeletedTopics()
+        placement.subscribe(self.deleted.on_fact)
 
     def by_name(self, name: str) -> Topic | None:
         """The topic with that name."""
@@ -153,21 +146,6 @@ class TopicsAdmin(ConfigAdmin):
             assignments=given,
         )
         return await self._do(command, validate_only=validate_only)
-
-    def tell_deleted(self, name: str) -> bool:
-        """Whether a topic of that name was deleted and nobody was told yet: true once."""
-        if name not in self._deleted:
-            return False
-        del self._deleted[name]
-        return True
-
-    def _note_deleted(self, fact: AnyFact) -> None:
-        if isinstance(fact, TopicDeleted):
-            self._deleted[fact.name] = None
-            if len(self._deleted) > DELETED_NAMES_REMEMBERED_MAX:
-                del self._deleted[next(iter(self._deleted))]
-        elif isinstance(fact, TopicCreated):
-            self._deleted.pop(fact.name, None)
 
     async def ensure(self, name: str) -> Topic:
         """The topic, created with defaults when auto-creation allows it."""

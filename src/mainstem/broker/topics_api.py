@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from mainstem.broker.deleted_topics import DeletedTopics
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node, Topic
 from mainstem.model.topic_config import TopicSettings
@@ -70,6 +71,8 @@ class NamedConfigs(Protocol):
 class Topics(Protocol):
     """Topics and settings. Mutating verbs return once the change is durable."""
 
+    deleted: DeletedTopics  # names that clients have yet to be told of
+
     @property
     def of_groups(self) -> NamedConfigs:
         """Settings of consumer groups."""
@@ -119,10 +122,6 @@ class Topics(Protocol):
         validate_only: bool = False,
     ) -> Topic:
         """Create a topic; -1 partitions or replicas mean the default."""
-        ...
-
-    def tell_deleted(self, name: str) -> bool:
-        """Whether a topic of that name was deleted and nobody was told yet: true once."""
         ...
 
     async def ensure(self, name: str) -> Topic:

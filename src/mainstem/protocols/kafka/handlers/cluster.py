@@ -120,7 +120,7 @@ async def _ensure(call: Call, name: str) -> MainstemError | None:
     try:
         if not call.may_cluster(Operation.CREATE):
             call.need_topic(Operation.CREATE, name)
-        if call.broker.topics.tell_deleted(name):
+        if call.broker.topics.deleted.tell(name):
             # As in Kafka: clients learn that the topic is gone, and make it again if they go on.
             return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "it was deleted", subject=name)
         await call.broker.topics.ensure(name)

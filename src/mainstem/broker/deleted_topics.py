@@ -1,0 +1,31 @@
+"""Names of deleted topics that nobody has asked for since. Pure.
+
+Kafka answers the first Metadata request for a deleted topic with an error, even where it makes the
+topic again: clients learn that what they knew of it is gone.
+"""
+
+from mainstem.model.limits import DELETED_NAMES_REMEMBERED_MAX
+from mainstem.placement.records import AnyFact, TopicCreated, TopicDeleted
+
+
+class DeletedTopics:
+    """See the module's text; the names that were deleted first are forgotten first."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def on_fact(self, fact: AnyFact) -> None:
+        """Note a topic that is gone; forget one that is there again."""
+        if isinstance(fact, TopicDeleted):
+            self._names[fact.name] = None
+            if len(self._names) > DELETED_NAMES_REMEMBERED_MAX:
+                del self._names[next(iter(self._names))]
+        elif isinstance(fact, TopicCreated):
+            self._names.pop(fact.name, None)
+
+    def tell(self, name: str) -> bool:
+        """Whether a topic of that name was deleted and nobody was told yet: true once."""
+        if name not in self._names:
+            return False
+        del self._names[name]
+        return True
