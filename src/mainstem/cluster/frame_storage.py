@@ -7,6 +7,7 @@ last frame that is not was never acknowledged. The *mark* says how far a file wa
 durable. What is done about damage is up to the owner of a file; here it is found.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,8 @@ def replace_and_open(path: Path, data: bytes, sync: Callable[[int], None]) -> in
             os.fsync(folder)
         except BaseException:
             os.close(fd)
+            with contextlib.suppress(OSError):  # a full disk needs its blocks for something else
+                fresh.unlink()
             raise
     finally:
         os.close(folder)
@@ -129,6 +132,19 @@ def refusal(error: OSError, path: Path) -> Unavailable | None:
     full = kind is FileErrorKind.DISK_FULL
     code = ErrorCode.DISK_FULL if full else ErrorCode.OVERLOADED
     return Unavailable(code, f"{error.strerror or error}", subject=str(path))
+
+
+def write_mark(fd: int, end: int) -> None:
+    """Note in the header that a file is durable up to ``end``.
+
+    Not synced by itself, and not written at all on a disk that takes new blocks to change old ones
+    and has none: an older mark only means that less is known to be durable.
+    """
+    try:
+        write_all(fd, mark(end), HEADER.size)
+    except OSError as error:
+        if classify(error) is not FileErrorKind.DISK_FULL:
+            raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ The checksum covers kind, version, length and payload. A reader gets exactly wha
 ``Corrupt``.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from struct import Struct
@@ -18,21 +19,51 @@ from mainstem.model.errors import Corrupt
 MAGIC = b"MAINSTEM"
 HEADER = Struct(">8s2sHII")
 VERSION = 1
+FILE_MODE = 0o600  # records, offsets and logins are for the owner of the data folder only
 _FRONT = Struct(">2sHI")
 
 
 def write_checked(path: Path, kind: bytes, payload: bytes, *, sync: bool) -> None:
     """Replace the file in one step; with ``sync`` its bytes and its name are durable on return."""
     crc = crc32c(payload, crc32c(_FRONT.pack(kind, VERSION, len(payload))))
-    data = HEADER.pack(MAGIC, kind, VERSION, len(payload), crc) + payload
+    replace_file(path, HEADER.pack(MAGIC, kind, VERSION, len(payload), crc) + payload, sync=sync)
+
+
+def overwrite_checked(path: Path, kind: bytes, payload: bytes) -> bool:
+    """Write over a file in its place, durably; False where it has no room for so many bytes.
+
+    Takes no blocks of a full disk. A crash in the middle of it leaves a damaged file.
+    """
+    room = path.stat().st_size - HEADER.size
+    if len(payload) > room:
+        return False
+    payload = payload.ljust(room)
+    crc = crc32c(payload, crc32c(_FRONT.pack(kind, VERSION, len(payload))))
+    view = memoryview(HEADER.pack(MAGIC, kind, VERSION, len(payload), crc) + payload)
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return True
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
+    """Replace a file in one step; one that could not be written whole leaves no bytes behind."""
     fresh = path.with_name(path.name + ".tmp")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
         if sync:
             os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):  # a full disk needs its blocks for something else
+            fresh.unlink()
+        raise
     finally:
         os.close(fd)
     fresh.replace(path)

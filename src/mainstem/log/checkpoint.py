@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.checked_file import overwrite_checked, read_checked, write_checked
 from mainstem.model.errors import Corrupt
+from mainstem.model.file_errors import FileErrorKind, classify
 
 CHECKPOINT = "log.checkpoint"
 CHECKPOINT_KIND = b"CP"
+PADDING_BYTES = 512
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -70,9 +72,19 @@ def load_checkpoint(data_dir: Path) -> Checkpoint | None:
 
 
 def save_checkpoint(data_dir: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint; durable on return."""
+    """Replace the checkpoint; durable on return.
+
+    On a full disk it is written over the one that is there, whose padding leaves room for changes.
+    """
+    path = data_dir / CHECKPOINT
     payload = msgspec.json.encode(checkpoint)
-    write_checked(data_dir / CHECKPOINT, CHECKPOINT_KIND, payload, sync=True)
+    try:
+        write_checked(path, CHECKPOINT_KIND, payload.ljust(len(payload) + PADDING_BYTES), sync=True)
+    except OSError as error:
+        if classify(error) is not FileErrorKind.DISK_FULL or not path.exists():
+            raise
+        if not overwrite_checked(path, CHECKPOINT_KIND, payload):
+            raise
 
 
 def trust_in(checkpoint: Checkpoint | None, boot_id: str) -> Trust:

@@ -103,6 +103,9 @@ class GroupCommit:
     def _start_round(self) -> None:
         self._retry = None
         waiting, self._waiting = self._waiting, {}
+        for log, dones in waiting.items():
+            if log.closed:
+                _tell(dones)
         self._round = [
             _Request(log, log.begin_sync(), dones)
             for log, dones in waiting.items()
@@ -169,12 +172,16 @@ def _is_repeatable(failure: _Failure) -> bool:
 
 def _answer(request: _Request) -> None:
     log = request.log
-    if log.discarded:
-        return
-    log.finish_sync(request.job)
-    if log.on_synced is not None:
-        log.on_synced(log)
-    for done in request.dones:
+    if not log.discarded:
+        log.finish_sync(request.job)
+        if log.on_synced is not None:
+            log.on_synced(log)
+    _tell(request.dones)
+
+
+def _tell(dones: list[Done]) -> None:
+    """Whoever waits finds the log durable, or closed."""
+    for done in dones:
         done()
 
 

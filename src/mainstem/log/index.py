@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from mainstem.log.checked_file import replace_file
 from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import Corrupt
@@ -124,9 +125,7 @@ def write_index(log_path: Path, summary: Summary, index: SegmentIndex) -> None:
 
 def _write(path: Path, magic: bytes, summary: Summary, entries: bytes, count: int) -> None:
     header = HEADER.pack(magic, *summary, count, crc32c(entries))
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.write_bytes(header + CHECK.pack(crc32c(header)) + entries)
-    fresh.replace(path)
+    replace_file(path, header + CHECK.pack(crc32c(header)) + entries, sync=False)
 
 
 def read_summary(log_path: Path) -> Summary:

@@ -52,6 +52,7 @@ class RangeLog:
         # An offset that is durable, and in which segment at which byte it stands.
         self.synced_place = (identity.start_offset, identity.start_offset, 0)
         self.sealed = False
+        self.seal_pending = False  # takes no appends, but its files do not say so yet
         self.missing = False  # sealed elsewhere and not whole here: readers are refused
         self.found = False  # the files were there when the range was opened
         self.closed = False
@@ -155,6 +156,11 @@ class RangeLog:
         self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     @property
+    def is_open_on_disk(self) -> bool:
+        """Whether its files do not say that it is sealed."""
+        return not self.sealed or self.seal_pending
+
+    @property
     def segment_count(self) -> int:
         """How many files hold the records."""
         return len(self.segments)
@@ -225,7 +231,11 @@ class RangeLog:
         return find_by_time(self.segments, timestamp)
 
     def truncate(self, until: int) -> None:
-        """Drop everything at or beyond an offset, which must be a batch boundary."""
+        """Drop everything at or beyond an offset, which must be a batch boundary.
+
+        Raises:
+            Unavailable: a call failed; after DISK_FULL nothing was dropped.
+        """
         if until >= self.written_end:
             return
         if until < self.first_offset or self.sealed:
@@ -234,12 +244,17 @@ class RangeLog:
                 f"cannot cut [{self.first_offset}, {self.written_end}) at {until}",
                 subject=str(self.directory),
             )
-        self._incarnation += 1
         if until < self.synced_end:  # nobody may expect on disk what is about to be dropped
+            before = (self.synced_end, self.synced_place)
             self.synced_end = until
             self.synced_place = (self.first_offset, self.first_offset, 0)
-            if self.on_cut is not None:
-                self.on_cut(self)
+            try:
+                if self.on_cut is not None:
+                    self.on_cut(self)
+            except Unavailable:
+                self.synced_end, self.synced_place = before
+                raise
+        self._incarnation += 1
         self._list.cut(until)
         self.written_end = until
         if self.segments:
@@ -262,9 +277,10 @@ class RangeLog:
         """No more appends; data, indexes and directory are durable on return.
 
         Raises:
-            Unavailable: a call failed; as after any failed sync the node must stop.
+            Unavailable: a call failed. After DISK_FULL and OVERLOADED the call may be repeated;
+                after any other code, as after any failed sync, the node must stop.
         """
-        if self.sealed:
+        if self.sealed and not self.seal_pending:
             return
         self.begin_seal()
         if self.segments:
@@ -274,6 +290,7 @@ class RangeLog:
     def begin_seal(self) -> None:
         """Take no more appends and write the indexes; the caller makes all that durable."""
         self.sealed = True
+        self.seal_pending = bool(self.segments)
         self._list.finish_last()
 
     def end_seal(self, *, sync: bool = False) -> None:
@@ -285,6 +302,7 @@ class RangeLog:
             seal_of(self).write(self.directory, sync=sync)
         except OSError as error:
             raise storage_error(error, self.directory) from error
+        self.seal_pending = False
 
     def close(self, *, sync: bool = True, discard: bool = False) -> None:
         """Write the indexes and let go of the files.
@@ -297,14 +315,16 @@ class RangeLog:
         self.closed = True
         self.discarded = discard
         last = self.segments[-1] if self.segments else None
-        if last is not None and not discard:
-            if not last.finished:
-                last.write_index()
-            if sync and not self.sealed:
-                _sync_now(self, self._access)
-        self._list.forget()
-        if self.on_closed is not None:
-            self.on_closed(self)
+        try:
+            if last is not None and not discard:
+                if not last.finished:
+                    last.write_index()
+                if sync and not self.sealed:
+                    _sync_now(self, self._access)
+        finally:
+            self._list.forget()
+            if self.on_closed is not None:
+                self.on_closed(self)
 
     def verify(self) -> list[Damage]:
         """Check every byte of every file of the range."""

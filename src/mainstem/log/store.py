@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mainstem.log.checked_file import read_checked, write_checked
 from mainstem.log.checkpoint import (
+    CHECKPOINT,
     Checkpoint,
     RecoveryPoint,
     Trust,
@@ -48,7 +49,7 @@ from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog, SegmentSettings
 from mainstem.log.recovery import Circumstances, recover
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 
 logger = logging.getLogger(__name__)
@@ -265,14 +266,21 @@ class LogStore:
                         yield FoundRange(RangeName(stream, topic_name, *numbers), directory)
 
     def write_checkpoint(self, *, clean: bool = False) -> None:
-        """Note what is durable by now; to be called from time to time."""
+        """Note what is durable by now; to be called from time to time.
+
+        Raises:
+            Unavailable: a call failed. After DISK_FULL the older checkpoint stands, which is true.
+        """
         for directory, log in self.logs.items():
-            if log.segments and not log.sealed:
+            if log.segments and log.is_open_on_disk:
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
         self.files.shrink()  # files that waited for a sync could not be put away before
         boot_id = self._settings.boot_id if self._is_settled else self._boot_before
         clean = clean and self._is_settled
-        save_checkpoint(self.data_dir, Checkpoint(boot_id, clean, self._points))
+        try:
+            save_checkpoint(self.data_dir, Checkpoint(boot_id, clean, self._points))
+        except OSError as error:
+            raise storage_error(error, self.data_dir / CHECKPOINT) from error
         self._saved = set(self._points)
 
     def settle(self) -> None:
@@ -302,18 +310,30 @@ class LogStore:
         self._sync_all()
 
     def close(self) -> None:
-        """Close all logs and mark the stop as clean."""
+        """Close all logs and mark the stop as clean; on a full disk it is not a clean one."""
         ends = {}
+        is_clean = True
         for log in list(self.logs.values()):
-            log.close(sync=False)
-            if log.segments and not log.sealed:
+            try:
+                log.close(sync=False)
+            except Unavailable as error:
+                if error.code not in STORAGE_RECOVERS:
+                    raise
+                logger.warning("not closed cleanly, the next start scans it: %s", error)
+                is_clean = False
+            if log.segments and log.is_open_on_disk:
                 last = log.segments[-1]
                 ends[self._key(log.directory)] = RecoveryPoint(
                     log.written_end, last.base_offset, last.size
                 )
         self._sync_all()
         self._points.update(ends)
-        self.write_checkpoint(clean=True)
+        try:
+            self.write_checkpoint(clean=is_clean)
+        except Unavailable as error:
+            if error.code not in STORAGE_RECOVERS:
+                raise
+            logger.warning("the stop is not recorded as clean, the next start scans: %s", error)
         os.close(self._lock)
 
     def _sync_all(self) -> None:
@@ -324,7 +344,7 @@ class LogStore:
 
     def _forget(self, log: RangeLog) -> None:
         self.logs.pop(log.directory, None)
-        if log.segments and not log.sealed:
+        if log.segments and log.is_open_on_disk:
             self._points[self._key(log.directory)] = RecoveryPoint(*log.synced_place)
         else:
             self._points.pop(self._key(log.directory), None)

@@ -1,9 +1,11 @@
 """Builds every object of a node and hands it its dependencies; no logic of its own."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import asdict, replace
@@ -24,7 +26,7 @@ from mainstem.coordination.transactions_runtime import TransactionsRuntime
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
@@ -59,13 +61,18 @@ from mainstem.streams.retention_driver import RetentionDriver
 from mainstem.streams.roll_driver import RollDriver
 from mainstem.streams.scrub_driver import ScrubDriver
 from mainstem.streams.service import StreamService
+from mainstem.streams.storage_retry_driver import refusal_of
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
+
+_log = logging.getLogger(__name__)
 
 Fatal = Callable[[BaseException], None]
 
 SWEEP_INTERVAL_MS = 1_000
 SEALS_S = 2.0  # where all nodes stop together, nobody is left to decide on seals
+LONE_SEALS_S = 10.0  # on a full disk there may be no space for them
+REPEATED_AFTER_S = 1.0
 QUEUES_MEMORY_BYTES_MAX = 1024 * MIB
 CLIENT_METRICS_FILE = "client-metrics.jsonl"
 CLIENT_METRICS_FILE_BYTES_MAX = 16 * MIB
@@ -179,6 +186,13 @@ class Rooms:
 
     def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         """Run a chore for as long as the node runs; one that fails ends the node."""
+        self._watch(chore, on_fatal)
+
+    def repeat(self, chore: Callable[[], Coroutine[None, None, None]], on_fatal: Fatal) -> None:
+        """The same, for a chore that begins anew when this node's storage has refused a step."""
+        self._watch(_repeated(chore), on_fatal)
+
+    def _watch(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         task = asyncio.get_running_loop().create_task(chore)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -222,7 +236,7 @@ class Rooms:
             await self.mqtt.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
         if self.http is not None:
             await self.http.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
-        await self.rolls.settled(None if self.cluster is None else SEALS_S)
+        await self.rolls.settled(LONE_SEALS_S if self.cluster is None else SEALS_S)
         await self.commits.drain()
         self.streams.save_producers()
         self.streams.close()
@@ -238,6 +252,18 @@ class Rooms:
     async def abandon(self) -> None:
         """Leave at once after a fatal error: nothing more is written or acknowledged."""
         os._exit(3)
+
+
+async def _repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
+    while True:
+        try:
+            await chore()
+        except (Unavailable, OSError) as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            _log.warning("a background job begins anew: %s", refusal)
+        await asyncio.sleep(REPEATED_AFTER_S)
 
 
 def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
@@ -438,19 +464,20 @@ def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
     config, streams, store = rooms.config, rooms.streams, rooms.store
     service = rooms.placement.service
     retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
-    rooms.tend(rooms.queues.upkeep.run(), on_fatal)
-    rooms.tend(retention.run(config.log.retention_check_interval_ms), on_fatal)
-    rooms.tend(retention.sweep(SWEEP_INTERVAL_MS), on_fatal)
+    interval_ms = config.log.retention_check_interval_ms
+    rooms.repeat(rooms.queues.upkeep.run, on_fatal)
+    rooms.repeat(partial(retention.run, interval_ms), on_fatal)
+    rooms.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
     rooms.tend(rooms.security.sweep(), on_fatal)
     garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
-    rooms.tend(garbage.run(), on_fatal)
+    rooms.repeat(garbage.run, on_fatal)
     if config.log.cleaner_enabled:
         compaction = CompactionDriver(
             streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
         )
-        rooms.tend(compaction.run(config.log.cleaner_interval_ms), on_fatal)
+        rooms.repeat(partial(compaction.run, config.log.cleaner_interval_ms), on_fatal)
     merging = MergeDriver(streams, service, store)
-    rooms.tend(merging.run(config.log.retention_check_interval_ms), on_fatal)
+    rooms.repeat(partial(merging.run, interval_ms), on_fatal)
     if config.log.scrub_interval_ms:
         scrub = ScrubDriver(store, rooms.metrics, streams.lost)
-        rooms.tend(scrub.run(config.log.scrub_interval_ms), on_fatal)
+        rooms.repeat(partial(scrub.run, config.log.scrub_interval_ms), on_fatal)

@@ -28,12 +28,10 @@ from mainstem.cluster.frame_storage import (
     FRAME,
     FRAME_BYTES_MAX,
     FRAMES_START,
-    HEADER,
     frame,
     frame_at,
     is_followed,
     is_not_replaced,
-    mark,
     read_start,
     refusal,
     replace,
@@ -41,6 +39,7 @@ from mainstem.cluster.frame_storage import (
     start_of_file,
     sync_folder,
     write_all,
+    write_mark,
 )
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.limits import MIB
@@ -132,7 +131,7 @@ class JournalStorage:
             os.ftruncate(self._fd, self._end)
         # What the last life wrote but had not synced is visible now, so it must last.
         self._sync(self._fd)
-        self._write_mark()
+        write_mark(self._fd, self._end)
         return Stored(snapshot, frames, cut_bytes)
 
     async def append(self, entries: Sequence[bytes]) -> None:
@@ -173,7 +172,7 @@ class JournalStorage:
             self._sync(self._fd)
             self._end += len(added)
             self._next_index += 1
-            self._write_mark()
+            write_mark(self._fd, self._end)
         except OSError as error:
             raise self._fail(error) from error
 
@@ -219,10 +218,6 @@ class JournalStorage:
     def _fail(self, error: OSError) -> JournalFailed:
         self._failed = True
         return JournalFailed(f"{error.strerror or error}", subject=str(self._journal))
-
-    def _write_mark(self) -> None:
-        # Not synced by itself: an older mark only means that less is known to be durable.
-        write_all(self._fd, mark(self._end), HEADER.size)
 
     def _new_journal(self, *, first_index: int) -> int:
         start = start_of_file(JOURNAL_MAGIC, first_index)

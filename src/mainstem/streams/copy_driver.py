@@ -220,7 +220,7 @@ class CopyDriver:
 
     async def _seal(self, log: RangeLog) -> None:
         """Note on disk that a range is sealed; the syncs are done by threads."""
-        if log.sealed:
+        if log.sealed and not log.seal_pending:
             return
         log.begin_seal()
         if not log.segments:
@@ -238,6 +238,7 @@ class CopyDriver:
         try:
             write = partial(seal_of(log).write, log.directory, sync=True)
             await loop.run_in_executor(None, write)
+            log.seal_pending = False
         except OSError as error:
             if not log.discarded:
                 raise storage_error(error, log.directory) from error

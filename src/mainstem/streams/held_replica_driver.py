@@ -26,6 +26,7 @@ from mainstem.streams.range_replica import (
     Refusal,
     ReplicaEffects,
 )
+from mainstem.streams.storage_retry_driver import RETRY_S, refusal_of
 
 Told = Ack | Refusal
 Tell = Callable[[Told], None]
@@ -167,10 +168,14 @@ class HeldReplica:
         return await done
 
     def seal(self, end: Offset) -> tuple[Offset, Offset] | None:
-        """The catalogue sealed the range: cut what lies beyond; what is missing here, if any."""
+        """The catalogue sealed the range: cut what lies beyond; what is missing here, if any.
+
+        Raises:
+            Unavailable: what lies beyond could not be cut; nothing has changed.
+        """
+        if self.log.written_end > end:  # first: a full disk may refuse it, and it is tried again
+            self.log.truncate(end)
         effects = self.machine.on_sealed(end)
-        if effects.cut is not None:
-            self.log.truncate(effects.cut)
         for _, waiter in self._fences:
             if not waiter.done():
                 waiter.set_result(Refusal(sealed_at=end))
@@ -257,17 +262,19 @@ class HeldReplica:
                 return
             if (error := future.exception()) is None:
                 self._carry_out(self.machine.on_promise_stored(epoch))
-            elif self.log.discarded:
-                self._refuse_fences()  # the stream was deleted under the promise
+            elif self.log.discarded:  # the stream was deleted under the promise
+                self._refuse_fences("the range is not here any more")
+            elif (refusal := refusal_of(error)) is not None:
+                # Nothing is answered before the promise is on disk, and so it is tried again.
+                self._refuse_fences(str(refusal))
+                loop.call_later(RETRY_S, self._store_promise, epoch)
             else:
                 self._flusher.fatal(error)
 
         storing.add_done_callback(stored)
 
-    def _refuse_fences(self) -> None:
+    def _refuse_fences(self, cause: str) -> None:
         waiting, self._fences = self._fences, []
         for _, waiter in waiting:
             if not waiter.done():
-                waiter.set_exception(
-                    Unavailable(ErrorCode.WRITER_UNAVAILABLE, "the range is not here any more")
-                )
+                waiter.set_exception(Unavailable(ErrorCode.WRITER_UNAVAILABLE, cause))

@@ -56,9 +56,10 @@ class Promise:
         """Note durably that a range is in limbo, or is no longer."""
         if (index in self.limbo) == is_in_limbo:
             return
-        self.limbo ^= {index}
+        limbo = self.limbo ^ {index}
         with self._lock:
-            self._write(LIMBO_NAME, LIMBO_KIND, msgspec.msgpack.encode(sorted(self.limbo)))
+            self._write(LIMBO_NAME, LIMBO_KIND, msgspec.msgpack.encode(sorted(limbo)))
+        self.limbo = limbo
 
     def _write(self, name: str, kind: bytes, payload: bytes) -> None:
         """Durable on return, with all the directories that lead there."""

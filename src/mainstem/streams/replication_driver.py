@@ -11,7 +11,7 @@ nothing more.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from mainstem.log.range_log import RangeLog, StagedBatch
@@ -29,17 +29,19 @@ from mainstem.streams.range_writer import (
     WriterEffects,
     WriterLimits,
 )
-from mainstem.streams.recovery import range_log
+from mainstem.streams.recovery import found_log, range_log
 from mainstem.streams.replica_messages import Acknowledged, Refused
 from mainstem.streams.replica_service import ReplicaService
 from mainstem.streams.seal_driver import pursue, range_end
 from mainstem.streams.sealing import SealRequest
 from mainstem.streams.sender_driver import PIECE_BYTES_MAX, RangeSender
 from mainstem.streams.state import StreamState
+from mainstem.streams.storage_retry_driver import retried
 from mainstem.streams.surroundings import Surroundings, policy_of
 from mainstem.streams.writer_driver import StreamWriter
 
 LIMITS: Final = WriterLimits()
+ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
@@ -208,10 +210,13 @@ class ReplicationDriver:
         self.wants_roll = False
         self._carry_out(self._machine.send_gathered(self._around.now_ms()))
         point = self._machine.freeze()
-        epoch = self._machine.opened.epoch
-        end = range_end(
-            stream.known, self._facts, stream.log, point, (epoch, self._around.clock.wall_ms())
+        now = (self._machine.opened.epoch, self._around.clock.wall_ms())
+        # Nothing is committed from here on: whatever this node's storage refuses is waited for.
+        end = await self._retried(
+            lambda: range_end(stream.known, self._facts, stream.log, point, now)
         )
+        if end is None:
+            return
         request = SealRequest(uuid4().hex, end, point.done, exclude=exclude, new_writer=new_writer)
         try:
             outcome = await pursue(self._around, request)
@@ -224,20 +229,39 @@ class ReplicationDriver:
         followed = outcome.opened
         if followed is None or followed.writer != self._around.node:
             self._stand_down()
-        else:
-            self._follow(followed)
+        elif await self._retried(lambda: self._carry_over(followed)):
+            await self._follow(followed)
 
-    def _follow(self, known: Stream) -> None:
-        """The catalogue has opened the next range: what is in flight goes on there."""
+    async def _retried(self, step: Callable[[], ResultT]) -> ResultT | None:
+        stream = self.stream
+        name = f"the roll of {stream.topic}-{stream.id.partition}"
+        return await retried(step, name, lambda: stream.closed is not None)
+
+    def _carry_over(self, known: Stream) -> bool:
+        """Write what is in flight to the files of the next range; may be repeated."""
+        stream, around = self.stream, self._around
+        topic = around.placement.catalogue.need_topic(stream.id.topic)
+        facts, old = known.last, self._held
+        log = found_log(around.store, topic, known, facts)
+        if log is None:
+            opening = self._state.at(facts.start, old.log)
+            log = range_log(around.store, topic, known, facts, stream.settings, opening)
+        carried = _batches_from(old.log, Offset(max(facts.start, log.written_end)))
+        if carried:
+            log.append(carried)
+        # Opened here, since it may have to write a promise.
+        self._replicas.hold(topic, known, facts, log)
+        return True
+
+    async def _follow(self, known: Stream) -> None:
+        """The files of the next range hold what is in flight: go on there."""
         stream, around = self.stream, self._around
         facts = known.last
         old, old_facts = self._held, self._facts
         topic = around.placement.catalogue.need_topic(stream.id.topic)
+        log = found_log(around.store, topic, known, facts)
+        assert log is not None, "its files were opened"
         opening = self._state.at(facts.start, old.log)
-        log = range_log(around.store, topic, known, facts, stream.settings, opening)
-        carried = _batches_from(old.log, facts.start)
-        if carried:
-            log.append(carried)
         now = around.now_ms()
         self._machine, effects = self._machine.successor(
             _open_range(known, facts), policy_of(facts), now
@@ -252,14 +276,14 @@ class ReplicationDriver:
             kept = kept[:-1]
             self._replicas.forget(stream.id, old_facts.index)
             around.store.drop_range(old.log)
-        elif old.machine.sealed_end is None:
-            old.seal(facts.start)
         stream.known = known
         stream.hold([*kept, log])
         stream.short_of_replicas = stream.settings.min_insync_replicas > len(facts.replicas)
         self._unsettled()
         self._take_up_written()
         self._carry_out(effects)
+        if facts.start > old_facts.start and old.machine.sealed_end is None:
+            await self._retried(lambda: old.seal(facts.start))
         self._on_followed(stream.id)
 
     def _take_up_written(self) -> None:

@@ -7,12 +7,13 @@ still needs; by default everything that is committed may go.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from mainstem.log.range_log import RangeLog
 from mainstem.log.retention import Piece, RetentionSettings, retention_start
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Unavailable
+from mainstem.model.errors import STORAGE_RECOVERS, Unavailable
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.segment_age import segment_age_ms
 from mainstem.streams.service import StreamService
@@ -62,12 +63,22 @@ class RetentionDriver:
             if stream.closed is None:
                 await self._tend(stream)
             await asyncio.sleep(0)
-        self._store.write_checkpoint()
+        self._postponing(self._store.write_checkpoint, "the checkpoint")
+
+    def _postponing(self, step: Callable[[], None], what: str) -> None:
+        """Do something that may as well be done in the next pass if there is no space now."""
+        try:
+            step()
+        except Unavailable as error:
+            if error.code not in STORAGE_RECOVERS:
+                raise
+            log.warning("%s is left to the next pass: %s", what, error)
 
     async def _tend(self, stream: StreamWriter) -> None:
         now_ms = self._clock.wall_ms()
+        name = f"the segment of {stream.topic}-{stream.id.partition}"
         stream.state.expire(now_ms - PRODUCER_EXPIRY_MS)
-        self._close_idle(stream, now_ms)
+        self._postponing(partial(self._close_idle, stream, now_ms), name)
         settings = stream.settings
         if not settings.delete:
             return
@@ -81,7 +92,8 @@ class RetentionDriver:
         if start is None or start <= stream.start_offset:
             return
         if start == stream.log.written_end:
-            stream.log.roll()  # the next append begins a new file, and the old one can go
+            # The next append begins a new file, and the old one can go.
+            self._postponing(stream.log.roll, name)
         try:
             await self._streams.trim(stream, start)
         except Unavailable as error:

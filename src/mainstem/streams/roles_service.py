@@ -27,6 +27,7 @@ from mainstem.streams.range_keeper_driver import RangeKeeper
 from mainstem.streams.replica_service import ReplicaService
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.state import StreamState
+from mainstem.streams.storage_retry_driver import RETRY_S, refusal_of, retried
 from mainstem.streams.surroundings import Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
@@ -69,6 +70,7 @@ class StreamRoles:
         self._taking: dict[StreamId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._unclean: dict[StreamId, Epoch] = {}
         self._unsettled: dict[ReplicationDriver, None] = {}  # in their order
+        self._postponed: set[StreamId] = set()  # streams that wait for this node's storage
         self._is_awaited = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -151,11 +153,28 @@ class StreamRoles:
 
     def _look_at(self, stream: StreamId) -> None:
         topic = self._around.placement.catalogue.topic_by_id(stream.topic)
-        if topic is not None:
+        if topic is None:
+            self._postponed.discard(stream)
+        elif not self._is_closed:
             self.reconcile(topic, topic.streams[stream.partition])
 
     def reconcile(self, topic: Topic, stream: Stream) -> None:
-        """Be to a stream what the catalogue says."""
+        """Be to a stream what the catalogue says, now or as soon as this node's storage allows."""
+        try:
+            self._reconcile(topic, stream)
+        except (Unavailable, OSError) as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            if stream.id not in self._postponed:
+                name = f"{topic.name}-{stream.id.partition}"
+                _log.warning("%s waits for this node's storage: %s", name, refusal)
+            self._postponed.add(stream.id)
+            asyncio.get_running_loop().call_later(RETRY_S, self._look_at, stream.id)
+        else:
+            self._postponed.discard(stream.id)
+
+    def _reconcile(self, topic: Topic, stream: Stream) -> None:
         writer = self._desk.writer(stream.id)
         if stream.writer != self._around.node:
             self._stop_taking(stream.id)
@@ -215,18 +234,23 @@ class StreamRoles:
 
     async def _opened(self, topic: Topic, stream: Stream) -> None:
         """Find the state that the stream was left in, then write it."""
-        self.keeper.tend(topic, stream)
         while True:
             try:
+                self.keeper.tend(topic, stream)
                 opening = await opening_of(self._around, self.replicas, topic, stream)
                 break
-            except Unavailable as error:
+            except (Unavailable, OSError) as error:
+                if isinstance(error, OSError) and refusal_of(error) is None:
+                    raise
                 _log.warning("%s", error)
                 await asyncio.sleep(STATE_PAUSE_S)
         current = self._around.placement.catalogue.stream(stream.id)
         if current is None or (current.epoch, current.writer) != (stream.epoch, stream.writer):
             return
-        self._admit(topic, current, StreamState.restore(opening))
+        state = StreamState.restore(opening)
+        name = f"the opening of {topic.name}-{stream.id.partition}"
+        # A newer epoch, or another writer, cancels the task.
+        await retried(lambda: self._admit(topic, current, state), name, lambda: self._is_closed)
 
     def _admit(self, topic: Topic, stream: Stream, state: StreamState) -> None:
         ranges = [self.replicas.log_of(topic, stream, facts) for facts in stream.ranges]

@@ -4,21 +4,29 @@
 
 Nothing in the new range is committed before the catalogue holds it, so a crash in between loses
 nothing that was acknowledged: the old range is still the open one, and ends where it ended.
+
+A disk without space and a catalogue without an answer hold a roll up and are waited for; only a
+failed sync and a broken invariant end the node.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from uuid import uuid4
 
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.range_log import RangeLog
 from mainstem.log.store import LogStore
+from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Offset, RangeIndex
-from mainstem.model.metadata import Range
+from mainstem.model.metadata import Range, Stream
 from mainstem.placement import records
 from mainstem.placement.service import PlacementService
 from mainstem.streams.recovery import range_log
+from mainstem.streams.seal_driver import pursue
+from mainstem.streams.sealing import SealRequest
+from mainstem.streams.storage_retry_driver import RETRY_S, refusal_of, retried
 from mainstem.streams.writer_driver import StreamWriter
 
 log = logging.getLogger(__name__)
@@ -34,7 +42,7 @@ class RollDriver:
         commits: GroupCommit,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        self._placement = placement
+        self.placement = placement
         self._store = store
         self._commits = commits
         self._on_fatal = on_fatal
@@ -65,7 +73,7 @@ class RollDriver:
         if stream.replication is not None:
             await stream.replication.roll()
             return
-        topic = self._placement.catalogue.need_topic(stream.id.topic)
+        topic = self.placement.catalogue.need_topic(stream.id.topic)
         last = stream.known.last
         following = Range(
             index=RangeIndex(last.index + 1),
@@ -80,7 +88,8 @@ class RollDriver:
         await self._synced(old)
         if stream.closed is not None:
             return
-        old.seal()
+        name = f"the roll of {stream.topic}-{stream.id.partition}"
+        await retried(old.seal, name, lambda: stream.closed is not None)
         end = records.RangeEnd(
             stream.id,
             stream.known.epoch,
@@ -90,13 +99,38 @@ class RollDriver:
             max_timestamp=old.max_timestamp,
             max_timestamp_offset=old.offset_of_max_timestamp,
         )
-        known = await self._placement.submit(records.SealAndCreate(uuid4().hex, end))
+        known = await self._opened(stream, SealRequest(uuid4().hex, end, ()))
+        if known is None:
+            return
         if len(known.last.replicas) > 1 and stream.closed is None:
             # From here on other nodes hold the stream as well: what they lack is not committed.
             assert stream.replicate is not None, "a node that knows others keeps their replicas"
             stream.known = known
-            stream.replicate(stream)
+            begin = partial(stream.replicate, stream)
+            await retried(begin, name, lambda: stream.closed is not None)
         stream.range_known(known)
+
+    async def _opened(self, stream: StreamWriter, request: SealRequest) -> Stream | None:
+        """The stream with its next range, once the catalogue has decided; None: it is closed."""
+        if stream.closed is not None:
+            return None
+        reason: MainstemError
+        outcome = None
+        try:
+            outcome = await pursue(self, request)
+        except MainstemError as error:  # the topic is gone, or the node stops
+            reason = error
+        else:
+            reason = Unavailable(ErrorCode.NOT_WRITER, "another epoch of the stream has begun")
+        if outcome is not None and outcome.opened is not None:
+            return outcome.opened
+        if stream.closed is None:
+            stream.close(reason)
+        return None
+
+    def now_ms(self) -> int:
+        """Milliseconds of the loop's clock."""
+        return int(asyncio.get_running_loop().time() * 1000)
 
     async def _synced(self, old: RangeLog) -> None:
         if old.synced_end == old.written_end:
@@ -115,9 +149,23 @@ class RollDriver:
         if task.cancelled() or stream.closed is not None:
             return
         error = task.exception()
-        if error is not None:
+        name = f"{stream.topic}-{stream.id.partition}"
+        if error is not None and refusal_of(error) is not None:
+            # Nothing was begun: what waits for storage later is waited for where it happens.
+            log.warning("%s is not rolled now: %s", name, error)
+            asyncio.get_running_loop().call_later(RETRY_S, self._again, stream)
+        elif error is not None:
             # Acknowledgements of the stream are held back; only a restart can take it up cleanly.
-            log.error("stream %s-%d cannot roll: %s", stream.topic, stream.id.partition, error)
+            log.error("%s cannot roll: %s", name, error)
             self._on_fatal(error)
-        elif stream.is_full or (stream.replication is not None and stream.replication.wants_roll):
+        elif self._is_due(stream):
             self.roll(stream)  # filled again, or another replica lost, meanwhile
+
+    def _again(self, stream: StreamWriter) -> None:
+        if self._is_due(stream):
+            self.roll(stream)
+
+    def _is_due(self, stream: StreamWriter) -> bool:
+        if stream.closed is not None:
+            return False
+        return stream.is_full or (stream.replication is not None and stream.replication.wants_roll)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -11,14 +12,27 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemEr
 from mainstem.model.ids import Epoch, Offset
 from mainstem.model.metadata import Range, Stream
 from mainstem.placement.records import RangeEnd, SealAndCreate
+from mainstem.placement.service import PlacementService
 from mainstem.streams.range_writer import SealPoint
 from mainstem.streams.sealing import SealEffects, Sealing, SealRequest
-from mainstem.streams.surroundings import Surroundings
 
 _log = logging.getLogger(__name__)
 
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID})
 _PAUSE_S = 0.05
+
+
+class SealSurroundings(Protocol):
+    """What a seal is decided with."""
+
+    @property
+    def placement(self) -> PlacementService:
+        """The catalogue."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds of a clock that never goes back."""
+        ...
 
 
 class _HeirRefusedError(Exception):
@@ -51,7 +65,7 @@ def range_end(
     )
 
 
-async def pursue(around: Surroundings, request: SealRequest) -> SealEffects:
+async def pursue(around: SealSurroundings, request: SealRequest) -> SealEffects:
     """The outcome of a request: the stream with its next range, or the epoch that took over.
 
     Raises:
@@ -76,7 +90,7 @@ async def pursue(around: Surroundings, request: SealRequest) -> SealEffects:
     return effects
 
 
-async def _submit(around: Surroundings, sealing: Sealing, request: SealRequest) -> SealEffects:
+async def _submit(around: SealSurroundings, sealing: Sealing, request: SealRequest) -> SealEffects:
     command = SealAndCreate(
         request.request_id,
         request.end,
@@ -117,6 +131,6 @@ def _size_until(log: RangeLog, offset: Offset) -> int:
     return size
 
 
-def _stream_of(around: Surroundings, end: RangeEnd) -> Stream | None:
+def _stream_of(around: SealSurroundings, end: RangeEnd) -> Stream | None:
     topic = around.placement.catalogue.topic_by_id(end.stream.topic)
     return None if topic is None else topic.streams[end.stream.partition]

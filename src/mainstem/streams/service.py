@@ -30,6 +30,7 @@ from mainstem.streams.replica_messages import key_of
 from mainstem.streams.replication_driver import ReplicationDriver, not_writer
 from mainstem.streams.roles_service import StreamRoles
 from mainstem.streams.state import StreamState
+from mainstem.streams.storage_retry_driver import refusal_of
 from mainstem.streams.surroundings import PeerCalls, SettingsOf, Surroundings, is_lone
 from mainstem.streams.writer_driver import StreamWriter
 
@@ -115,14 +116,18 @@ class StreamService(ReadingTable):
 
     def save_producers(self) -> None:
         """Write down every producer state with its offset, which spares the next start a scan."""
-        write_producers(
-            self._store.data_dir,
-            {
-                str(stream.id): (stream.next_offset, stream.state.snapshot())
-                for stream in self.all()
-                if stream.next_offset and stream.closed is None
-            },
-        )
+        states = {
+            str(stream.id): (stream.next_offset, stream.state.snapshot())
+            for stream in self.all()
+            if stream.next_offset and stream.closed is None
+        }
+        try:
+            write_producers(self._store.data_dir, states)
+        except OSError as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            _log.warning("producer states are not saved, the next start scans: %s", refusal)
 
     def close(self) -> None:
         """Take nothing more."""
@@ -308,7 +313,12 @@ class StreamService(ReadingTable):
         streams = self._take_out(fact.id, fact.name)
         if self._roles is not None:
             self._roles.forget([stream.id for stream in streams])
-        self._store.drop_topic(fact.name, fact.id)
+        try:
+            self._store.drop_topic(fact.name, fact.id)
+        except OSError as error:
+            if (refusal := refusal_of(error)) is None:
+                raise
+            _log.warning("the files of %s are removed later: %s", fact.name, refusal)
 
     def _configure(self, topic: Topic) -> None:
         settings = self._settings_of(topic)

@@ -314,7 +314,9 @@ class StreamWriter(StreamReader):
         except Unavailable as error:
             if replication is not None:
                 replication.failed()
-            self._failure = error
+            # Its traceback, and that of its cause, would keep the files of a deleted topic open.
+            error.__cause__ = error.__context__ = None
+            self._failure = error.with_traceback(None)
             self._failed_from = staged[0][1]
             self.next_offset = log.written_end
             self.state.forget_from(log.written_end)

@@ -122,8 +122,12 @@ class RaftStorage:
         return await _on(self._snapshot_thread, lambda: snapshot.read(position, size))
 
     async def incoming(self, meta: SnapshotMeta, total_bytes: int) -> IncomingSnapshot:
-        """Room for a snapshot that is announced."""
-        return await _on(self._snapshot_thread, lambda: self._snapshots.incoming(meta, total_bytes))
+        """Room for a snapshot that is announced.
+
+        Raises:
+            Unavailable: the disk is full.
+        """
+        return await _on(self._snapshot_thread, lambda: self.incoming_now(meta, total_bytes))
 
     async def receive(self, snapshot: IncomingSnapshot, data: bytes) -> None:
         """The next piece; with the last one the snapshot is checked.
@@ -174,6 +178,13 @@ class RaftStorage:
             self._wal.forget_until(index)
         except OSError as error:
             raise self._wal.fail(error) from error
+
+    def incoming_now(self, meta: SnapshotMeta, total_bytes: int) -> IncomingSnapshot:
+        """The blocking part of ``incoming``."""
+        try:
+            return self._snapshots.incoming(meta, total_bytes)
+        except OSError as error:
+            raise self._no_room(error) from error
 
     def receive_now(self, snapshot: IncomingSnapshot, data: bytes) -> None:
         """The blocking part of ``receive``."""

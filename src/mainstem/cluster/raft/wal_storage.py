@@ -22,17 +22,16 @@ from mainstem.cluster.frame_storage import (
     FRAME,
     FRAME_BYTES_MAX,
     FRAMES_START,
-    HEADER,
     frame_at,
     is_followed,
     is_not_replaced,
-    mark,
     read_start,
     refusal,
     replace_and_open,
     start_of_file,
     sync_folder,
     write_all,
+    write_mark,
 )
 from mainstem.cluster.frame_storage import frame as framed
 from mainstem.cluster.raft.messages import Entry, EntryId, HardState
@@ -177,8 +176,7 @@ class WalStorage:
 
     def _synced(self) -> None:
         self._sync(self._fd)
-        # Not synced by itself: an older mark only means that less is known to be durable.
-        write_all(self._fd, mark(self._end), HEADER.size)
+        write_mark(self._fd, self._end)
 
     def _take_back(self, error: OSError) -> None:
         passing = refusal(error, self._folder)
