@@ -156,11 +156,6 @@ class RangeLog:
         self.size_bytes, self.max_timestamp, self.offset_of_max_timestamp = self._list.totals()
 
     @property
-    def is_open_on_disk(self) -> bool:
-        """Whether its files do not say that it is sealed."""
-        return not self.sealed or self.seal_pending
-
-    @property
     def segment_count(self) -> int:
         """How many files hold the records."""
         return len(self.segments)
@@ -340,6 +335,11 @@ def available_bytes(log: RangeLog, offset: int, until: int) -> int | None:
         if segment.base_offset <= offset:
             return None if until > segment.until_offset else bytes_between(segment, offset, until)
     return 0
+
+
+def is_open_on_disk(log: RangeLog) -> bool:
+    """Whether the files of a range do not say that it is sealed."""
+    return not log.sealed or log.seal_pending
 
 
 def seal_of(log: RangeLog) -> Seal:

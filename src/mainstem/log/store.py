@@ -46,7 +46,7 @@ from mainstem.log.naming import (
     topic_directory_name,
 )
 from mainstem.log.open_files import OpenFiles
-from mainstem.log.range_log import RangeLog, SegmentSettings
+from mainstem.log.range_log import RangeLog, SegmentSettings, is_open_on_disk
 from mainstem.log.recovery import Circumstances, recover
 from mainstem.model.clock import Clock
 from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
@@ -272,7 +272,7 @@ class LogStore:
             Unavailable: a call failed. After DISK_FULL the older checkpoint stands, which is true.
         """
         for directory, log in self.logs.items():
-            if log.segments and log.is_open_on_disk:
+            if log.segments and is_open_on_disk(log):
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
         self.files.shrink()  # files that waited for a sync could not be put away before
         boot_id = self._settings.boot_id if self._is_settled else self._boot_before
@@ -321,7 +321,7 @@ class LogStore:
                     raise
                 logger.warning("not closed cleanly, the next start scans it: %s", error)
                 is_clean = False
-            if log.segments and log.is_open_on_disk:
+            if log.segments and is_open_on_disk(log):
                 last = log.segments[-1]
                 ends[self._key(log.directory)] = RecoveryPoint(
                     log.written_end, last.base_offset, last.size
@@ -344,7 +344,7 @@ class LogStore:
 
     def _forget(self, log: RangeLog) -> None:
         self.logs.pop(log.directory, None)
-        if log.segments and log.is_open_on_disk:
+        if log.segments and is_open_on_disk(log):
             self._points[self._key(log.directory)] = RecoveryPoint(*log.synced_place)
         else:
             self._points.pop(self._key(log.directory), None)

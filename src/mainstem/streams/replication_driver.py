@@ -20,7 +20,7 @@ from mainstem.model.errors import ErrorCode, Fenced, MainstemError, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset, StreamId
 from mainstem.model.metadata import Range, Stream
 from mainstem.streams.committed_state import CommittedState
-from mainstem.streams.held_replica_driver import Told
+from mainstem.streams.held_replica_driver import HeldReplica, Told
 from mainstem.streams.range_replica import Refusal
 from mainstem.streams.range_writer import (
     OpenRange,
@@ -212,8 +212,8 @@ class ReplicationDriver:
         point = self._machine.freeze()
         now = (self._machine.opened.epoch, self._around.clock.wall_ms())
         # Nothing is committed from here on: whatever this node's storage refuses is waited for.
-        end = await self._retried(
-            lambda: range_end(stream.known, self._facts, stream.log, point, now)
+        end = await _retried(
+            stream, lambda: range_end(stream.known, self._facts, stream.log, point, now)
         )
         if end is None:
             return
@@ -229,29 +229,13 @@ class ReplicationDriver:
         followed = outcome.opened
         if followed is None or followed.writer != self._around.node:
             self._stand_down()
-        elif await self._retried(lambda: self._carry_over(followed)):
+        elif await _retried(
+            stream,
+            lambda: _carry_over(
+                self._around, self._replicas, stream, self._held, self._state, followed
+            ),
+        ):
             await self._follow(followed)
-
-    async def _retried(self, step: Callable[[], ResultT]) -> ResultT | None:
-        stream = self.stream
-        name = f"the roll of {stream.topic}-{stream.id.partition}"
-        return await retried(step, name, lambda: stream.closed is not None)
-
-    def _carry_over(self, known: Stream) -> bool:
-        """Write what is in flight to the files of the next range; may be repeated."""
-        stream, around = self.stream, self._around
-        topic = around.placement.catalogue.need_topic(stream.id.topic)
-        facts, old = known.last, self._held
-        log = found_log(around.store, topic, known, facts)
-        if log is None:
-            opening = self._state.at(facts.start, old.log)
-            log = range_log(around.store, topic, known, facts, stream.settings, opening)
-        carried = _batches_from(old.log, Offset(max(facts.start, log.written_end)))
-        if carried:
-            log.append(carried)
-        # Opened here, since it may have to write a promise.
-        self._replicas.hold(topic, known, facts, log)
-        return True
 
     async def _follow(self, known: Stream) -> None:
         """The files of the next range hold what is in flight: go on there."""
@@ -283,7 +267,7 @@ class ReplicationDriver:
         self._take_up_written()
         self._carry_out(effects)
         if facts.start > old_facts.start and old.machine.sealed_end is None:
-            await self._retried(lambda: old.seal(facts.start))
+            await _retried(stream, lambda: old.seal(facts.start))
         self._on_followed(stream.id)
 
     def _take_up_written(self) -> None:
@@ -359,6 +343,34 @@ class ReplicationDriver:
         if not self._is_unsettled:
             self._is_unsettled = True
             self._on_unsettled(self)
+
+
+def _carry_over(
+    around: Surroundings,
+    replicas: ReplicaService,
+    stream: StreamWriter,
+    old: HeldReplica,
+    state: CommittedState,
+    known: Stream,
+) -> bool:
+    """Write what is in flight to the files of the next range; may be repeated."""
+    topic = around.placement.catalogue.need_topic(stream.id.topic)
+    facts = known.last
+    log = found_log(around.store, topic, known, facts)
+    if log is None:
+        opening = state.at(facts.start, old.log)
+        log = range_log(around.store, topic, known, facts, stream.settings, opening)
+    carried = _batches_from(old.log, Offset(max(facts.start, log.written_end)))
+    if carried:
+        log.append(carried)
+    # Opened here, since it may have to write a promise.
+    replicas.hold(topic, known, facts, log)
+    return True
+
+
+async def _retried(stream: StreamWriter, step: Callable[[], ResultT]) -> ResultT | None:
+    name = f"the roll of {stream.topic}-{stream.id.partition}"
+    return await retried(step, name, lambda: stream.closed is not None)
 
 
 def _open_range(stream: Stream, facts: Range) -> OpenRange:

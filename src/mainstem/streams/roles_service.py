@@ -134,7 +134,7 @@ class StreamRoles:
         for stream_id in concerned(fact):
             self._look_at(stream_id)
         if isinstance(fact, NodeFenced):
-            self._leave_behind(fact.node)
+            _leave_behind(self._desk.all(), fact.node)
 
     def _damaged(self, writer: StreamWriter, log: RangeLog) -> None:
         """A reader came upon damage: what is sealed is copied anew, what is open is sealed."""
@@ -297,11 +297,12 @@ class StreamRoles:
         if under_way is not None:
             under_way[1].cancel()
 
-    def _leave_behind(self, node: NodeId) -> None:
-        """A node is known to be dead: writers go on without it."""
-        for writer in self._desk.all():
-            if isinstance(writer.replication, ReplicationDriver) and writer.closed is None:
-                writer.replication.leave_behind(node)
+
+def _leave_behind(writers: Sequence[StreamWriter], node: NodeId) -> None:
+    """A node is known to be dead: writers go on without it."""
+    for writer in writers:
+        if isinstance(writer.replication, ReplicationDriver) and writer.closed is None:
+            writer.replication.leave_behind(node)
 
 
 def concerned(fact: records.AnyFact) -> Iterable[StreamId]:
