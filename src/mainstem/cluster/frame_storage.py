@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.file_errors import FileErrorKind, classify, is_descriptor_shortage
+from mainstem.model.file_magic import check_magic
 from mainstem.model.limits import MIB
 
 HEADER = Struct(">8sQI12x")  # magic, number of the first frame, checksum of both
@@ -44,9 +45,15 @@ def frame(number: int, payload: bytes) -> bytes:
     return FRAME.pack(len(payload), _checksum(number, payload), number) + payload
 
 
-def read_start(data: bytes, magic: bytes) -> tuple[int, int] | None:
-    """The number of the first frame and how far the file is durable; None if that is damaged."""
+def read_start(data: bytes, magic: bytes, path: Path) -> tuple[int, int] | None:
+    """The number of the first frame and how far the file is durable; None if that is damaged.
+
+    Raises:
+        UnknownVersion: the file is of a version that is not known here.
+    """
     found, first, checksum = HEADER.unpack_from(data)
+    if checksum == crc32c(data[:16]):
+        check_magic(found, magic, "a log", str(path))
     durable, mark_checksum = MARK.unpack_from(data, HEADER.size)
     is_sound = (
         found == magic

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from mainstem.coordination.transaction import ProducerIdentity
 from mainstem.model.batch import NO_SEQUENCE, TRANSACTIONAL_MASK
+from mainstem.model.errors import UnknownVersion
 from mainstem.model.limits import KIB
 from mainstem.model.record import (
     NO_PRODUCER,
@@ -29,7 +30,21 @@ FactT = TypeVar("FactT")
 
 
 class FactCodec(Protocol[FactT]):
-    """How the facts of one internal topic become records."""
+    """How the facts of one internal topic become records.
+
+    Key and value begin with their versions, of ``version_bytes`` each; ``versions`` says which are
+    known.
+    """
+
+    @property
+    def version_bytes(self) -> int:
+        """See above."""
+        ...
+
+    @property
+    def versions(self) -> str:
+        """See above."""
+        ...
 
     def encode(self, fact: FactT) -> tuple[bytes, bytes | None]:
         """Key and value of the record that keeps ``fact``."""
@@ -80,6 +95,8 @@ def facts_in(data: bytes, codec: FactCodec[FactT]) -> Iterator[tuple[int, list[F
 
     Raises:
         Corrupt: the bytes are damaged.
+        UnknownVersion: a record is of a kind or version that is not known here; without it the
+            state would be another one than was agreed on.
     """
     for header, batch in batches_of(data):
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
@@ -87,7 +104,19 @@ def facts_in(data: bytes, codec: FactCodec[FactT]) -> Iterator[tuple[int, list[F
         if header.is_control:
             found = [codec.ended(producer, commit=marker_of(batch).commit)]
         else:
-            found = [codec.decode(record.key, record.value) for record in records_of(batch)]
+            found = [_known(codec, record, header.base_offset) for record in records_of(batch)]
             if header.is_transactional:
                 found = [codec.pending(fact, producer) for fact in found if fact is not None]
         yield header.until_offset, [fact for fact in found if fact is not None]
+
+
+def _known(codec: FactCodec[FactT], record: Record, base: int) -> FactT:
+    """The fact of a record."""
+    fact = codec.decode(record.key, record.value)
+    if fact is None:
+        key = int.from_bytes((record.key or b"")[: codec.version_bytes])
+        value = int.from_bytes((record.value or b"")[: codec.version_bytes])
+        found = f"{key} with a value of version {value}"
+        where = f"batch at offset {base}"
+        raise UnknownVersion("a coordinator's record", found, codec.versions, subject=where)
+    return fact

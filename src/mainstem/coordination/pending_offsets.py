@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from mainstem.coordination import records
+from mainstem.coordination.fact_bytes import SHORT
 from mainstem.coordination.fact_log import FactCodec
 from mainstem.coordination.records import Fact, OffsetCommitted
 from mainstem.coordination.transaction import ProducerIdentity
@@ -37,6 +38,9 @@ GroupFact = Fact | OffsetPending | TransactionEnded
 
 class GroupCodec:
     """The facts of groups and positions as records of `__consumer_offsets`."""
+
+    version_bytes = SHORT.size
+    versions = records.VERSIONS
 
     def encode(self, fact: GroupFact) -> tuple[bytes, bytes | None]:
         """Key and value of the record that keeps ``fact``; a marker is no such record."""

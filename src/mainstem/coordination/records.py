@@ -11,7 +11,8 @@ groups (10, 11 and 932) in ``share_records``.
 
 The first two bytes of key and value are a version. Keys say what a record is, so tools that read
 that topic understand ours. Promises: every fact survives the round trip; keys and values of a
-version that is not known here decode to None and are skipped; damaged bytes are ``Corrupt``.
+version that is not known here decode to None, which ends the loading; damaged bytes are
+``Corrupt``.
 """
 
 import struct
@@ -19,10 +20,10 @@ import struct
 from msgspec import Struct
 
 from mainstem.coordination import consumer_group_records, share_records
-from mainstem.coordination.consumer_group_records import ConsumerFact
+from mainstem.coordination.consumer_group_records import ConsumerFact, Kind
 from mainstem.coordination.fact_bytes import INT, LONG, SHORT, Reader, text
 from mainstem.coordination.requests import NO_EPOCH, CommittedOffset
-from mainstem.coordination.share_records import ShareFact
+from mainstem.coordination.share_records import KINDS, ShareFact
 from mainstem.model.errors import Corrupt
 
 _OFFSET_KEYS = (0, 1)
@@ -32,6 +33,10 @@ _OFFSET_VALUE_WITH_EXPIRY = 1
 _OFFSET_VALUES = range(5)
 _GROUP_VALUE = 3
 _GROUP_VALUES = range(5)
+VERSIONS = (
+    f"{', '.join(str(int(kind)) for kind in sorted((*_OFFSET_KEYS, _GROUP_KEY, *KINDS, *Kind)))}"
+    f" with values of 0 to {_OFFSET_VALUES[-1]}"
+)
 _FIRST_FLEXIBLE_VALUE = 4
 
 

@@ -7,7 +7,7 @@
 Each record holds all there is to know of its id, so compaction keeps exactly what replay needs. One
 tagged field is ours: the last epoch, without which a repeated request after a restart would look
 like that of a fenced producer. Promises: every fact survives the round trip; keys and values of an
-unknown version decode to None and are skipped; damaged bytes are ``Corrupt``.
+unknown version decode to None, which ends the loading; damaged bytes are ``Corrupt``.
 """
 
 import struct
@@ -184,6 +184,9 @@ def _decoded(transactional_id: str, value: bytes) -> TransactionFact | None:
 
 class TransactionCodec:
     """The facts of transactions as records of `__transaction_state`; none of them ever waits."""
+
+    version_bytes = SHORT.size
+    versions = f"{_KEY} with values of {_VALUES[0]} to {_VALUES[-1]}"
 
     def encode(self, fact: TransactionFact) -> tuple[bytes, bytes | None]:
         """Key and value of the record that keeps ``fact``."""

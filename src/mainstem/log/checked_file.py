@@ -4,7 +4,8 @@
     MAINSTEM  kind   version  length   crc32c  payload ...
 
 The checksum covers kind, version, length and payload. A reader gets exactly what was written, or
-``Corrupt``.
+``Corrupt``. Every later version has the same first 20 bytes, so that a reader can tell one from
+damage.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, UnknownVersion
 
 MAGIC = b"MAINSTEM"
 HEADER = Struct(">8s2sHII")
@@ -81,6 +82,7 @@ def read_checked(path: Path, kind: bytes | None = None) -> bytes:
     Raises:
         FileNotFoundError: there is no such file.
         Corrupt: the file is damaged, cut or of another kind.
+        UnknownVersion: it is whole, and of a version that is not known here.
     """
     data = path.read_bytes()
     if len(data) < HEADER.size:
@@ -94,5 +96,6 @@ def read_checked(path: Path, kind: bytes | None = None) -> bytes:
     if crc32c(payload, crc32c(_FRONT.pack(found, version, length))) != crc:
         raise Corrupt("the checksum does not match", subject=str(path))
     if version != VERSION:
-        raise Corrupt(f"version {version} where {VERSION} is expected", subject=str(path))
+        what = f"a file of kind {found.decode('latin-1')}"
+        raise UnknownVersion(what, version, VERSION, subject=str(path))
     return payload

@@ -25,6 +25,7 @@ from mainstem.log.checked_file import replace_file
 from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from mainstem.model.batch import NO_TIMESTAMP
 from mainstem.model.errors import Corrupt
+from mainstem.model.file_magic import check_magic
 
 OFFSET_MAGIC = b"MSTMOIX1"
 TIME_MAGIC = b"MSTMTIX1"
@@ -134,6 +135,7 @@ def read_summary(log_path: Path) -> Summary:
     Raises:
         FileNotFoundError: there is no index.
         Corrupt: the header is damaged.
+        UnknownVersion: it is of a version that is not known here.
     """
     path = log_path.with_suffix(INDEX_SUFFIX)
     with path.open("rb") as file:
@@ -173,6 +175,9 @@ def _check_header(path: Path, magic: bytes, data: bytes) -> tuple[Summary, int, 
             f"{len(data)} bytes where an index header needs {HEADER_BYTES}", subject=str(path)
         )
     found, *fields, count, entries_crc = HEADER.unpack_from(data)
-    if found != magic or crc32c(data[: HEADER.size]) != CHECK.unpack_from(data, HEADER.size)[0]:
+    is_sound = crc32c(data[: HEADER.size]) == CHECK.unpack_from(data, HEADER.size)[0]
+    if is_sound:
+        check_magic(found, magic, "an index", str(path))
+    if found != magic or not is_sound:
         raise Corrupt("the index header is damaged", subject=str(path))
     return Summary(*fields), count, entries_crc

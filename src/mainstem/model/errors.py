@@ -8,6 +8,8 @@ table ``ErrorCode -> wire code`` that a test keeps complete.
 from enum import Enum, auto
 from typing import Any
 
+from mainstem.model.release import RELEASE
+
 
 class ErrorCode(Enum):
     """What went wrong, in the house's own words."""
@@ -228,3 +230,24 @@ class Corrupt(MainstemError):
 
     def __init__(self, cause: str, *, subject: str = "", remedy: str = "") -> None:
         super().__init__(ErrorCode.CORRUPT, cause, subject=subject, remedy=remedy)
+
+
+class UnknownVersion(MainstemError):
+    """Something is whole, but of a version that this release does not read.
+
+    It is not ``Corrupt``: damage is cut off, rebuilt or copied anew, and this must stay as it is.
+
+    Args:
+        what: the kind of file, record or fact.
+        found: its version.
+        known: the versions that this release reads.
+        subject: the file, or where else it was found.
+    """
+
+    def __init__(self, what: str, found: object, known: object, *, subject: str) -> None:
+        super().__init__(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{what} of version {found}, and mainstem {RELEASE} reads version {known}",
+            subject=subject,
+            remedy="start the release that wrote it, or a later one; nothing was changed",
+        )

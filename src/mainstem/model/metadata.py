@@ -17,7 +17,7 @@ def majority(replicas: int) -> int:
     return replicas // 2 + 1
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, forbid_unknown_fields=True):
     """One process of the cluster and where it can be reached.
 
     ``advertised``: the address was chosen by its operator, so clients are told it whatever they
@@ -37,7 +37,7 @@ class Node(Struct, frozen=True):
     listeners: tuple[tuple[str, str, int], ...] = ()
 
 
-class Range(Struct, frozen=True, omit_defaults=True):
+class Range(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A contiguous piece of a stream, held by a fixed set of nodes under one epoch.
 
     ``end`` is None while the range is open. What a sealed range holds in bytes, batches and largest
@@ -87,7 +87,7 @@ class Range(Struct, frozen=True, omit_defaults=True):
         return (self.directories[self.replicas.index(node)] or None) if self.directories else None
 
 
-class Stream(Struct, frozen=True, omit_defaults=True):
+class Stream(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One partition: its ranges in order, its single writer and the epoch of that writer.
 
     A stream whose epoch is newer than that of its last range is being taken over: its writer was
@@ -118,7 +118,7 @@ class Stream(Struct, frozen=True, omit_defaults=True):
         return self.epoch > self.last.epoch
 
 
-class Topic(Struct, frozen=True):
+class Topic(Struct, frozen=True, forbid_unknown_fields=True):
     """A named set of streams. ``configs`` holds only what was set; defaults are elsewhere.
 
     ``replication`` is how many replicas a stream should have (0: as many as its first has).

@@ -1,7 +1,7 @@
 """Where the other nodes are: remembered on disk, since the catalogue cannot be asked without them.
 
 What a node says of itself counts; what others say of it fills gaps. A lost or damaged book is no
-loss: nodes introduce themselves again.
+loss: nodes introduce themselves again. One of a later version is left as it is.
 """
 
 import logging
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from mainstem.model.errors import UnknownVersion
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.placement.identity_storage import write_atomically
 
 NAME = "peers.json"
+VERSION = 1
 
 Address = tuple[str, int]
 
@@ -32,7 +34,9 @@ class AddressBook:
         self._path = path
         self._addresses: dict[NodeId, Address] = {}
         try:
-            found = _books.decode(path.read_bytes())
+            data = path.read_bytes()
+            _check_version(data, path)
+            found = _books.decode(data)
         except FileNotFoundError:
             return
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -73,3 +77,10 @@ class AddressBook:
     def _write(self) -> None:
         data = {str(node): address for node, address in sorted(self._addresses.items())}
         write_atomically(self._path, msgspec.json.encode(data))
+
+
+def _check_version(data: bytes, path: Path) -> None:
+    """Refuse a later version: it has a member ``version``, and the first one has none."""
+    found = msgspec.json.decode(data)
+    if isinstance(found, dict) and "version" in found:
+        raise UnknownVersion("an address book", found["version"], VERSION, subject=str(path))

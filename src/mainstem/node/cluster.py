@@ -29,7 +29,7 @@ from mainstem.cluster.raft.status import RaftStatus
 from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Fenced, Unavailable
-from mainstem.model.features import OWN_LEVELS, check_readable
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.node.address_book import NAME as BOOK_NAME
@@ -170,7 +170,6 @@ class ClusterNode:
         for work in (self._arrival.introduce(), self._trust.run(self._config)):
             self._run(work)
         await self._caught_up()
-        check_readable(self.service.catalogue.features, str(self._data / FOLDER))
         identity = open_identity(
             self._data, node_id=node.id, cluster_id=cluster, now_ms=self._clock.wall_ms()
         )

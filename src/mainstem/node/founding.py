@@ -9,7 +9,7 @@ from mainstem.cluster.raft.messages import founding
 from mainstem.cluster.raft.snapshot_storage import SnapshotStorage
 from mainstem.model.ids import NodeId
 from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.opening_service import replayed_from
+from mainstem.placement.service import replayed
 from mainstem.placement.storage import JournalStorage
 
 ALONE = "catalogue"
@@ -29,7 +29,7 @@ def founders_state(data: Path) -> Catalogue:
         return Catalogue()
     journal = JournalStorage(folder)
     try:
-        return replayed_from(journal.open(), folder)
+        return replayed(journal.open(), str(folder))
     finally:
         journal.close()
 

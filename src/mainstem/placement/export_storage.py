@@ -18,6 +18,7 @@ from mainstem.model.ids import NodeId, ProducerId, TopicId, topic_id_text
 from mainstem.model.metadata import Topic
 from mainstem.placement.identity_storage import write_atomically
 from mainstem.placement.records import AnyFact
+from mainstem.placement.signed_json import check_signed
 from mainstem.placement.tables import Tables
 
 NAME = "topic_metadata.json"
@@ -137,16 +138,22 @@ def encode(tables: Tables, now_ms: int) -> bytes:
 
 
 def read_export(path: Path) -> Exported | None:
-    """The export, if it is there and sound; a damaged one is as good as none, and said so."""
+    """The export, if it is there and sound; a damaged one is as good as none, and said so.
+
+    Raises:
+        UnknownVersion: it is of a version that is not known here.
+    """
     if not path.exists():
         return None
     try:
-        signed = msgspec.json.decode(path.read_bytes(), type=_Signed)
+        data = path.read_bytes()
+        check_signed(data, "catalogue", VERSION, path)
+        signed = msgspec.json.decode(data, type=_Signed)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         _log.warning("%s is not readable and is left out: %s", path, error)
         return None
-    if signed.checksum != _checksum(signed.catalogue) or signed.catalogue.version != VERSION:
-        _log.warning("%s has a wrong checksum or version and is left out", path)
+    if signed.checksum != _checksum(signed.catalogue):
+        _log.warning("%s has a wrong checksum and is left out", path)
         return None
     return signed.catalogue
 

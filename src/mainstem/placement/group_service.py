@@ -25,6 +25,7 @@ from mainstem.model.ids import NodeId
 from mainstem.placement import records, replication_records, security_records
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
+from mainstem.placement.reading import read_fact, read_state
 from mainstem.placement.records import AnyFact, CatalogueState
 from mainstem.placement.service import Journal, PlacementService, Waiting
 
@@ -36,8 +37,6 @@ SUBMIT_TIMEOUT_S: Final = 10.0
 LEADER_PAUSE_S: Final = 0.05
 
 _encode = msgspec.json.Encoder().encode
-_facts = msgspec.json.Decoder(AnyFact)
-_states = msgspec.json.Decoder(CatalogueState)
 _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
     kind.__name__: kind
     for room in (records, replication_records, security_records)
@@ -161,7 +160,7 @@ class GroupPlacementService(PlacementService):
         """Facts are committed."""
         del index
         for line in data.split(b"\n"):
-            self._take(_facts.decode(line))
+            self._take(read_fact(line, "the catalogue"))
 
     def snapshot(self) -> Callable[[], bytes]:
         """The state as it is now, encoded later."""
@@ -170,7 +169,7 @@ class GroupPlacementService(PlacementService):
 
     def restore(self, state: bytes) -> None:
         """Another node's state takes the place of this one's."""
-        self.catalogue.become(_states.decode(state) if state else CatalogueState())
+        self.catalogue.become(read_state(state, "the catalogue") if state else CatalogueState())
         self._on_restored()
 
     # Inside.

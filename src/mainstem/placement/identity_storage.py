@@ -16,6 +16,7 @@ from crc32c import crc32c
 from mainstem.cluster.frame_storage import sync_folder
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
+from mainstem.placement.signed_json import check_signed
 
 NAME = "node.json"
 VERSION = 1
@@ -98,12 +99,14 @@ def _encode(identity: NodeIdentity) -> bytes:
 
 
 def _decode(path: Path) -> NodeIdentity:
+    data = path.read_bytes()
+    check_signed(data, "identity", VERSION, path)
     try:
-        signed = msgspec.json.decode(path.read_bytes(), type=_Signed)
+        signed = msgspec.json.decode(data, type=_Signed)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from error
-    if signed.checksum != _checksum(signed.identity) or signed.identity.version != VERSION:
-        raise _damaged(path, "its checksum does not match, or it is of another version")
+    if signed.checksum != _checksum(signed.identity):
+        raise _damaged(path, "its checksum does not match")
     return signed.identity
 
 

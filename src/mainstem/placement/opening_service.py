@@ -15,8 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt
-from mainstem.model.features import OWN_LEVELS, check_readable
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.metadata import Node
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.export_storage import NAME as EXPORT_NAME
@@ -31,7 +30,7 @@ from mainstem.placement.identity_storage import NodeIdentity, open_identity
 from mainstem.placement.rebuilding import FoundRange, KnownTopic, rebuild
 from mainstem.placement.records import FormCluster, RegisterNode, RestoreTopics
 from mainstem.placement.service import PlacementService, replayed
-from mainstem.placement.storage import REMEDY, JournalStorage, Stored, set_aside
+from mainstem.placement.storage import JournalStorage, set_aside
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +86,7 @@ async def open_placement(
         stored = journal.open()
         if stored.cut_bytes:
             _log.warning("cut %d bytes of an unfinished journal frame", stored.cut_bytes)
-        catalogue = replayed_from(stored, folder)
-        check_readable(catalogue.features, str(folder))
+        catalogue = replayed(stored, str(folder))
         exported = read_export(start.data / EXPORT_NAME)
         identity = identity_of(start, catalogue, exported, clock.wall_ms())
         service = PlacementService(journal, catalogue, clock, on_fatal)
@@ -103,23 +101,6 @@ async def open_placement(
     export = MetadataExport(start.data / EXPORT_NAME, catalogue, clock)
     service.subscribe(export.on_fact)
     return Placement(service, export, identity, incarnation)
-
-
-def replayed_from(stored: Stored, folder: Path) -> Catalogue:
-    """The catalogue that a folder holds.
-
-    Raises:
-        Corrupt: it holds something that this version does not know.
-    """
-    try:
-        return replayed(stored)
-    except msgspec.DecodeError as error:
-        # The checksums hold, so these bytes were written so: by a newer version, most likely.
-        raise Corrupt(
-            f"the catalogue holds something unknown: {error}",
-            subject=str(folder),
-            remedy=f"start the version that wrote it; {REMEDY}",
-        ) from error
 
 
 def identity_of(

@@ -19,7 +19,7 @@ from mainstem.placement.replication_records import Election, RegisteredNode, Rep
 from mainstem.placement.security_records import SecurityFact, SecurityState
 
 
-class RangeEnd(Struct, frozen=True, omit_defaults=True):
+class RangeEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the open range of a stream ends and what it holds, as its writer found it.
 
     ``epoch`` and ``index`` name the range that the writer believes to be open.
@@ -412,7 +412,7 @@ AnyFact = (
 )
 
 
-class CatalogueState(Struct, frozen=True, kw_only=True):
+class CatalogueState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole catalogue as one value: the content of a snapshot.
 
     ``deleted`` are the topics that were deleted last, so that a node that was away finds out.

@@ -16,7 +16,7 @@ from mainstem.placement.fact import Command, Fact
 NodeStatus = Literal["live", "fenced", "draining"]
 
 
-class RegisteredNode(Struct, frozen=True, omit_defaults=True):
+class RegisteredNode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the catalogue knows of a node.
 
     ``fenced``: its lease has ended, so it writes nothing; ``draining``: it is to hold nothing;
@@ -38,7 +38,7 @@ class RegisteredNode(Struct, frozen=True, omit_defaults=True):
         return "draining" if self.draining else "live"
 
 
-class Election(Struct, frozen=True, omit_defaults=True):
+class Election(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``writer`` has ``stream`` from ``epoch`` on; nobody (``NO_NODE``): the stream is offline.
 
     ``unclean``: it may go on without the answers that tell where the open range ends.

@@ -211,7 +211,7 @@ SecurityFact = (
 )
 
 
-class SecurityState(Struct, frozen=True, kw_only=True):
+class SecurityState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All of it as one value, part of the catalogue's snapshot."""
 
     users: dict[str, Credentials] = {}

@@ -23,7 +23,8 @@ from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.decisions import Decision
 from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact, CatalogueState
+from mainstem.placement.reading import read_fact, read_state
+from mainstem.placement.records import AnyFact
 from mainstem.placement.storage import Stored
 
 ReplyT = TypeVar("ReplyT")
@@ -36,8 +37,6 @@ Waiting = tuple[Command[Any], asyncio.Future[Any]]
 
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
-_facts = msgspec.json.Decoder(AnyFact)
-_states = msgspec.json.Decoder(CatalogueState)
 
 
 class Journal(Protocol):
@@ -66,12 +65,16 @@ class Journal(Protocol):
         ...
 
 
-def replayed(stored: Stored) -> Catalogue:
-    """The catalogue that a journal holds."""
-    catalogue = Catalogue(_states.decode(stored.snapshot) if stored.snapshot else None)
+def replayed(stored: Stored, subject: str) -> Catalogue:
+    """The catalogue that a journal, named by ``subject``, holds.
+
+    Raises:
+        UnknownVersion: it holds something that this release does not know.
+    """
+    catalogue = Catalogue(read_state(stored.snapshot, subject) if stored.snapshot else None)
     for frame in stored.frames:
         for line in frame.split(b"\n"):
-            catalogue.replay(_facts.decode(line))
+            catalogue.replay(read_fact(line, subject))
     return catalogue
 
 

@@ -42,6 +42,7 @@ from mainstem.cluster.frame_storage import (
     write_mark,
 )
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.file_magic import check_magic
 from mainstem.model.limits import MIB
 
 JOURNAL_MAGIC = b"MSJOURN1"
@@ -231,10 +232,12 @@ class JournalStorage:
             magic, index, length, checksum = SNAPSHOT.unpack_from(data)
             payload = data[SNAPSHOT.size :]
             padded = data[SNAPSHOT.size - 4 : SNAPSHOT.size] == bytes(4)
-            sound = magic == SNAPSHOT_MAGIC and length == len(payload) and padded
+            sound = length == len(payload) and padded
             if sound and crc32c(payload, crc32c(data[:24])) == checksum:
-                self._snapshot_bytes = length
-                return index, payload
+                check_magic(magic, SNAPSHOT_MAGIC, "a snapshot", str(self._snapshot))
+                if magic == SNAPSHOT_MAGIC:
+                    self._snapshot_bytes = length
+                    return index, payload
         raise Corrupt("the snapshot is damaged", subject=str(self._snapshot), remedy=REMEDY)
 
     def _read_journal(self, data: bytes, snapshot_index: int) -> tuple[bytes, ...]:
@@ -264,7 +267,7 @@ class JournalStorage:
     def _read_header(self, data: bytes) -> tuple[int, int]:
         if len(data) < FRAMES_START:
             raise self._corrupt("it is too short")
-        found = read_start(data, JOURNAL_MAGIC)
+        found = read_start(data, JOURNAL_MAGIC, self._journal)
         if found is None:
             raise self._corrupt("its header is damaged")
         return found

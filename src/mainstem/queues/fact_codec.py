@@ -2,7 +2,7 @@
 
 The key says which version of the format the value has and which queue it is about; the value is
 MessagePack. Promises: every fact survives the round trip; a version that is not known decodes to
-None and is skipped; bytes that are no fact are ``Corrupt``.
+None, which ends the loading; bytes that are no fact are ``Corrupt``.
 """
 
 from struct import Struct as Layout
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 class PackedFacts(Generic[T]):
     """How facts of one kind become records. None of them ever waits for a transaction."""
+
+    version_bytes = 1
+    versions = str(_VERSION)
 
     def __init__(self, decoder: "Decoder[T]") -> None:
         self._decoder = decoder

@@ -95,7 +95,7 @@ OPERATIONS_OF: Final[dict[ResourceType, frozenset[Operation]]] = {
 """What makes sense for each kind of resource."""
 
 
-class AclRule(Struct, frozen=True):
+class AclRule(Struct, frozen=True, forbid_unknown_fields=True):
     """One rule. ``principal`` is ``Kind:name``; ``User:*`` is everybody."""
 
     resource_type: ResourceType

@@ -25,7 +25,7 @@ REMEMBERED_MAX: Final = 10_000
 REMEMBERED_S: Final = 300.0
 
 
-class Credentials(Struct, frozen=True):
+class Credentials(Struct, frozen=True, forbid_unknown_fields=True):
     """All that is kept of one user's password."""
 
     argon2: str | None = None

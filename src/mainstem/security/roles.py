@@ -27,7 +27,7 @@ RULES_PER_ROLE_MAX: Final = 1_000
 NAME_LENGTH_MAX: Final = 100
 
 
-class RoleRule(Struct, frozen=True):
+class RoleRule(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule without a principal: it concerns whoever has the role."""
 
     resource_type: ResourceType

@@ -25,7 +25,7 @@ LIFETIME_MS_MAX: Final = 7 * DAY_MS
 RENEWAL_MS: Final = DAY_MS
 
 
-class ApiToken(Struct, frozen=True):
+class ApiToken(Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept of an API token. ``roles`` None: it may do what its owner may."""
 
     id: str
@@ -37,7 +37,7 @@ class ApiToken(Struct, frozen=True):
     roles: tuple[str, ...] | None = None
 
 
-class DelegationToken(Struct, frozen=True):
+class DelegationToken(Struct, frozen=True, forbid_unknown_fields=True):
     """A delegation token without its HMAC."""
 
     id: str

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.model.errors import Corrupt, InvalidRequest
+from mainstem.model.errors import Corrupt, InvalidRequest, UnknownVersion
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.placement import records
@@ -208,7 +208,7 @@ def test_a_fact_of_a_newer_version_stops_the_start(tmp_path: Path) -> None:
     journal.open()
     journal.append_now(b'{"type":"SomethingNew"}')
     journal.close()
-    with pytest.raises(Corrupt, match="something unknown"):
+    with pytest.raises(UnknownVersion, match="a fact SomethingNew"):
         peek(tmp_path)
 
 

@@ -87,9 +87,9 @@ def filled(shop: Shop) -> Shop:
 def test_a_restart_finds_everything_in_the_journal_and_in_the_snapshot(shop: Shop) -> None:
     before = filled(shop).catalogue.state()
     assert before.security.token_secret == b"secret"
-    from_journal = replayed(Stored(None, tuple(shop.journal)))
+    from_journal = replayed(Stored(None, tuple(shop.journal)), "the journal")
     assert from_journal.state() == before
-    from_snapshot = replayed(Stored(msgspec.json.encode(before), ()))
+    from_snapshot = replayed(Stored(msgspec.json.encode(before), ()), "the journal")
     assert from_snapshot.state() == before
     assert shop.catalogue.fork().state() == before
 

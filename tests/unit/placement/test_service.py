@@ -259,7 +259,7 @@ def test_a_listener_may_leave() -> None:
 def test_a_catalogue_on_disk_survives_restarts_and_snapshots(tmp_path: Path) -> None:
     async def life(number: int) -> Catalogue:
         journal = JournalStorage(tmp_path, snapshot_after_bytes=2_000)
-        catalogue = replayed(journal.open())
+        catalogue = replayed(journal.open(), "the journal")
         fatal: list[BaseException] = []
         service = PlacementService(journal, catalogue, FixedClock(), fatal.append)
         await service.submit(records.RegisterNode(NODE, number, "dir"))
@@ -272,7 +272,7 @@ def test_a_catalogue_on_disk_survives_restarts_and_snapshots(tmp_path: Path) -> 
     for number in range(1, 6):
         before = asyncio.run(life(number))
         journal = JournalStorage(tmp_path)
-        after = replayed(journal.open())
+        after = replayed(journal.open(), "the journal")
         journal.close()
         assert after.state() == before.state()
         assert len(list(after.topics())) == 10 * number

@@ -20,7 +20,7 @@ from mainstem.cluster.raft.messages import Message, MessageType, SnapshotMeta
 from mainstem.cluster.raft.progress import ProgressState
 from mainstem.cluster.raft.snapshot_storage import IncomingSnapshot, OutgoingSnapshot
 from mainstem.model.clock import Clock
-from mainstem.model.errors import Corrupt, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, MainstemError, Unavailable, UnknownVersion
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 
@@ -180,7 +180,7 @@ class SnapshotReceiving:
         self._busy = True
         try:
             await self._take(message)
-        except (Unavailable, Corrupt) as error:  # the leader tries again later
+        except (Unavailable, Corrupt, UnknownVersion) as error:  # the leader tries again later
             _log.warning("a snapshot cannot be taken: %s", error)
             self._drop()
         finally:

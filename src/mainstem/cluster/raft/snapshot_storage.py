@@ -20,6 +20,7 @@ from mainstem.cluster.frame_storage import replace, sync_folder, write_all
 from mainstem.cluster.raft.messages import SnapshotMeta
 from mainstem.cluster.raft.wal_storage import REMEDY
 from mainstem.model.errors import Corrupt
+from mainstem.model.file_magic import check_magic
 from mainstem.model.limits import GIB, MIB
 
 MAGIC = b"MSRAFTS1"
@@ -156,8 +157,10 @@ def _parse(path: Path, data: bytes) -> tuple[SnapshotMeta, bytes]:
         magic, meta_bytes, state_bytes, checksum = HEADER.unpack_from(data)
         until = HEADER.size + meta_bytes
         state = data[until:]
-        sound = magic == MAGIC and len(state) == state_bytes
-        if sound and crc32c(data[HEADER.size :]) == checksum:
+        sound = len(state) == state_bytes and crc32c(data[HEADER.size :]) == checksum
+        if sound:
+            check_magic(magic, MAGIC, "a snapshot", str(path))
+        if sound and magic == MAGIC:
             try:
                 return _metas.decode(data[HEADER.size : until]), state
             except msgspec.MsgspecError as error:

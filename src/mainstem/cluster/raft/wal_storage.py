@@ -256,7 +256,7 @@ class WalStorage:
     def _read_header(self, path: Path, data: bytes) -> tuple[int, int]:
         if len(data) < FRAMES_START:
             raise self._corrupt(f"{path.name} is too short")
-        found = read_start(data, MAGIC)
+        found = read_start(data, MAGIC, path)
         if found is None or path.name != f"{found[0]:020d}.wal":
             raise self._corrupt(f"the header of {path.name} is damaged")
         return found

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, UnknownVersion
 from mainstem.protocols.mqtt.backlog import Place
 from mainstem.protocols.mqtt.client_session import ClientSession, Flight
 from mainstem.protocols.mqtt.shared_group import SharedGroup
@@ -55,9 +55,16 @@ class GroupImage(Struct, frozen=True, tag="group", tag_field="kind"):
     lent: tuple[tuple[str, int], ...]
 
 
+class _Versioned(Struct, frozen=True):
+    """What every version of an image has."""
+
+    version: int
+
+
 Image = SessionImage | GroupImage
 Names = Mapping[int, str]  # of streams, by number
 
+_versions = msgspec.msgpack.Decoder(_Versioned)
 _decoder: msgspec.msgpack.Decoder[Image] = msgspec.msgpack.Decoder(Image)
 
 
@@ -95,9 +102,13 @@ def image_of(data: bytes) -> Image:
     """What was kept.
 
     Raises:
-        Corrupt: the bytes are not what this house wrote.
+        Corrupt: the bytes are not what a node wrote.
+        UnknownVersion: they are of a version that is not known here.
     """
     try:
+        version = _versions.decode(data).version
+        if version != VERSION:
+            raise UnknownVersion("an MQTT session", version, VERSION, subject="MQTT sessions")
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Corrupt(f"an MQTT session cannot be read: {error}") from error

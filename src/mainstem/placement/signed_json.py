@@ -1,0 +1,27 @@
+"""JSON files that people read: ``{member: {version, …}, checksum}``."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from crc32c import crc32c
+
+from mainstem.model.errors import UnknownVersion
+
+
+def check_signed(data: bytes, member: str, known: int, path: Path) -> None:
+    """Refuse a sound file of another version, whatever else is in it; damage is not looked for.
+
+    Raises:
+        UnknownVersion: the checksum matches, and the version is not ``known``.
+    """
+    try:
+        document: Any = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if not isinstance(document, dict) or not isinstance(document.get(member), dict):
+        return
+    version = document[member].get("version")
+    checksum = f"{crc32c(msgspec.json.encode(document[member])):08x}"
+    if version != known and document.get("checksum") == checksum:
+        raise UnknownVersion(f"a file {path.name}", version, known, subject=str(path))
