@@ -22,6 +22,27 @@ MESSAGE_ID: Final = "message-id"
 EXPIRES_AT: Final = "expires-at"  # milliseconds since 1970, in decimal digits
 PRIORITY: Final = "priority"  # 0 to 255, in decimal digits
 
+# A message of AMQP has properties and headers, which may have the same names: its properties are
+# the record headers of these names, and a header of such a name has this prefix before it.
+AMQP_PROPERTIES: Final = "amqp-properties"  # all of them, in the form of the protocol
+AMQP_HEADER_PREFIX: Final = "amqp-header."
+PROPERTY_HEADERS: Final = frozenset(
+    {
+        CONTENT_TYPE,
+        "content-encoding",
+        CORRELATION_ID,
+        REPLY_TO,
+        MESSAGE_ID,
+        EXPIRES_AT,
+        PRIORITY,
+        AMQP_PROPERTIES,
+        "timestamp",
+        "type",
+        "user-id",
+        "app-id",
+    }
+)
+
 PRIORITY_MAX: Final = 255
 _NUMBER_DIGITS_MAX: Final = 18
 

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from mainstem.model.errors import Corrupt
 from mainstem.model.limits import DEATHS_REMEMBERED_MAX
 from mainstem.model.message import EXPIRES_AT, Message
-from mainstem.queues.facts import Reason
 
 X_DEATH = "x-death"
 DEAD_LETTER_ID = "x-dead-letter-id"
@@ -84,15 +83,18 @@ def closes_cycle(deaths: Sequence[Death], queue: str) -> bool:
 
 
 def dead_letter(message: Message, death: Death, letter_id: str) -> Message:
-    """The message to append: the same body, its history, and no expiry that would kill it again.
+    """The message to append: the same body, its history, and no expiry of its own any more.
 
     ``letter_id`` names queue, lane and sequence: an append that is repeated after a crash is known.
     """
+    expires_ms = message.expires_ms
+    if expires_ms is not None:
+        asked_ms = expires_ms - message.timestamp_ms
+        death = replace(death, original_expiration=str(max(0, asked_ms)))
     deaths = with_death(deaths_of(message), death)
     letter = message.with_header(X_DEATH, msgspec.json.encode(deaths))
     letter = letter.with_header(DEAD_LETTER_ID, letter_id.encode())
-    if death.reason == Reason.EXPIRED.amqp:
-        letter = letter.with_header(EXPIRES_AT, None)
+    letter = letter.with_header(EXPIRES_AT, None)
     for name, value in (
         ("queue", death.queue),
         ("reason", death.reason),

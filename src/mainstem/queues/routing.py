@@ -11,7 +11,12 @@ from typing import Any
 
 import msgspec
 
-from mainstem.model.message import Message
+from mainstem.model.message import (
+    AMQP_HEADER_PREFIX,
+    AMQP_PROPERTIES,
+    PROPERTY_HEADERS,
+    Message,
+)
 from mainstem.model.record import Header
 from mainstem.queues.vocabulary import NO_HEADERS, Routing
 
@@ -38,8 +43,23 @@ def routing_of(message: Message) -> Routing:
         if name == wanted and value is not None
     ]
     return Routing(
-        (key, *copies), dict(message.headers), message.priority or 0, message.expires_ms or 0
+        (key, *copies),
+        headers_of(message.headers),
+        message.priority or 0,
+        message.expires_ms or 0,
     )
+
+
+def headers_of(headers: tuple[Header, ...]) -> dict[str, bytes | None]:
+    """The headers that bindings are compared with: those of AMQP without its properties."""
+    found = dict(headers)
+    if AMQP_PROPERTIES not in found:
+        return found
+    for name in PROPERTY_HEADERS:
+        found.pop(name, None)
+    for name in [each for each in found if each.startswith(AMQP_HEADER_PREFIX)]:
+        found[name.removeprefix(AMQP_HEADER_PREFIX)] = found.pop(name)
+    return found
 
 
 def delay_of(headers: Mapping[str, Any]) -> int:

@@ -55,6 +55,14 @@ class Raw:
                 is_method = kind == frames.METHOD
                 return Frame(channel, decode_method(payload, 0, size) if is_method else None)
 
+    def content(self) -> bytes:
+        """The header frame of the next message, undecoded."""
+        while True:
+            kind, _, size = frames.HEAD.unpack(self._exactly(7))
+            payload = self._exactly(size + 1)
+            if kind == frames.HEADER:
+                return payload
+
     def methods_until(self, kind: type[Method]) -> list[Method]:
         """Methods of all channels up to the first of a kind, which is the last in the list."""
         found: list[Method] = []

@@ -6,9 +6,16 @@ The half that runs RabbitMQ needs Debian's ``rabbitmq-server``, and is skipped w
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pika
 import pytest
+from pika.exceptions import UnroutableError
 from tests.integration.amqp.conftest import Server, dial, drained
+from tests.integration.amqp.raw import Raw
 from tests.integration.waiting import eventually
+
+from mainstem.wire.amqp import frames
+from mainstem.wire.amqp.basic_methods import BasicGet, BasicPublish
+from mainstem.wire.amqp.method_codec import encode_method
 
 Name = Callable[[str], str]
 TTL_MS = 50
@@ -118,6 +125,67 @@ def test_a_message_that_is_rejected_goes_round_as_often_as_it_is_rejected(
         (delay, "expired", 3),
     }
     channel.cancel()
+
+
+@pytest.mark.parametrize("reason", ["expired", "rejected"])
+def test_a_dead_letter_loses_its_expiration_and_tells_it(
+    channel: Any, name: Name, reason: str
+) -> None:
+    dead, queue = name("dead"), name("queue")
+    channel.queue_declare(dead)
+    channel.queue_declare(queue, arguments=to_queue(dead))
+    expiration = "40" if reason == "expired" else "600000"
+    channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration=expiration))
+    if reason == "rejected":
+        method, _, _ = channel.basic_get(queue)
+        channel.basic_reject(method.delivery_tag, requeue=False)
+    [(_, properties, _)] = drained(channel, dead, 1)
+    [death] = properties.headers["x-death"]
+    assert (death["reason"], death["original-expiration"]) == (reason, expiration)
+    assert properties.expiration is None
+
+
+def test_numbers_of_dead_letters_have_the_types_that_clients_cast_them_to(
+    server: Server, channel: Any, name: Name
+) -> None:
+    dead, queue = name("dead"), name("queue")
+    channel.queue_declare(dead)
+    channel.queue_declare(queue, arguments=to_queue(dead) | {"x-message-ttl": 0})
+    # Headers that a client wrote keep their types on the way.
+    mine = b"\x01bs\x00\x07" + b"\x01ll" + (7).to_bytes(8) + b"\x01SS\x00\x00\x00\x01t"
+    with Raw(server).open() as raw:
+        method = encode_method(BasicPublish(routing_key=queue))
+        properties = b"\x20\x00" + len(mine).to_bytes(4) + mine
+        raw.send(frames.content_frames(1, method, properties, b"x", 131_072))
+        eventually(lambda: messages_in(channel, dead) == 1)
+        raw.say(BasicGet(queue=dead), 1)
+        received = raw.content()
+    assert all(field in received for field in (b"\x01bs\x00\x07", b"\x01ll" + (7).to_bytes(8)))
+    assert b"\x05countl" + (1).to_bytes(8) in received
+
+
+# Routing
+
+
+def test_a_headers_exchange_compares_headers_and_never_properties(channel: Any, name: Name) -> None:
+    exchange, queue = name("exchange"), name("queue")
+    channel.exchange_declare(exchange, "headers")
+    channel.queue_declare(queue)
+    asked = ("type", "priority", "message-id", "content-type", "timestamp", "app-id", "expires-at")
+    for header in asked:
+        channel.queue_bind(queue, exchange, "", {header: "5"})
+    properties = {"type": "5", "message_id": "5", "content_type": "5", "app_id": "5"}
+    numbers = {"priority": 5, "timestamp": 5}
+    unwanted = pika.BasicProperties(**properties, **numbers, headers={"other": "5"})
+    with pytest.raises(UnroutableError):
+        channel.basic_publish(exchange, "", b"no", unwanted, mandatory=True)
+    for header in asked:
+        wanted = pika.BasicProperties(**numbers, type="6", headers={header: "5"})
+        channel.basic_publish(exchange, "", header.encode(), wanted, mandatory=True)
+    found = drained(channel, queue, len(asked))
+    assert [(body, properties.headers) for _, properties, body in found] == [
+        (header.encode(), {header: "5"}) for header in asked
+    ]
 
 
 # Prefetch

@@ -29,7 +29,7 @@ def death(queue: str = "q", reason: Reason = Reason.REJECTED, time_ms: int = 9_0
 
 
 def test_a_dead_letter_tells_where_and_why_it_died() -> None:
-    letter = dead_letter(BODY, death(), "7/0/3")
+    letter = dead_letter(BODY.with_header(EXPIRES_AT, None), death(), "7/0/3")
 
     assert (letter.key, letter.value, letter.header("h")) == (b"k", b"v", b"1")
     assert deaths_of(letter) == (death(),)
@@ -50,9 +50,14 @@ def test_the_same_death_again_is_counted_and_comes_first() -> None:
     assert deaths_of(letter)[0].time_ms == 11_000
 
 
-def test_what_expired_does_not_expire_again() -> None:
-    assert dead_letter(BODY, death(reason=Reason.EXPIRED), "1").expires_ms is None
-    assert dead_letter(BODY, death(), "1").expires_ms == 5
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_dead_letter_tells_its_expiration_and_has_none_any_more(reason: Reason) -> None:
+    message = BODY._replace(timestamp_ms=2)
+
+    letter = dead_letter(message, death(reason=reason), "1")
+
+    assert letter.expires_ms is None
+    assert deaths_of(letter)[0].original_expiration == "3"
 
 
 @pytest.mark.parametrize(

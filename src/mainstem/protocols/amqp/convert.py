@@ -1,7 +1,7 @@
 """Contents of AMQP to messages of the house and back.
 
     properties ──▶ record headers with agreed names, readable by every protocol
-    headers    ──▶ record headers, values as text
+    headers    ──▶ record headers, values as text; with a prefix where they are named as properties
     all of it  ──▶ one more record header, last: ``amqp-properties``, the bytes as they came
 
 A message that comes back untouched (that header is still the last one) goes out with the very bytes
@@ -25,10 +25,10 @@ from mainstem.model.limits import HEADERS_PER_RECORD_MAX
 from mainstem.model.message import Message
 from mainstem.model.record import Header
 from mainstem.protocols.amqp.refusal import PRECONDITION_FAILED, ChannelRefusal
-from mainstem.wire.amqp.fields import Malformed, Timestamp
+from mainstem.wire.amqp.fields import Long, Malformed, Timestamp
 from mainstem.wire.amqp.properties import Properties, decode_properties, encode_properties
 
-RAW: Final = "amqp-properties"
+RAW: Final = names.AMQP_PROPERTIES
 CC: Final = "CC"
 BCC: Final = "BCC"
 DEATHS: Final = "x-death"
@@ -51,6 +51,7 @@ _TEXTS: Final = {
     "app_id": "app-id",
 }
 _OURS: Final = frozenset({*_TEXTS.values(), names.EXPIRES_AT, names.PRIORITY, RAW, BCC, CC})
+_RENAMED: Final = names.PROPERTY_HEADERS
 # What dead letters carry for the node alone: clients neither see it nor send it.
 _HIDDEN: Final = frozenset({"x-dead-letter-id", "x-dead-letter-excluded"})
 
@@ -105,7 +106,7 @@ class Converter:
                 return raw
         found = _properties_of(message, now_ms)
         if failures:
-            found.headers = {**(found.headers or {}), DELIVERY_COUNT: failures}
+            found.headers = {**(found.headers or {}), DELIVERY_COUNT: Long(failures)}
         made = encode_properties(found)
         self._note_sound(made)
         return made
@@ -132,7 +133,7 @@ def _properties_of(message: Message, now_ms: int) -> Properties:
     raw = message.header(RAW)
     if raw is not None:
         try:
-            found = decode_properties(raw, 0, len(raw))
+            found = decode_properties(raw, 0, len(raw), headers_encoded=True)
         except Malformed:
             pass
         else:
@@ -155,23 +156,27 @@ def _parsed(raw: bytes) -> Parsed:
     if found.timestamp is not None:
         headers.append(("timestamp", b"%d" % found.timestamp))
     more: dict[str, list[str]] = {CC: [], BCC: []}
+    by_name: dict[str, bytes | None] = {}
     for name, value in table.items():
         if name in more:
             more[name] = _keys(name, value)
             headers += [(name, key.encode()) for key in more[name]]
-        elif name == DEATHS:
-            headers.append((name, _history(value)))
-        elif name not in _OURS and name not in _HIDDEN:
-            headers.append((name, text_of(value)))
+        elif name not in _HIDDEN:
+            text = _history(value) if name == DEATHS else text_of(value)
+            by_name[name] = text
+            headers.append((names.AMQP_HEADER_PREFIX + name if name in _RENAMED else name, text))
     if BCC in table:
-        found.headers = table = {name: value for name, value in table.items() if name != BCC}
+        found = decode_properties(raw, 0, len(raw), headers_encoded=True)
+        found.headers = {
+            name: value for name, value in (found.headers or {}).items() if name != BCC
+        }
         raw = encode_properties(found)
     headers.append((RAW, raw))
     return Parsed(
         raw,
         tuple(headers),
         (*more[CC], *more[BCC]),
-        dict(headers),
+        by_name,
         found.priority or 0,
         _expiration_ms(found.expiration),
         found.user_id,
@@ -296,7 +301,8 @@ def _deaths(value: bytes) -> Any:
         time_ms = death.pop("time-ms", 0)
         if isinstance(time_ms, int) and time_ms >= 0:
             death["time"] = Timestamp(time_ms // 1_000)
-        death.setdefault("count", 1)
+        count = death.get("count", 1)
+        death["count"] = Long(count) if isinstance(count, int) else count
         death.setdefault("exchange", "")
         death.setdefault("routing-keys", [])
         for ours in ("why", "attempts", "subscriber"):

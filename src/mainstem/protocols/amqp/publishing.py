@@ -199,7 +199,8 @@ class Publishing:
         """Let a request say where its answer goes."""
         if not self.reply_name:
             raise ChannelRefusal(PRECONDITION_FAILED, "fast reply consumer does not exist")
-        found = decode_properties(parsed.properties, 0, len(parsed.properties))
+        raw = parsed.properties
+        found = decode_properties(raw, 0, len(raw), headers_encoded=True)
         found.reply_to = self.reply_name
         return self._service.converter.parsed(encode_properties(found))
 

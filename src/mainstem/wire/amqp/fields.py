@@ -32,6 +32,14 @@ class Timestamp(int):
     """Seconds since 1970; a number of its own kind, so that it is written as it was read."""
 
 
+class Long(int):
+    """A number that is written with 64 bits, however small: clients cast it to their long type."""
+
+
+class Encoded(bytes):
+    """A value of a table as it came, its type before it: written again it is the same."""
+
+
 _I8 = struct.Struct(">b")
 _U16 = struct.Struct(">H")
 _I16 = struct.Struct(">h")
@@ -75,6 +83,18 @@ def read_table(buf: Buffer, at: int, until: int, depth: int = 0) -> tuple[Table,
     while at < end:
         name, at = read_short_text(buf, at, end)
         table[name], at = _read_value(buf, at, end, depth)
+    return table, end
+
+
+def read_encoded_table(buf: Buffer, at: int, until: int) -> tuple[dict[str, Encoded], int]:
+    """A field table whose values are left as they came."""
+    at, end = _span(buf, at, until, 0)
+    table: dict[str, Encoded] = {}
+    while at < end:
+        name, at = read_short_text(buf, at, end)
+        _, after = _read_value(buf, at, end, 0)
+        table[name] = Encoded(buf[at:after])
+        at = after
     return table, end
 
 
@@ -237,5 +257,7 @@ _WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
     float: lambda value: b"d" + _F64.pack(value),
     type(None): lambda _: b"V",
     Timestamp: _timestamp_bytes,
+    Long: lambda value: b"l" + _I64.pack(value),
+    Encoded: bytes,
     Decimal: _decimal_bytes,
 }

@@ -12,6 +12,7 @@ from mainstem.wire.amqp.fields import (
     Buffer,
     Malformed,
     Timestamp,
+    read_encoded_table,
     read_short_text,
     read_table,
     short_text,
@@ -50,8 +51,13 @@ _OCTETS: Final = frozenset({"delivery_mode", "priority"})
 EMPTY: Final = b"\x00\x00"
 
 
-def decode_properties(buf: Buffer, start: int, until: int) -> Properties:
+def decode_properties(
+    buf: Buffer, start: int, until: int, *, headers_encoded: bool = False
+) -> Properties:
     """The properties in ``buf[start:until]``.
+
+    With ``headers_encoded`` the values of the headers are left as they came, for those who write
+    the properties again: numbers keep the types that clients gave them.
 
     Raises:
         Malformed: the bytes are none.
@@ -65,7 +71,10 @@ def decode_properties(buf: Buffer, start: int, until: int) -> Properties:
     at = start + 2
     for bit, name in _FIELDS:
         if flags & bit:
-            value, at = _read(name, buf, at, until)
+            if name == "headers" and headers_encoded:
+                value, at = read_encoded_table(buf, at, until)
+            else:
+                value, at = _read(name, buf, at, until)
             setattr(found, name, value)
     if at != until:
         raise Malformed(f"{until - at} bytes too many behind the properties")
