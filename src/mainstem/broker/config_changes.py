@@ -7,6 +7,7 @@ from mainstem.model.config_key import LIST, ConfigKey, unknown_key
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 CurrentText = Callable[[ConfigKey], str | None]
+Refusal = Callable[[str], InvalidRequest]
 
 
 def changed(
@@ -14,6 +15,7 @@ def changed(
     changes: Sequence[ConfigChange],
     keys: Mapping[str, ConfigKey],
     current: CurrentText,
+    refusal: Refusal | None = None,
 ) -> dict[str, str]:
     """``configs`` after ``changes``.
 
@@ -22,6 +24,7 @@ def changed(
         changes: at most one per name.
         keys: every name that may be set.
         current: the text that holds now, set or default; lists are appended to that.
+        refusal: what to say of a name that may not be set; unless given, that it is unknown.
 
     Raises:
         InvalidRequest: a name twice, an unknown one, a missing value, a list operation on something
@@ -38,7 +41,7 @@ def changed(
             after.pop(change.name, None)
             continue
         if key is None:
-            raise unknown_key(change.name, keys)
+            raise unknown_key(change.name, keys) if refusal is None else refusal(change.name)
         if change.value is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,

@@ -15,7 +15,7 @@ from mainstem.model.config_key import ConfigKey
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node, Topic
-from mainstem.model.node_config import NODE_KEYS, parse_node_config
+from mainstem.model.node_config import NODE_KEYS, parse_node_config, unknown_node_key
 from mainstem.model.topic_config import (
     SETTABLE_KEYS,
     TOPIC_KEYS,
@@ -62,6 +62,10 @@ class ConfigAdmin:
         placement.subscribe(self._settings.on_fact)
         self.of_groups = GroupConfigAdmin(placement, defaults.static)
         self.of_client_metrics = ClientMetricsConfigAdmin(placement)
+
+    def listening(self, names: Mapping[str, str]) -> None:
+        """Show what is known of a node only once it listens."""
+        self._settings.add_static(names)
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """Every setting of a topic, parsed."""
@@ -121,7 +125,7 @@ class ConfigAdmin:
         """Change some of what is set at run time on a node, or on all of them (None)."""
 
         def after(before: Mapping[str, str]) -> dict[str, str]:
-            return changed(before, changes, NODE_KEYS, self._node_text)
+            return changed(before, changes, NODE_KEYS, self._node_text, unknown_node_key)
 
         await self._set_node_configs(node, after, validate_only=validate_only)
 
@@ -221,12 +225,12 @@ def _topic_config(settings: SettingsView, topic: Topic, key: ConfigKey) -> Confi
 def _node_config(settings: SettingsView, key: ConfigKey) -> ConfigValue | None:
     """A node setting; None for one that this node was not started with and has no default for."""
     origins = settings.node_origins(key)
-    if not origins:
+    if not origins and not key.nullable:
         return None
     return ConfigValue(
         name=key.name,
-        value=origins[0][1],
-        source=origins[0][2],
+        value=origins[0][1] if origins else None,
+        source=origins[0][2] if origins else DEFAULT,
         type=key.type,
         read_only=key.read_only,
         documentation=key.documentation,

@@ -50,6 +50,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
     also: tuple[int, ...] = ()  # values outside the bounds that mean something of their own
     one_of: tuple[str, ...] = ()
     read_only: bool = False
+    nullable: bool = False  # shown without a value where there is none
 
     def parse(self, text: str, *, stored: bool = False) -> Value:
         """The typed value of ``text``, which may have been ``stored`` under older bounds.

@@ -39,6 +39,10 @@ class KafkaListeners:
                 held = _bound(spec.host)
                 self._reserved.append(held)
                 self._specs[at] = replace(spec, port=int(held.getsockname()[1]))
+        return self._advertised()
+
+    def _advertised(self) -> tuple[tuple[str, str, int], ...]:
+        """Kind, host and port of each, as other machines dial it."""
         kafka = self._config.kafka
         found = []
         for at, spec in enumerate(self._specs):
@@ -48,6 +52,17 @@ class KafkaListeners:
             host = socket.gethostname() if host in UNSPECIFIED else host
             found.append((spec.kind, host, port))
         return tuple(found)
+
+    def names(self) -> dict[str, str]:
+        """The listeners under the names that Kafka's tools read; to be asked once they listen."""
+        kinds = dict.fromkeys(spec.kind for spec in self._specs)
+        open_at = [f"{spec.kind}://{_bracketed(spec.host)}:{port}" for spec, _, port in self._open]
+        told = [f"{kind}://{_bracketed(host)}:{port}" for kind, host, port in self._advertised()]
+        return {
+            "advertised.listeners": ",".join(told),
+            "listener.security.protocol.map": ",".join(f"{kind}:{kind}" for kind in kinds),
+            "listeners": ",".join(open_at),
+        }
 
     @property
     def port(self) -> int:

@@ -41,6 +41,7 @@ from mainstem.node.found_ranges import found_ranges
 from mainstem.node.guide import Guide, Served
 from mainstem.node.http import node_facts, rest_service
 from mainstem.node.kafka import KafkaListeners
+from mainstem.node.kafka_names import shown_names
 from mainstem.node.mqtt import MqttListeners, mqtt_topics
 from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms
@@ -158,6 +159,7 @@ class Rooms:
             advertised=host is not None or port is not None,
         )
         self.broker.node = self.topics.node
+        self.topics.listening(self.kafka.names())
         if config.mqtt.enabled:
             self.mqtt = MqttListeners(
                 config,
@@ -302,7 +304,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         rebuild=rebuild,
     )
     placement, cluster = await _opened(start, config, kafka, clock, on_fatal)
-    topics = TopicsAdmin(placement.service, node, NodeDefaults(config.kafka_names()))
+    topics = TopicsAdmin(placement.service, node, NodeDefaults(shown_names(config)))
     commits = GroupCommit(
         asyncio.get_running_loop(),
         on_fatal,

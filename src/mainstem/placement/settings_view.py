@@ -31,6 +31,11 @@ class SettingsView:
         self._static = dict(static)
         self._parsed: dict[TopicId, TopicSettings] = {}
 
+    def add_static(self, names: Mapping[str, str]) -> None:
+        """Count further names as part of the node's configuration."""
+        check_node_configs(names, dynamic=False)
+        self._static.update(names)
+
     def on_fact(self, fact: AnyFact) -> None:
         """Forget what a fact made stale; to be subscribed before those who ask."""
         if isinstance(fact, NodeConfigsSet):

@@ -97,7 +97,7 @@ def test_confluent_changes_settings_of_a_topic(admin: AdminClient, name: str) ->
     assert setting(admin, "topic", name, "cleanup.policy").value == "delete,compact"
     retention = setting(admin, "topic", name, "retention.ms")
     assert (retention.value, retention.is_default) == ("777", False)
-    assert set(retention.synonyms) == {"retention.ms", "log.retention.ms"}
+    assert set(retention.synonyms) == {"retention.ms"}
 
 
 def test_confluent_changes_settings_of_a_node(admin: AdminClient) -> None:

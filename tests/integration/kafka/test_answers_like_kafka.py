@@ -12,6 +12,8 @@ from mainstem.model.record import Record, build_batch
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages import alter_user_scram_credentials as scram
 from mainstem.wire.kafka.messages import delete_topics as deleting
+from mainstem.wire.kafka.messages import describe_configs as describing
+from mainstem.wire.kafka.messages import incremental_alter_configs as altering
 from mainstem.wire.kafka.messages import metadata as seeing
 from mainstem.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -21,8 +23,11 @@ from mainstem.wire.kafka.messages.produce import (
 )
 
 INVALID_TIMESTAMP, INVALID_RECORD, UNACCEPTABLE_CREDENTIAL = 32, 87, 93
-UNKNOWN_TOPIC = 3
-METADATA, DELETE_TOPICS, ALTER_SCRAM = 3, 20, 51
+UNKNOWN_TOPIC, NOT_ENOUGH_REPLICAS = 3, 19
+METADATA, DELETE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS, ALTER_SCRAM = 3, 20, 32, 44, 51
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
+TOPIC, BROKER = 2, 4
+STATIC, DEFAULT = 4, 5
 HOUR_MS = 3_600_000
 
 
@@ -151,3 +156,119 @@ def test_metadata_tells_that_a_topic_was_deleted_before_it_makes_it_again(
         found = [node.call(METADATA, 9, request).topics[0].error_code for _ in range(2)]
 
     assert found == [UNKNOWN_TOPIC, 0]
+
+
+def described(
+    node: Raw, kind: int, name: str
+) -> dict[str, describing.DescribeConfigsResourceResult]:
+    resource = describing.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = describing.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    [result] = node.call(DESCRIBE_CONFIGS, 4, request).results
+    assert result.error_code == 0
+    return {config.name: config for config in result.configs}
+
+
+def altered(node: Raw, kind: int, resource: str, name: str, value: str | None) -> tuple[int, str]:
+    """Error and message of setting a value, or (None) of taking it back."""
+    change = altering.AlterableConfig(
+        name=name, config_operation=0 if value is not None else 1, value=value
+    )
+    request = altering.IncrementalAlterConfigsRequest(
+        resources=[
+            altering.AlterConfigsResource(
+                resource_type=kind, resource_name=resource, configs=[change]
+            )
+        ]
+    )
+    [result] = node.call(ALTER_CONFIGS, 1, request).responses
+    return result.error_code, result.error_message or ""
+
+
+def node_id(node: Raw) -> str:
+    return str(node.call(METADATA, 9, seeing.MetadataRequest(topics=[])).brokers[0].node_id)
+
+
+@pytest.mark.lone("of several nodes any may answer")
+def test_a_node_shows_the_settings_that_tools_read(shared_node: LocalNode) -> None:
+    with Raw(shared_node.kafka) as node:
+        shown = described(node, BROKER, node_id(node))
+
+    address = f"PLAINTEXT://{shared_node.kafka}"
+    expected = {
+        "advertised.listeners": (address, STATIC),
+        "listeners": (address, STATIC),
+        "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT", STATIC),
+        "log.dirs": (str(shared_node.data_dir), STATIC),
+        "broker.rack": (None, DEFAULT),
+        "log.retention.hours": ("168", DEFAULT),
+        "log.retention.minutes": (None, DEFAULT),
+        "log.retention.ms": (None, DEFAULT),
+        "log.roll.hours": ("168", DEFAULT),
+        "min.insync.replicas": ("1", DEFAULT),
+        "num.partitions": ("1", STATIC),
+        "offsets.topic.replication.factor": ("3", STATIC),
+        "log.cleaner.enable": ("true", STATIC),
+    }
+    assert {name: (shown[name].value, shown[name].config_source) for name in expected} == expected
+    fixed = {"advertised.listeners", "broker.rack", "log.dirs", "log.retention.hours"}
+    assert {name for name in fixed if shown[name].read_only} == fixed
+    assert not shown["log.retention.ms"].read_only
+    assert len(shown) > 110
+
+
+@pytest.mark.lone("of several nodes any may answer")
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("broker.rack", INVALID_REQUEST),
+        ("log.retention.hours", INVALID_REQUEST),
+        ("num.io.threads", INVALID_REQUEST),
+        ("no.such.name", INVALID_CONFIG),
+    ],
+)
+def test_a_setting_that_cannot_change_says_so(
+    shared_node: LocalNode, name: str, error: int
+) -> None:
+    with Raw(shared_node.kafka) as node:
+        for resource in ("", node_id(node)):
+            code, message = altered(node, BROKER, resource, name, "1")
+            assert code == error
+            assert name in message
+
+
+def test_the_minimum_of_in_sync_replicas_has_a_default_for_the_cluster(
+    fresh_node: LocalNode, topic: str
+) -> None:
+    Oracle(fresh_node.kafka).create(topic, 1)
+    with Raw(fresh_node.kafka) as node:
+        assert altered(node, BROKER, "", "min.insync.replicas", "2") == (0, "")
+        shown = described(node, TOPIC, topic)["min.insync.replicas"]
+        refused = produced(node, topic, [Record(0, now_ms(), None, b"v")])
+        assert altered(node, BROKER, "", "min.insync.replicas", None) == (0, "")
+        accepted = produced(node, topic, [Record(0, now_ms(), None, b"v")])
+
+    assert [(each.value, each.source) for each in shown.synonyms] == [("2", 3), ("1", 5)]
+    assert (refused.error_code, accepted.error_code) == (NOT_ENOUGH_REPLICAS, 0)
+
+
+def test_a_default_that_could_come_by_several_names_has_no_synonym(
+    shared_node: LocalNode, topic: str
+) -> None:
+    Oracle(shared_node.kafka).create(topic, 1)
+    with Raw(shared_node.kafka) as node:
+        shown = described(node, TOPIC, topic)
+
+    assert (shown["retention.ms"].value, shown["retention.ms"].synonyms) == ("604800000", [])
+    assert [each.name for each in shown["max.message.bytes"].synonyms] == ["message.max.bytes"]
+    assert "internal.segment.bytes" not in shown
+
+
+def test_segments_are_at_least_a_mebibyte(shared_node: LocalNode, topic: str) -> None:
+    Oracle(shared_node.kafka).create(topic, 1)
+    with Raw(shared_node.kafka) as node:
+        code, message = altered(node, TOPIC, topic, "segment.bytes", str(2**20 - 1))
+        assert (code, "1048576" in message) == (INVALID_CONFIG, True)
+        assert altered(node, TOPIC, topic, "segment.bytes", str(2**20)) == (0, "")
+        assert altered(node, TOPIC, topic, "internal.segment.bytes", "5000") == (0, "")

@@ -147,7 +147,7 @@ def test_settings_of_all_nodes_and_of_one_are_changed_at_run_time() -> None:
             ("segment.bytes", "6000000", 2),
         ]
         refused = await altered(client, BROKER, "1", ("num.partitions", SET, "5"))
-        assert refused.error_code == 40
+        assert refused.error_code == 42
         assert "cannot be changed while the node runs" in refused.error_message
 
     tell(story)
