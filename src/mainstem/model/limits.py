@@ -7,6 +7,9 @@ GIB = 1024 * MIB
 # Frames and connections
 FRAME_BYTES_MAX = 100 * MIB
 CONNECTIONS_MAX = 10_000
+# Connections that one address may hold at one listener before it has logged in: a sixteenth of the
+# descriptors for clients, but at least so many.
+BEFORE_LOGIN_PER_ADDRESS_MIN = 32
 CONNECTION_BUFFER_BYTES = 256 * KIB
 CONNECTION_PENDING_REPLIES_MAX = 1_000
 CONNECTION_WRITE_BYTES_HIGH = 16 * MIB
@@ -16,6 +19,11 @@ CLOSE_DRAIN_MS = 10_000
 # Frames above the connection buffer share this budget, so that many large claims cannot add up.
 LARGE_FRAMES_BYTES_MAX = 512 * MIB
 HTTP_BODY_BYTES_MAX = 1 * MIB
+
+# Descriptors
+DESCRIPTORS_MIN = 256
+FILES_OPEN_MAX = 6_000
+PEERS_MAX = 64
 
 # Names
 TOPIC_NAME_LENGTH_MAX = 249

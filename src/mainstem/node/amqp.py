@@ -10,13 +10,14 @@ from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.node.config import Config
 from mainstem.node.entrances import entrance
+from mainstem.protocols.accept_listener import TlsDoor
+from mainstem.protocols.admission import Admission
 from mainstem.protocols.amqp.convert import Converter
 from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
 from mainstem.protocols.amqp.listener import AmqpListener
 from mainstem.protocols.amqp.mechanisms import WITHOUT_LOGIN, with_own
 from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.protocols.listener import Buffers
-from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -45,7 +46,9 @@ class AmqpDoor:
         host = self._config.amqp.host
         return {"amqp": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
 
-    async def start(self, clock: Clock, metrics: Metrics, tls: TlsContexts | None) -> None:
+    async def start(
+        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, admission: Admission
+    ) -> None:
         """Listen, unless AMQP is switched off."""
         config, broker = self._config, self._broker
         if not config.amqp.enabled:
@@ -75,6 +78,7 @@ class AmqpDoor:
             buffers=Buffers(config.memory.large_frames_bytes_max),
         )
         self._listener.relays = self.relays
+        self._listener.admission = admission
         door: TlsDoor | None = None
         if config.amqp.tls:
             assert tls is not None, "checked when the configuration was read"

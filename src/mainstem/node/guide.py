@@ -17,6 +17,7 @@ from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.model.metadata import Node
 from mainstem.node.cluster import ClusterNode
 from mainstem.node.listener_spec import is_loopback
+from mainstem.protocols.admission import Admission
 from mainstem.protocols.relay_listener import Relays
 
 ASK_TIMEOUT_S: Final = 2.0
@@ -35,11 +36,18 @@ class Guide:
     Args:
         cluster: this node among nodes.
         addresses: where this node listens, by protocol.
+        admission: of descriptors for connections to other nodes.
     """
 
-    def __init__(self, cluster: ClusterNode, addresses: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterNode,
+        addresses: Callable[[], dict[str, Any]],
+        admission: Admission,
+    ) -> None:
         self._cluster = cluster
         self._addresses = addresses
+        self._admission = admission
         self._served: dict[str, Served] = {}
         cluster.peers.serve(Service.QUEUES, self._answer)
 
@@ -49,10 +57,12 @@ class Guide:
         What others reach passes nobody on to a listener that trusts this machine.
         """
         self._served[protocol] = served
-        return Relays(
+        relays = Relays(
             lambda: self._owner(served) is not None,
             partial(self._locate, protocol, served, is_here=is_loopback(host)),
         )
+        relays.admission = self._admission
+        return relays
 
     def _owner(self, served: Served) -> NodeId | None:
         """The other node that serves, if one does."""

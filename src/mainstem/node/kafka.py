@@ -10,10 +10,11 @@ from mainstem.model.clock import Clock
 from mainstem.node.config import Config
 from mainstem.node.listener_spec import ListenerSpec, kafka_listeners
 from mainstem.node.security import entrance
+from mainstem.protocols.accept_listener import TlsDoor
+from mainstem.protocols.admission import Admission
 from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.listener import Buffers, Listener
-from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - asked about, not listened on
@@ -89,6 +90,7 @@ class KafkaListeners:
         security: SecurityService,
         clock: Clock,
         tls: TlsContexts | None,
+        admission: Admission,
     ) -> None:
         """Open them all."""
         config = self._config
@@ -103,6 +105,7 @@ class KafkaListeners:
                 idle_ms=config.kafka.connection_idle_ms,
                 buffers=buffers,
             )
+            listener.admission = admission
             door: TlsDoor | None = None
             if spec.tls:
                 assert tls is not None, "checked when the configuration was read"

@@ -13,17 +13,15 @@ import gc
 import json
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from mainstem.model.errors import MainstemError
 from mainstem.node.arguments import configuration, shards_of, wants_rebuild
 from mainstem.node.config import Config
+from mainstem.node.descriptors import raise_limit
 from mainstem.node.wiring import Fatal, Rooms, build
 from mainstem.telemetry import logs
 
@@ -32,8 +30,6 @@ log = logging.getLogger(__name__)
 Announce = Callable[[Mapping[str, object]], None]
 BeforeStop = Callable[[], Awaitable[None]]
 
-# Segments, indexes, sockets of other listeners, and some room.
-FILES_OF_THE_HOUSE = 8_192
 # Objects that come and stay are messages on their way, and hardly ever rubbish: looking through
 # them less often saves 5 to 15 % of what a message costs, and no memory is lost to it.
 COLLECTED_AFTER = (10_000, 10, 10)
@@ -83,7 +79,11 @@ def run(
     ``announce`` is told the addresses once it serves; ``before_stop`` is awaited when it was asked
     to stop, while it still serves.
     """
-    config = _within_file_limit(config)
+    try:
+        raise_limit(config)
+    except MainstemError as error:
+        log.critical("the node does not start: %s", error)
+        return EXIT_REFUSED
     try:
         import uvloop  # noqa: PLC0415 - the plain loop serves as well, only slower
     except ImportError:
@@ -92,23 +92,6 @@ def run(
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:
         return runner.run(_serve(config, announce, before_stop, rebuild=rebuild))
-
-
-def _within_file_limit(config: Config) -> Config:
-    """Ask for the descriptors that all connections need; take fewer of them where few are had.
-
-    Every connection takes two, and the log some thousands.
-    """
-    wanted = 2 * config.kafka.max_connections + FILES_OF_THE_HOUSE
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < granted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
-    if granted == wanted:
-        return config
-    fits = max(1, (granted - FILES_OF_THE_HOUSE) // 2)
-    log.info("at most %d connections: %d open files are allowed (ulimit -n)", fits, granted)
-    return replace(config, kafka=replace(config.kafka, max_connections=fits))
 
 
 async def _serve(

@@ -8,10 +8,11 @@ from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.node.config import Config
 from mainstem.node.entrances import entrance
+from mainstem.protocols.accept_listener import TlsDoor
+from mainstem.protocols.admission import Admission
 from mainstem.protocols.listener import Buffers
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.listener import NativeListener
-from mainstem.protocols.tls_listener import TlsDoor
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -40,7 +41,9 @@ class NativeDoor:
         host = self._config.native.host
         return {"native": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
 
-    async def start(self, clock: Clock, metrics: Metrics, tls: TlsContexts | None) -> None:
+    async def start(
+        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, admission: Admission
+    ) -> None:
         """Listen, unless it is switched off."""
         config = self._config
         if not config.native.enabled:
@@ -68,6 +71,7 @@ class NativeDoor:
             assert tls is not None, "checked when the configuration was read"
             door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
         self._listener.relays = self.relays
+        self._listener.admission = admission
         self._port = await self._listener.start(config.native.host, config.native.port, door)
 
     async def stop(self, timeout_s: float) -> None:

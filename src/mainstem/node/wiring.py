@@ -36,6 +36,7 @@ from mainstem.node.amqp import AmqpDoor
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
+from mainstem.node.descriptors import divided, granted
 from mainstem.node.duties import Duties, any_node_streams, internal_topic, markers
 from mainstem.node.found_ranges import found_ranges
 from mainstem.node.guide import Guide, Served
@@ -49,6 +50,7 @@ from mainstem.node.security import build_security, ensure_admin, tls_contexts
 from mainstem.node.share_groups import all_groups, share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
+from mainstem.protocols.admission import Admission
 from mainstem.protocols.kafka.served import served_apis
 from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.rest.service import RestService
@@ -104,6 +106,7 @@ class Rooms:
     native: NativeDoor
     queues: NodeQueueRooms
     shares: ShareService
+    admission: Admission
     cluster: ClusterNode | None = None
     duties: Duties | None = None
     guide: Guide | None = None
@@ -135,10 +138,19 @@ class Rooms:
             [
                 Component("node", node),
                 Component("log", damaged),
+                self._connections_health(),
                 Component("groups", loaded),
                 Component("transactions", known),
             ]
         )
+
+    def _connections_health(self) -> Component:
+        """Whether clients can still connect."""
+        if not self.admission.is_near_limit:
+            return Component("connections", State.OK)
+        held, most = self.admission.held, self.admission.descriptors
+        detail = f"{held} of {most} descriptors for clients are in use: raise ulimit -n"
+        return Component("connections", State.DEGRADED, detail)
 
     async def listen(self, on_fatal: Fatal) -> None:
         """Open the listeners; the node serves from now on."""
@@ -149,7 +161,7 @@ class Rooms:
         tls = tls_contexts(config)
         if tls is not None:
             self.tend(tls.watch(config.tls.reload_interval_ms / 1000), on_fatal)
-        await self.kafka.start(service, self.security, self.clock, tls)
+        await self.kafka.start(service, self.security, self.clock, tls, self.admission)
         # Clients are told the address they dialled, unless the operator chose another.
         host, port = config.kafka.advertised_host, config.kafka.advertised_port
         self.topics.node = replace(
@@ -170,7 +182,7 @@ class Rooms:
             )
             _lead_to_mqtt(self, self.mqtt)
             self.streams.watch(self.mqtt.opened, self.mqtt.closed)
-            await self.mqtt.start(tls)
+            await self.mqtt.start(tls, self.admission)
         if config.http.enabled:
             self.http = rest_service(
                 config,
@@ -180,11 +192,12 @@ class Rooms:
                 health=self.health,
                 facts=self._facts,
             )
+            self.http.admission = self.admission
             self.http.websocket = None if self.mqtt is None else self.mqtt.websocket()
             secure = tls.context if tls is not None and config.http.tls else None
             self.http_port = await self.http.start(config.http.host, config.http.port, secure)
-        await self.amqp.start(self.clock, self.metrics, tls)
-        await self.native.start(self.clock, self.metrics, tls)
+        await self.amqp.start(self.clock, self.metrics, tls, self.admission)
+        await self.native.start(self.clock, self.metrics, tls, self.admission)
 
     def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
         """Run a chore for as long as the node runs; one that fails ends the node."""
@@ -289,11 +302,11 @@ def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact]
 
 async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
-    clock = SystemClock()
-    metrics = Metrics()
+    clock, metrics = SystemClock(), Metrics()
     data = Path(config.node.data_dir)
     node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
-    store = LogStore(data, StoreSettings(), clock)
+    descriptors = divided(granted(config), config)
+    store = LogStore(data, StoreSettings(files_open_max=descriptors.files_open_max), clock)
     kafka = KafkaListeners(config)
     start = Start(
         data=data,
@@ -397,10 +410,11 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         native=NativeDoor(config, broker),
         queues=queues,
         shares=shares,
+        admission=Admission(descriptors.clients),
         cluster=cluster,
         duties=duties,
     )
-    rooms.guide = None if cluster is None else Guide(cluster, rooms.addresses)
+    rooms.guide = None if cluster is None else Guide(cluster, rooms.addresses, rooms.admission)
     _lead_to_queues(rooms)
     await rooms.listen(on_fatal)
     _tend_the_log(rooms, flusher, on_fatal)

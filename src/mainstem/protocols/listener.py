@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
+from mainstem.protocols.accept_listener import Acceptor, Gate, TlsDoor
+from mainstem.protocols.admission import Admission, Place, Refused
 from mainstem.protocols.closing_listener import Closing
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import ProtocolViolation, Session
-from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
 from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -71,9 +72,13 @@ class Connection(asyncio.BufferedProtocol):
     """One accepted connection: buffers on the way in, an outbox on the way out."""
 
     def __init__(
-        self, listener: "Listener", make_session: "Callable[[Connection], Session]"
+        self,
+        listener: "Listener",
+        make_session: "Callable[[Connection], Session]",
+        place: Place,
     ) -> None:
         self._listener = listener
+        self._place = place
         self._make_session = make_session
         self._buffers = listener.buffers
         self._own: bytearray | None = None
@@ -92,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self.tls_object: Any = None
         self.active_at = listener.tick
         self.session: Session
+        self._socket: socket.socket | None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the socket up and make the session."""
@@ -101,19 +107,22 @@ class Connection(asyncio.BufferedProtocol):
         self.tls = self.tls_object is not None
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
-        own = not self.tls and self._listener.sends_files
-        self._socket = _own_socket(transport) if own else None
+        self._socket = None
         self._transport.set_write_buffer_limits(high=TLS_BUFFER_BYTES_HIGH)
-        if not self._listener.admit(self):
-            self._closing = True
-            self._transport.abort()
+        try:
+            if not self.tls and self._listener.sends_files:
+                self._socket = _own_socket(transport)
+        except OSError as error:
+            log.warning("connection %s:%d closed: %s", *self.peer, error)
+            self._listener.gate.refused(Refused.ACCEPT)
+            self.abort()
             return
         try:
-            self.session = self._make_session(self)
+            self.session = self._place.session = self._make_session(self)
         except BaseException:
-            self._listener.gone(self)
             self.abort()
             raise
+        self._listener.joined(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free what the connection held."""
@@ -349,6 +358,8 @@ class Listener:
     ) -> None:
         self.name = name
         self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
+        self.admission = Admission()  # of descriptors; all listeners of a node share one
+        self.gate: Gate
         self.relays: Relays | None = None  # for clients that another node serves
         # Files are sent past the transport, which takes a second descriptor for each connection.
         self.sends_files = True
@@ -357,8 +368,7 @@ class Listener:
         self._make_session = make_session
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
-        self._handshakes = 0
-        self._server: asyncio.Server | TlsServer | None = None
+        self._server: Acceptor | None = None
         self._empty: asyncio.Event | None = None
         self._idle_ticks_max = max(1, idle_ms // TICK_MS)
         self._ticking: asyncio.TimerHandle | None = None
@@ -367,23 +377,21 @@ class Listener:
     async def start(self, host: str, port: int, tls: TlsDoor | None = None) -> int:
         """Listen; the port, which the system chooses where 0 was asked for."""
         loop = asyncio.get_running_loop()
+        self.gate = Gate(
+            self.name,
+            self.admission,
+            self.metrics,
+            connections_max=self._connections_max,
+            descriptors=2 if self.sends_files and tls is None else 1,
+            refuses=self.refuses,
+        )
 
-        def connect() -> Connection:
-            return Connection(self, self._make_session)
-
-        def connect_or_pass_on() -> asyncio.BaseProtocol:
-            if self.relays is not None and self.relays.is_elsewhere():
-                return self.relays.make(connect)
-            return connect()
+        def connect(place: Place) -> Connection:
+            return Connection(self, self._make_session, place)
 
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
-        if tls is not None:
-            self._server = TlsServer(self, tls, connect, self.relays)
-            return await self._server.listen(host, port)
-        self._server = server = await loop.create_server(
-            connect_or_pass_on, host, port, backlog=BACKLOG
-        )
-        return int(server.sockets[0].getsockname()[1])
+        self._server = Acceptor(self.gate, connect, tls, self.relays)
+        return await self._server.listen(host, port)
 
     def _ticked(self) -> None:
         """Close connections on which nothing has moved for too long: half open, or forgotten."""
@@ -395,40 +403,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
 
-    def greet(self, address: str) -> bool:
-        """Whether a caller may shake hands; he counts as a connection meanwhile."""
-        if self._is_full() or self._comes_too_often(address):
-            return False
-        self._handshakes += 1
-        return True
-
-    def greeted(self) -> None:
-        """A handshake is over."""
-        self._handshakes -= 1
-
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection; False when there are too many."""
-        # Behind TLS all this was asked before the handshake.
-        if not connection.tls and (self._is_full() or self._comes_too_often(connection.peer[0])):
-            return False
-        self.metrics.connections_accepted += 1
-        self.metrics.connections_active += 1
+    def joined(self, connection: Connection) -> None:
+        """A connection has its session."""
         self._connections.add(connection)
-        return True
-
-    def _is_full(self) -> bool:
-        if len(self._connections) + self._handshakes < self._connections_max:
-            return False
-        self.metrics.connections_rejected += 1
-        log.warning("%s: %d connections, the limit", self.name, self._connections_max)
-        return True
-
-    def _comes_too_often(self, address: str) -> bool:
-        if self.refuses is None or not self.refuses(address):
-            return False
-        self.metrics.connections_rejected += 1
-        log.warning("%s: %s connects too often", self.name, address)
-        return True
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -436,10 +413,9 @@ class Listener:
         return tuple(self._connections)
 
     def gone(self, connection: Connection) -> bool:
-        """Forget a connection; whether it had been admitted."""
+        """Forget a connection; whether it had a session."""
         if connection in self._connections:
             self._connections.remove(connection)
-            self.metrics.connections_active -= 1
             if self._empty is not None and not self._connections:
                 self._empty.set()
             return True

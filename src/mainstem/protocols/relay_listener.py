@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from mainstem.model.limits import CONNECTIONS_MAX
+from mainstem.protocols.admission import Admission
 
 Address = tuple[str, int]
 Locate = Callable[[], Awaitable[Address | None]]
@@ -37,6 +38,7 @@ class Relays:
         self.is_elsewhere = is_elsewhere
         self.locate = locate
         self._all: set[Relay] = set()
+        self.admission = Admission()  # of descriptors for connections to other nodes
 
     def make(self, own: Own | None) -> "Relay":
         """The protocol of a new connection; ``own`` makes a session of this node, if one can."""
@@ -44,14 +46,16 @@ class Relays:
 
     def add(self, relay: "Relay") -> bool:
         """A connection is to be passed on; False where there are too many."""
-        if len(self._all) >= CONNECTIONS_MAX:
+        if len(self._all) >= CONNECTIONS_MAX or not self.admission.take("relay"):
             return False
         self._all.add(relay)
         return True
 
     def discard(self, relay: "Relay") -> None:
         """It is over."""
-        self._all.discard(relay)
+        if relay in self._all:
+            self._all.remove(relay)
+            self.admission.give_back("relay")
 
     def close(self) -> None:
         """End all of them."""

@@ -53,6 +53,11 @@ class Session(Protocol):
         """
         ...
 
+    @property
+    def is_in(self) -> bool:
+        """Whether the client has logged in or, where nobody has to, has asked for something."""
+        ...
+
     def closed(self) -> None:
         """The connection is gone: forget everything that waits on it."""
         ...

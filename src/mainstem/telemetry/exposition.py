@@ -74,6 +74,7 @@ class _Collected:
         yield from self._plain()
         yield from self._by_api()
         yield from self._http()
+        yield from self._connections()
         yield from self._node()
         yield from _streams(self._sample.streams)
         yield from _lags(self._sample.lags)
@@ -114,6 +115,24 @@ class _Collected:
             if count:
                 family.add_metric([str(status)], count)
         yield family
+
+    def _connections(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+        held = GaugeMetricFamily(
+            "mainstem_connections", "Open client connections by protocol.", labels=["protocol"]
+        )
+        for protocol, count in sorted(self._metrics.connections.items()):
+            held.add_metric([protocol], count)
+        yield held
+        refused = CounterMetricFamily(
+            "mainstem_connections_refused",
+            "Connections closed at once because a limit was reached.",
+            labels=["protocol", "reason"],
+        )
+        for (protocol, reason), count in sorted(self._metrics.connections_refused.items()):
+            refused.add_metric([protocol, reason], count)
+        yield refused
 
     def _node(self) -> Iterator["Metric"]:
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415

@@ -8,6 +8,7 @@ state. What must be computed, such as consumer lag, arrives in a ``Sample`` that
 somebody asks. This module knows names and meanings; ``exposition`` knows formats.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -26,8 +27,10 @@ class Metrics:
         "bytes_out",
         "client_push_bytes",
         "client_pushes",
+        "connections",
         "connections_accepted",
         "connections_active",
+        "connections_refused",
         "connections_rejected",
         "fetches_parked",
         "http_requests",
@@ -57,6 +60,8 @@ class Metrics:
         self.connections_active = 0
         self.connections_accepted = 0
         self.connections_rejected = 0
+        self.connections: dict[str, int] = {}  # open ones, by protocol
+        self.connections_refused: Counter[tuple[str, str]] = Counter()  # by protocol and reason
         self.http_requests = [0] * STATUS_CODES_MAX
         self.log_syncs = 0
         self.log_sync_seconds = 0.0

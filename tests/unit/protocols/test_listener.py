@@ -44,6 +44,7 @@ class Echo:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.is_in = False
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         while (end := buf.find(b"\n", start, until)) >= 0:
@@ -60,6 +61,7 @@ class Echo:
                 start = end + 1
                 continue
             self.connection.send([line])
+            self.is_in = True
             start = end + 1
         return start, until - start + 1
 

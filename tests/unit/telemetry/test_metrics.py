@@ -22,7 +22,7 @@ def families(metrics: Metrics, sample: Sample) -> dict[str, dict[tuple[str, ...]
 
 
 def test_every_count_is_declared_or_has_a_family_of_its_own() -> None:
-    own = {"requests", "request_errors", "http_requests"}
+    own = {"requests", "request_errors", "http_requests", "connections", "connections_refused"}
     assert {declared.attribute for declared in PLAIN} | own == set(Metrics.__slots__)
 
 

@@ -11,7 +11,6 @@ from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.entrance import Entrance
 from mainstem.protocols.kafka.fetch_sessions import FetchSessions
 from mainstem.protocols.kafka.handlers.fetch import Fetch
-from mainstem.protocols.kafka.login_service import Login
 from mainstem.protocols.kafka.session import Done, KafkaService, KafkaSession
 from mainstem.protocols.listener import Buffers, Connection, Listener
 
@@ -72,9 +71,9 @@ def kafka_listener(
     def make_session(connection: Connection) -> KafkaSession:
         peer = Peer(*connection.peer, *connection.local)
         entrance.receive(peer, connection.tls_object)
-        if peer.login is not None:
-            runner.later(entrance.login_timeout_ms, partial(_check_login, connection, peer.login))
-        return KafkaSession(connection, peer, service, runner)
+        session = KafkaSession(connection, peer, service, runner)
+        runner.later(entrance.login_timeout_ms, partial(_check_login, connection, session))
+        return session
 
     listener = Listener(
         "kafka",
@@ -88,7 +87,7 @@ def kafka_listener(
     return listener
 
 
-def _check_login(connection: Connection, login: Login) -> None:
+def _check_login(connection: Connection, session: KafkaSession) -> None:
     """End a connection that took its time."""
-    if not login.is_in:
+    if not session.is_in:
         connection.abort()

@@ -96,6 +96,12 @@ class KafkaSession:
         self._stop_work: Callable[[], None] | None = None
         self._paused = False
         self._muted = 0
+        self._has_asked = False
+
+    @property
+    def is_in(self) -> bool:
+        """Whether the client has logged in or, where nobody has to, has asked for something."""
+        return self._has_asked if self._login is None else self._login.is_in
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
@@ -170,6 +176,7 @@ class KafkaSession:
     def _finish_produce(self) -> None:
         """Write and answer what a burst has brought, and charge its sender."""
         if self._produce.has_staged:
+            self._has_asked = True
             size, self._produced_bytes = self._produced_bytes, 0
             count, self._produced_requests = self._produced_requests, 0
             throttle_ms = max(
@@ -189,6 +196,7 @@ class KafkaSession:
         if served is None:
             raise ProtocolViolation(f"API {api_key} is not served")
         self._metrics.requests[api_key] += 1
+        self._has_asked = True
         self._peer.calls_itself(client_id or "")
         if api_key == PRODUCE and version <= legacy_produce.NEWEST:
             self._replies.answer(legacy_produce.refuse(version, correlation, view[body:until]))

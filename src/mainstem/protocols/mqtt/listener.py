@@ -51,7 +51,12 @@ class LoopRunner:
         return self._loop.call_later(delay_ms / 1000, call)
 
 
-def mqtt_listener(service: MqttService, *, connections_max: int, buffers: Buffers) -> Listener:
+def mqtt_listener(
+    service: MqttService,
+    *,
+    connections_max: int,
+    buffers: Buffers,
+) -> Listener:
     """The listener whose connections speak MQTT."""
 
     def make_session(connection: Connection) -> MqttSession:

@@ -61,7 +61,6 @@ class MqttWebSocket(asyncio.Protocol):
         self._state.connections.discard(self)
         if self._relay is not None:
             self._relay.connection_lost(exc)
-        self._service.metrics.connections_active -= 1
         self._is_closing = True
         if self._session is not None:
             self._session.closed()

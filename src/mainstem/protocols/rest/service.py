@@ -17,10 +17,11 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from mainstem.protocols.accept_listener import Acceptor, Gate, TlsDoor
+from mainstem.protocols.admission import Admission, Place, Refused
 from mainstem.protocols.rest.app import RestApp
 from mainstem.protocols.rest.site import Site
-from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnection
-from mainstem.protocols.tls_listener import BACKLOG, TlsDoor, TlsServer
+from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnection, refusal
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +40,13 @@ class RestService:
     def __init__(self, site: Site, bounds: Bounds | None = None, shared_port: int = 0) -> None:
         self.websocket: Any = None  # makes what serves connections that ask for an upgrade
         self._app = RestApp(site)
+        self.admission = Admission()  # of descriptors; all listeners of a node share one
         self._metrics = site.telemetry.metrics
         self._access = site.access
         self._bounds = bounds or Bounds()
         self._state = ServerState()
-        self._handshakes = 0
         self._shared_port = shared_port
-        self._servers: list[asyncio.Server | TlsServer] = []
+        self._servers: list[Acceptor] = []
 
     async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; the port that was taken."""
@@ -63,9 +64,16 @@ class RestService:
             timeout_keep_alive=int(IDLE_TIMEOUT_S),
         )
         config.load()
+        self._gate = Gate(
+            "http",
+            self.admission,
+            self._metrics,
+            connections_max=self._bounds.connections_max,
+            refuses=None if self._access is None else self._access.refuses,
+        )
 
-        def connect() -> HttpConnection:
-            return HttpConnection(config, self._state, self._bounds, self._metrics, self._access)
+        def connect(place: Place) -> HttpConnection:
+            return HttpConnection(config, self._state, self._bounds, self._metrics, place)
 
         taken = await self._listen(connect, host, port, tls, shared=False)
         if self._shared_port:
@@ -74,37 +82,22 @@ class RestService:
 
     async def _listen(
         self,
-        connect: Callable[[], HttpConnection],
+        connect: Callable[[Place], HttpConnection],
         host: str,
         port: int,
         tls: SSLContext | None,
         *,
         shared: bool,
     ) -> int:
-        if tls is not None:
-            secure = TlsServer(self, TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S), connect)
-            self._servers.append(secure)
-            return await secure.listen(host, port, shared=shared)
-        loop = asyncio.get_running_loop()
-        plain = await loop.create_server(
-            connect, host, port, backlog=BACKLOG, reuse_port=shared or None
-        )
-        self._servers.append(plain)
-        taken: int = plain.sockets[0].getsockname()[1]
-        return taken
+        door = None if tls is None else TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S)
+        acceptor = Acceptor(self._gate, connect, door, refusal=self._refusal)
+        self._servers.append(acceptor)
+        return await acceptor.listen(host, port, shared=shared)
 
-    def greet(self, address: str) -> bool:
-        """Whether a caller may shake hands; he counts as a connection meanwhile."""
-        full = len(self._state.connections) + self._handshakes >= self._bounds.connections_max
-        if full or (self._access is not None and self._access.refuses(address)):
-            self._metrics.connections_rejected += 1
-            return False
-        self._handshakes += 1
-        return True
-
-    def greeted(self) -> None:
-        """A handshake is over."""
-        self._handshakes -= 1
+    def _refusal(self, reason: Refused) -> bytes:
+        status, answer = refusal(reason)
+        self._metrics.http_requests[status] += 1
+        return answer
 
     def refuse_new(self) -> None:
         """Take no new connections and no new requests; health and metrics are still answered."""
@@ -131,7 +124,4 @@ class RestService:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for server in self._servers:
-            if not isinstance(server, TlsServer):
-                await server.wait_closed()
         self._servers.clear()

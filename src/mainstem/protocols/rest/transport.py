@@ -20,7 +20,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mainstem.model.limits import KIB
-from mainstem.protocols.rest.access import LINE, Access, Line
+from mainstem.protocols.admission import Place, Refused
+from mainstem.protocols.rest.access import LINE, Line
 from mainstem.protocols.rest.errors import Problem
 from mainstem.telemetry.metrics import Metrics
 
@@ -89,16 +90,16 @@ class HttpConnection(HttpToolsProtocol):
         state: ServerState,
         bounds: Bounds,
         metrics: Metrics,
-        access: Access | None = None,
+        place: Place,
     ) -> None:
         self._line = Line()
         super().__init__(config, state, {LINE: self._line})
         self.logger = log
-        self._access = access
+        self.is_in = False  # whether a request has come
+        place.session = self
         self._bounds = bounds
         self._metrics = metrics
         self._head_timer = _Timer(self.loop, bounds.head_timeout_s, self._head_timed_out)
-        self._counted = False
         self._in_head = False
         self._head_bytes = 0
         self._steps = 0
@@ -106,24 +107,11 @@ class HttpConnection(HttpToolsProtocol):
         self._refusal: tuple[int, Problem] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or say that there are too many."""
+        """Take the connection."""
         super().connection_made(cast("asyncio.Transport", transport))
         stalled_s = self._bounds.stalled_write_timeout_s
         self._stall_timer = _Timer(self.loop, stalled_s, self.transport.abort)
         self._line.tls = transport.get_extra_info("ssl_object")
-        metrics = self._metrics
-        # Behind TLS that was asked before the handshake.
-        if self._line.tls is None and _comes_too_often(self._access, self.client):
-            metrics.connections_rejected += 1
-            self._refuse(429, Problem("THROTTLED", "too many new connections of this address"))
-            return
-        if len(self.connections) > self._bounds.connections_max:
-            metrics.connections_rejected += 1
-            self._refuse(503, Problem("OVERLOADED", "too many HTTP connections"))
-            return
-        metrics.connections_accepted += 1
-        metrics.connections_active += 1
-        self._counted = True
         self._head_timer.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -131,8 +119,6 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self._head_timer.cancel()
         self._stall_timer.cancel()
-        if self._counted:
-            self._metrics.connections_active -= 1
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """A peer that has finished sending may still wait for its answer."""
@@ -181,6 +167,7 @@ class HttpConnection(HttpToolsProtocol):
         """The head is whole: begin to serve."""
         self._steps += 1
         self._in_head = False
+        self.is_in = True
         self._head_timer.cancel()
         if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
             self._break(400, Problem("INVALID_REQUEST", "too many requests ahead of their answers"))
@@ -238,13 +225,7 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle.disconnected = True  # whatever the route says now is not sent
             self.cycle.message_event.set()
         self._metrics.http_requests[status] += 1
-        body = msgspec.json.encode(problem) + b"\n"
-        self.transport.write(
-            STATUS_LINE[status]
-            + b"content-type: application/json\r\nconnection: close\r\n"
-            + b"content-length: %d\r\n\r\n" % len(body)
-            + body
-        )
+        self.transport.write(_last_answer(status, problem))
         self.transport.close()
 
     def _is_idle(self) -> bool:
@@ -261,8 +242,23 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-def _comes_too_often(access: Access | None, client: tuple[str, int] | None) -> bool:
-    return access is not None and client is not None and access.refuses(client[0])
+def refusal(reason: Refused) -> tuple[int, bytes]:
+    """Status and bytes of the answer to a connection that is not served."""
+    if reason is Refused.RATE:
+        status, problem = 429, Problem("THROTTLED", "too many new connections of this address")
+    else:
+        status, problem = 503, Problem("OVERLOADED", "too many connections")
+    return status, _last_answer(status, problem)
+
+
+def _last_answer(status: int, problem: Problem) -> bytes:
+    body = msgspec.json.encode(problem) + b"\n"
+    return (
+        STATUS_LINE[status]
+        + b"content-type: application/json\r\nconnection: close\r\n"
+        + b"content-length: %d\r\n\r\n" % len(body)
+        + body
+    )
 
 
 def _date_answers(state: ServerState) -> None:

@@ -1,0 +1,271 @@
+"""Accepting connections: first admitted, then made, then encrypted.
+
+An event loop's own server makes a transport for everybody, and one with a TLS context shakes hands
+with everybody, before anyone is asked: connections beyond a limit would still cost a handshake
+each, and those that never finish one would be counted nowhere. So connections are accepted here,
+admitted or closed, and only then given to the event loop; or they are passed on to the node that
+serves them, and shake hands with that one.
+
+A connection counts for as long as its descriptor is open, whatever becomes of its protocol.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from mainstem.protocols.admission import Admission, Arrivals, Place, Refused
+from mainstem.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from mainstem.protocols.relay_listener import Relays
+
+ACCEPTED_AT_ONCE_MAX: Final = 100
+BACKLOG: Final = 1_024
+REPORT_S: Final = 10.0  # between two log lines about refused connections
+PAUSE_S: Final = 1.0  # before the next attempt when the system has no descriptor or no memory
+
+log = logging.getLogger(__name__)
+
+Make = Callable[[Place], asyncio.BaseProtocol]
+
+
+class TlsDoor(Struct, frozen=True):
+    """How a listener shakes hands."""
+
+    context: ssl.SSLContext
+    handshake_timeout_s: float
+
+
+class Gate:
+    """Admits the connections of one listener, or says why not.
+
+    Args:
+        protocol: what the listener speaks.
+        admission: the descriptors that all listeners share.
+        connections_max: how many connections this one serves at once.
+        descriptors: how many each of them takes.
+        metrics: counts them.
+        refuses: whether an address connects too often.
+    """
+
+    def __init__(
+        self,
+        protocol: str,
+        admission: Admission,
+        metrics: Metrics,
+        *,
+        connections_max: int,
+        descriptors: int = 1,
+        refuses: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.connections_max = connections_max
+        self.descriptors = descriptors
+        self._admission = admission
+        self._metrics = metrics
+        self._refuses = refuses
+        self._arrivals = Arrivals(admission.before_login_max)
+        self._count = 0
+        self._unreported: Counter[Refused] = Counter()
+        self._is_reporting = False
+        metrics.connections.setdefault(protocol, 0)
+
+    def admit(self, address: str) -> Place | Refused:
+        """The place of a new connection, or why there is none."""
+        reason = self._reason_against(address)
+        if reason is not None:
+            self.refused(reason)
+            return reason
+        self._count += 1
+        self._metrics.connections_accepted += 1
+        self._metrics.connections_active += 1
+        self._metrics.connections[self.protocol] += 1
+        place = Place(address, self._left)
+        self._arrivals.add(place)
+        return place
+
+    def _reason_against(self, address: str) -> Refused | None:
+        if self._count >= self.connections_max:
+            return Refused.LISTENER
+        if self._arrivals.is_crowded(address):
+            return Refused.ADDRESS
+        if self._refuses is not None and self._refuses(address):
+            return Refused.RATE
+        if not self._admission.take(self.protocol, self.descriptors):
+            return Refused.DESCRIPTORS
+        return None
+
+    def _left(self, place: Place) -> None:
+        self._count -= 1
+        self._metrics.connections_active -= 1
+        self._metrics.connections[self.protocol] -= 1
+        self._admission.give_back(self.protocol, self.descriptors)
+        self._arrivals.discard(place)
+
+    def refused(self, reason: Refused) -> None:
+        """Count a connection that was refused, and log the first one and then a sum."""
+        self._metrics.connections_rejected += 1
+        self._metrics.connections_refused[self.protocol, reason.value] += 1
+        self._unreported[reason] += 1
+        if not self._is_reporting:
+            self._report()
+
+    def _report(self) -> None:
+        self._is_reporting = bool(self._unreported)
+        for reason, count in self._unreported.items():
+            log.warning("%s: %d connections refused (%s)", self.protocol, count, reason.value)
+        self._unreported.clear()
+        if self._is_reporting:
+            asyncio.get_running_loop().call_later(REPORT_S, self._report)
+
+
+class _CountedSocket(socket.socket):
+    """A socket that holds a place until it is closed.
+
+    An event loop takes the descriptor over by ``detach`` and closes it at once, or calls ``close``.
+    """
+
+    place: Place
+
+    def close(self) -> None:
+        super().close()
+        self.place.leave()
+
+    def detach(self) -> int:
+        descriptor = super().detach()
+        self.place.leave()
+        return descriptor
+
+
+class Acceptor:
+    """The listening sockets of one listener, and the connections that are being made.
+
+    Args:
+        gate: admits or refuses.
+        make: makes the protocol of an admitted connection.
+        tls: how to encrypt; None: not at all.
+        relays: for clients that another node serves.
+        refusal: what a refused client is sent before its connection is closed; not over TLS.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        make: Make,
+        tls: TlsDoor | None = None,
+        relays: "Relays | None" = None,
+        refusal: Callable[[Refused], bytes] | None = None,
+    ) -> None:
+        self._gate = gate
+        self._make = make
+        self._tls = tls
+        self._relays = relays
+        self._refusal = refusal
+        self._sockets: list[socket.socket] = []
+        self._making: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Accept connections; the port, which the system chooses where 0 was asked for.
+
+        Args:
+            host: where.
+            port: where.
+            shared: other processes listen there as well.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                listening = socket.create_server(
+                    address, family=family, backlog=BACKLOG, reuse_port=shared
+                )
+                listening.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+                self._sockets.append(listening)
+        except OSError:
+            self.close()
+            raise
+        for listening in self._sockets:
+            loop.add_reader(listening.fileno(), self._accept, listening)
+        return int(self._sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Accept no more; handshakes under way are broken off."""
+        for listening in self._sockets:
+            if listening.fileno() >= 0:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            listening.close()
+        self._sockets.clear()
+        for task in self._making:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE_MAX):
+            try:
+                caller, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listening, error)
+                return
+            caller.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+            place = self._gate.admit(str(address[0]))
+            if isinstance(place, Refused):
+                self._refuse(caller, place)
+                continue
+            counted = _CountedSocket(fileno=caller.detach())
+            counted.place = place
+            task = asyncio.get_running_loop().create_task(self._connect(counted))
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+
+    def _refuse(self, caller: socket.socket, reason: Refused) -> None:
+        if self._refusal is not None and self._tls is None:
+            with contextlib.suppress(OSError):  # a client that is gone is refused all the same
+                caller.send(self._refusal(reason))
+        caller.close()
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        """No descriptor, or no memory for sockets: trying on would only keep the loop busy."""
+        self._gate.refused(Refused.ACCEPT)
+        log.warning("connections cannot be accepted: %s; next attempt in %.0f s", error, PAUSE_S)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+
+        def again() -> None:
+            if listening in self._sockets:
+                loop.add_reader(listening.fileno(), self._accept, listening)
+
+        loop.call_later(PAUSE_S, again)
+
+    async def _connect(self, caller: _CountedSocket) -> None:
+        with contextlib.suppress(OSError):
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop, relays, place = asyncio.get_running_loop(), self._relays, caller.place
+        tls = self._tls
+        try:
+            # From here on the socket is the loop's, to be closed by it alone: closed twice, its
+            # number may by then be that of another connection.
+            if relays is not None and relays.is_elsewhere():
+                own = None if tls is not None else lambda: self._make(place)
+                await loop.connect_accepted_socket(lambda: relays.make(own), caller)
+            elif tls is None:
+                await loop.connect_accepted_socket(lambda: self._make(place), caller)
+            else:
+                await loop.connect_accepted_socket(
+                    lambda: self._make(place),
+                    caller,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=tls.handshake_timeout_s,
+                )
+        except OSError as error:
+            log.debug("no connection with %s: %s", place.address, error)

@@ -1,0 +1,146 @@
+"""Connections that never log in cannot end a node, nor take the place of those who have."""
+
+import contextlib
+import http.client
+import json
+import select
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from confluent_kafka import Producer
+from tests.integration.waiting import eventually
+
+from mainstem.testing.local_node import LocalNode
+
+DESCRIPTORS = 1_000
+ATTEMPTS = 5_000
+LISTENERS = ("kafka", "amqp", "mqtt", "native", "http")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[LocalNode]:
+    """A node that may have a thousand descriptors."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    enabled = ("amqp.enabled=true", "mqtt.enabled=true", "native.enabled=true")
+    flags = [word for setting in enabled for word in ("--set", setting)]
+    with LocalNode(arguments=flags, python=str(python)) as made:
+        yield made
+        assert "Traceback" not in made.log_text(), made.log_tail()
+        assert made.stop() == 0
+
+
+class Crowd:
+    """Connections that say nothing."""
+
+    def __init__(self, node: LocalNode, listeners: tuple[str, ...] = LISTENERS) -> None:
+        self._node = node
+        self._listeners = listeners
+        self._open: list[socket.socket] = []
+
+    def connect(self, attempts: int) -> None:
+        for attempt in range(attempts):
+            listener = self._listeners[attempt % len(self._listeners)]
+            address = str(self._node.announced[listener])
+            host, _, port = address.rpartition(":")
+            self._open.append(socket.create_connection((host, int(port)), 10))
+            if attempt % 200 == 199:
+                self.drop_refused()
+
+    def drop_refused(self) -> None:
+        """Close what the node has closed."""
+        poll = select.poll()
+        by_number = {each.fileno(): each for each in self._open}
+        for number in by_number:
+            poll.register(number, select.POLLIN)
+        for number, _ in poll.poll(0):
+            closed = by_number.pop(number)
+            closed.close()
+        self._open = list(by_number.values())
+
+    def __len__(self) -> int:
+        self.drop_refused()
+        return len(self._open)
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+        self._open = []
+
+
+class Clients:
+    """A Kafka producer, an AMQP publisher and an HTTP client, each on connections it keeps."""
+
+    def __init__(self, node: LocalNode) -> None:
+        self._kafka = Producer(
+            {"bootstrap.servers": node.kafka, "topic.metadata.refresh.sparse": 1}
+        )
+        host, _, port = node.amqp.rpartition(":")
+        self._amqp = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
+        self._channel = self._amqp.channel()
+        self._channel.queue_declare("work")
+        self._channel.confirm_delivery()
+        self._http = http.client.HTTPConnection(node.http, timeout=20)
+
+    def use(self) -> None:
+        """Write by every protocol; raises where something is not confirmed."""
+        failed: list[object] = []
+        self._kafka.produce("before", b"x", on_delivery=lambda error, _: failed.append(error))
+        assert self._kafka.flush(20) == 0
+        assert failed == [None]
+        self._channel.basic_publish("", "work", b"x", mandatory=True)
+        self.post("before")
+
+    def post(self, topic: str) -> None:
+        body = json.dumps({"value": "x"})
+        headers = {"content-type": "application/json"}
+        self._http.request("POST", f"/v1/topics/{topic}/messages", body, headers)
+        answer = self._http.getresponse()
+        assert answer.status < 300, answer.read()
+        answer.read()
+
+    def metrics(self) -> str:
+        self._http.request("GET", "/metrics")
+        return self._http.getresponse().read().decode()
+
+    def close(self) -> None:
+        self._http.close()
+        self._amqp.close()
+
+
+def test_five_thousand_idle_connections_leave_those_who_are_in_alone(node: LocalNode) -> None:
+    with contextlib.closing(Clients(node)) as clients, contextlib.closing(Crowd(node)) as crowd:
+        clients.use()
+        crowd.connect(ATTEMPTS)
+        assert len(list(Path(f"/proc/{node.pid}/fd").iterdir())) < DESCRIPTORS
+        assert 0 < len(crowd) < DESCRIPTORS
+        clients.use()
+        clients.post("made-meanwhile")
+        shown = clients.metrics()
+        for listener in LISTENERS:
+            assert f'mainstem_connections_refused_total{{protocol="{listener}"' in shown
+            assert f'mainstem_connections{{protocol="{listener}"}}' in shown
+        crowd.close()
+        eventually(lambda: 'mainstem_connections{protocol="mqtt"} 0.0' in clients.metrics())
+        eventually(lambda: 'mainstem_connections{protocol="http"} 1.0' in clients.metrics())
+    with contextlib.closing(Clients(node)) as newcomers:
+        newcomers.use()
+        newcomers.post("made-afterwards")
+
+
+def test_connections_that_say_nothing_are_closed_in_time(tmp_path: Path) -> None:
+    enabled = ("amqp.enabled=true", "mqtt.enabled=true", "native.enabled=true")
+    settings = (*enabled, "security.login_timeout_ms=1000")
+    flags = [word for setting in settings for word in ("--set", setting)]
+    with LocalNode(tmp_path, arguments=flags) as node:
+        # HTTP has a deadline of its own for the head of a request.
+        crowd = Crowd(node, ("kafka", "amqp", "mqtt", "native"))
+        crowd.connect(4)
+        assert len(crowd) == 4
+        eventually(lambda: len(crowd) == 0, within_s=30)
+        assert "Traceback" not in node.log_text(), node.log_tail()
