@@ -17,8 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mainstem.cluster.peers.asking_service import Asker, patiently
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.coordination.markers_runtime import MarkedStream, Markers, PendingPositions
 from mainstem.coordination.shard_runtime import as_coordinator_error
 from mainstem.coordination.transaction import Partition, ProducerIdentity

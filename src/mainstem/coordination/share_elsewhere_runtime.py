@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from mainstem.cluster.peers.asking_service import Asker, patiently
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.coordination.share_group import Place
 from mainstem.coordination.share_members_runtime import ShareMembersRuntime
 from mainstem.coordination.share_records import ShareState

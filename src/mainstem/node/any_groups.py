@@ -16,8 +16,7 @@ import msgspec
 
 from mainstem.broker.groups_api import AllGroups, GroupView, ListedGroup
 from mainstem.cluster.peers.asking_service import Asker, patiently
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
 

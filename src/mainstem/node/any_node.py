@@ -15,8 +15,7 @@ import msgspec
 
 from mainstem.broker.api import Look, ReadDoor, StreamDoor, Streams
 from mainstem.cluster.peers.asking_service import Asker
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId, Offset, StreamId, TopicId

@@ -98,6 +98,7 @@ class ClusterNode:
                 secrets=secrets,
                 tls_listen=None if tls is None else tls.listening,
                 tls_dial=None if tls is None else tls.dialling,
+                allows_cleartext=config.node.insecure,
             ),
             self.book.address_of,
             os.urandom,

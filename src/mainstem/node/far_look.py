@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mainstem.broker.api import Look
-from mainstem.cluster.peers.connection_transport import Chunk
+from mainstem.cluster.peers.frames import Chunk
 from mainstem.model.errors import Corrupt
 from mainstem.model.limits import MIB
 from mainstem.streams.look_driver import Piece

@@ -19,8 +19,7 @@ from mainstem.cluster.gossip.driver import Gossip
 from mainstem.cluster.gossip.member import About, Address, Change, Claim, MemberState
 from mainstem.cluster.gossip.seal import Seal
 from mainstem.cluster.gossip.settings import FAST, GossipSettings
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.cluster.peers.service import Peers
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, MainstemError, Unavailable

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mainstem.cluster.peers.asking_service import Asker
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, Fenced, MainstemError
 from mainstem.model.ids import NO_NODE, NodeId

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.log.file_access import storage_error
 from mainstem.log.folder_copy import FolderCopy, folder_files, read_piece
 from mainstem.log.identity import RangeIdentity

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.log.file_access import storage_error
 from mainstem.model.errors import (
     STORAGE_RECOVERS,

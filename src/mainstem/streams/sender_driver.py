@@ -8,8 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.log.range_log import RangeLog, StagedBatch
 from mainstem.model.errors import Corrupt, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mainstem.cluster.peers.asking_service import Asker
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.log.store import LogStore
 from mainstem.model.clock import Clock
 from mainstem.model.ids import NodeId

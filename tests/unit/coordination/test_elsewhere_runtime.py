@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.coordination.elsewhere_runtime import Add, ClusterMarkers, Elsewhere
 from mainstem.coordination.transaction import Partition, ProducerIdentity
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable

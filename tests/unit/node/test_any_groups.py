@@ -13,8 +13,7 @@ from mainstem.broker.groups_api import (
     ListedGroup,
     Standing,
 )
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId

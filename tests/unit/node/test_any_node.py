@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.model.errors import (
     Corrupt,

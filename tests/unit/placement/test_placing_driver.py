@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
 from mainstem.cluster.raft.doors_driver import StateMachine
 from mainstem.cluster.raft.driver import RaftDriver

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from mainstem.cluster.peers.connection_transport import Chunk
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import Chunk, Service
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
 

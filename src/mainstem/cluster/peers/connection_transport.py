@@ -8,11 +8,14 @@ dropped and questions refused; when the connection ends, everybody who waits is 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, cast
 
 from mainstem.cluster.peers.frames import (
     BODY_BYTES_MAX,
     NUMBER_MODULUS,
+    TAG_BYTES,
+    Chunk,
     Frame,
     FrameCutter,
     Kind,
@@ -22,7 +25,10 @@ from mainstem.cluster.peers.frames import (
 from mainstem.cluster.peers.handshake import Handshake, Hello
 from mainstem.cluster.peers.refusals import decode_error, encode_error
 from mainstem.cluster.peers.versions import NoCommonVersion
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+
+if TYPE_CHECKING:
+    from mainstem.cluster.peers.protection import FrameProtection
 
 ROOM_BYTES: Final = 64 * 1024
 # Before the introduction a stranger may make this node keep so much.
@@ -32,7 +38,6 @@ QUESTIONS_MAX: Final = 4_096
 
 _log = logging.getLogger(__name__)
 
-Chunk = bytes | bytearray | memoryview
 Taken = Callable[["PeerConnection", Frame], None]
 
 
@@ -58,16 +63,14 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._on_end = ended
         self._cutter = FrameCutter(room_bytes=ROOM_BYTES, body_bytes_max=HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._is_encrypted = False
+        self._is_tls = False
+        self._protection: FrameProtection | None = None
         self._answers: dict[int, asyncio.Future[memoryview]] = {}
         self._number = 0
         self._ended: MainstemError | None = None
         self.proved: asyncio.Future[Hello] = self._loop.create_future()
-
-    @property
-    def is_open(self) -> bool:
+        self.is_open = False
         """Whether the other node is proved and the connection stands."""
-        return self._ended is None and self.proved.done()
 
     @property
     def version(self) -> int:
@@ -78,7 +81,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Say something that is not answered; False if it could not be sent."""
         if not self.is_open or self._is_full():
             return False
-        self._write(Kind.NOTE, service, 0, chunks)
+        size = sum(map(len, chunks))
+        if size > BODY_BYTES_MAX:
+            _log.error("a note is not sent: %s", _too_large(service, size))
+            return False
+        self._write(Kind.NOTE, service, 0, chunks, size)
         return True
 
     async def ask(self, service: Service, chunks: Sequence[Chunk]) -> memoryview:
@@ -86,30 +93,38 @@ class PeerConnection(asyncio.BufferedProtocol):
 
         Raises:
             Unavailable: the connection ended: whether the other node has acted is not known.
+            InvalidRequest: the question is larger than nodes may send each other.
             MainstemError: what the other node refused it with.
         """
         if not self.is_open:
             raise self._ended or _over("the other node is not proved yet")
         if self._is_full() or len(self._answers) >= QUESTIONS_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, "too much waits to be sent to the node")
+        size = sum(map(len, chunks))
+        if size > BODY_BYTES_MAX:
+            raise _too_large(service, size)
         number = self._number = (self._number + 1) % NUMBER_MODULUS
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         self._answers[number] = answer
-        self._write(Kind.QUESTION, service, number, chunks)
+        self._write(Kind.QUESTION, service, number, chunks, size)
         try:
             return await answer
         finally:
             self._answers.pop(number, None)
 
     def answer(self, question: Frame, chunks: Sequence[Chunk]) -> None:
-        """Answer a question; too late does no harm."""
-        if self.is_open:
-            self._write(Kind.ANSWER, question.service, question.number, chunks)
+        """Answer a question, with a refusal if the answer is too large; too late does no harm."""
+        size = sum(map(len, chunks))
+        if size > BODY_BYTES_MAX:
+            self.refuse(question, _too_large(question.service, size))
+        elif self.is_open:
+            self._write(Kind.ANSWER, question.service, question.number, chunks, size)
 
     def refuse(self, question: Frame, error: MainstemError) -> None:
         """Answer a question with an error."""
         if self.is_open:
-            self._write(Kind.REFUSAL, question.service, question.number, [encode_error(error)])
+            body = encode_error(error)
+            self._write(Kind.REFUSAL, question.service, question.number, [body], len(body))
 
     def close(self, error: MainstemError | None = None) -> None:
         """End the connection."""
@@ -122,11 +137,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         # A cast, since uvloop's transports are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WAITING_BYTES_MAX)
-        self._is_encrypted = transport.get_extra_info("sslcontext") is not None
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         if self._ended is not None:
             self._transport.abort()
-        elif self._handshake.side == "dialler":
-            self._write(Kind.HELLO, Service.HANDSHAKE, 0, [self._handshake.begin()])
+            return
+        for hello in self._handshake.on_connected(is_private=self._is_tls or _is_local(transport)):
+            self._introduce(hello)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Says where the next bytes belong."""
@@ -134,22 +150,23 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes what has arrived."""
-        was_proved = self.proved.done()
         try:
-            for frame in self._cutter.received(nbytes):
-                if self._ended is not None:
+            # What follows a proof is protected by it: handshakes are cut frame by frame.
+            while not self.is_open and self._ended is None:
+                frames = self._cutter.received(nbytes, limit=1)
+                nbytes = 0
+                if not frames:
                     return
-                self._received(frame)
-            if self.proved.done() and not was_proved:
-                self.buffer_updated(0)  # what came right behind the proof, and was too large then
+                self._introduced(frames[0])
+            for frame in self._cutter.received(nbytes) if self.is_open else ():
+                if self.is_open:
+                    self._received(frame)
         except NoCommonVersion as error:
-            _log.warning("connection to a node closed: %s", error)
             if self._handshake.side == "listener":  # the dialler's log has to name both, too
-                self._write(Kind.HELLO, Service.HANDSHAKE, 0, [self._handshake.begin()])
-            self._end(error, at_once=False)
+                self._introduce(self._handshake.hello)
+            self._refuse_other(error, at_once=False)
         except Corrupt as error:
-            _log.warning("connection to a node closed: %s", error)
-            self._end(error)
+            self._refuse_other(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells everybody who waits."""
@@ -158,48 +175,85 @@ class PeerConnection(asyncio.BufferedProtocol):
     # Inside.
 
     def _received(self, frame: Frame) -> None:
-        if not self.proved.done():
-            self._introduced(frame)
-        elif frame.kind is Kind.ANSWER or frame.kind is Kind.REFUSAL:
+        kind = frame.kind
+        if kind is Kind.NOTE or kind is Kind.QUESTION:
+            self._take(self, frame)
+        elif kind is Kind.HELLO:
+            raise Corrupt("a node introduces itself twice")
+        else:
             answer = self._answers.pop(frame.number, None)
             if answer is None or answer.done():
                 return  # who asked has gone
-            if frame.kind is Kind.ANSWER:
+            if kind is Kind.ANSWER:
                 answer.set_result(frame.body)
             else:
                 answer.set_exception(decode_error(frame.body))
-        elif frame.kind is Kind.HELLO:
-            raise Corrupt("a node introduces itself twice")
-        else:
-            self._take(self, frame)
+
+    def _introduce(self, said: bytes) -> None:
+        self._write(Kind.HELLO, Service.HANDSHAKE, 0, [said], len(said))
 
     def _introduced(self, frame: Frame) -> None:
         if frame.kind is not Kind.HELLO:
             raise Corrupt("a node speaks before it is known")
         for reply in self._handshake.on_message(frame.body):
-            self._write(Kind.HELLO, Service.HANDSHAKE, 0, [reply])
+            self._introduce(reply)
         if self._handshake.is_proved:
             assert self._handshake.other is not None, "who is proved has a name"
             self._cutter.body_bytes_max = BODY_BYTES_MAX
+            self._protect_frames()
+            self.is_open = True
             self.proved.set_result(self._handshake.other)
 
     def _is_full(self) -> bool:
         assert self._transport is not None, "an open connection has a transport"
         return self._transport.get_write_buffer_size() > WAITING_BYTES_MAX
 
-    def _write(self, kind: Kind, service: int, number: int, chunks: Sequence[Chunk]) -> None:
+    def _protect_frames(self) -> None:
+        keys = self._handshake.keys
+        if keys is None:
+            return
+        # Its ciphers take 7 MB, which a lone node can do without.
+        from mainstem.cluster.peers.protection import FrameProtection  # noqa: PLC0415
+
+        send, receive = keys if self._handshake.side == "dialler" else reversed(keys)
+        encrypts = self._handshake.encrypts
+        self._protection = FrameProtection(send, receive, encrypts=encrypts)
+        self._cutter.opener = self._protection.open
+
+    def _write(
+        self, kind: Kind, service: int, number: int, chunks: Sequence[Chunk], size: int
+    ) -> None:
         assert self._transport is not None, "written to after the connection is made"
-        size = sum(map(len, chunks))
-        pieces = [header(kind, service, number, size), *chunks]
-        if self._is_encrypted:  # which may keep what it is given; much of it is only borrowed
+        protection = self._protection
+        pieces: Sequence[Chunk]
+        if protection is None:
+            pieces = [header(kind, service, number, size), *chunks]
+        else:
+            head = header(kind, service, number, size + TAG_BYTES)
+            pieces = protection.protect(head, chunks)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        elif self._is_tls:  # which may keep what it is given; much of it is only borrowed
             self._transport.write(b"".join(pieces))
         else:
             self._transport.writelines(pieces)
+        if protection is not None and protection.is_used_up:
+            self._end(_over("its keys are used up, the next one has others"), at_once=False)
+
+    def _refuse_other(self, error: Corrupt, *, at_once: bool = True) -> None:
+        other, side = self._handshake.other, self._handshake.side
+        assert self._transport is not None, "what is refused has arrived"
+        address = self._transport.get_extra_info("peername")
+        name = "a node" if other is None else f"node {other.node}"
+        way = "to" if side == "dialler" else "from"
+        _log.warning("connection %s %s at %s closed: %s", way, name, address, error)
+        self._end(error, at_once=at_once)
 
     def _end(self, error: MainstemError, *, at_once: bool = True) -> None:
         if self._ended is not None:
             return
         self._ended = error
+        self.is_open = False
         if self._transport is not None:
             if at_once:
                 self._transport.abort()
@@ -213,6 +267,21 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.proved.set_exception(error)
             self.proved.exception()  # nobody may be waiting
         self._on_end(self, error)
+
+
+def _is_local(transport: asyncio.BaseTransport) -> bool:
+    """Whether both ends of a connection are on this machine, as far as addresses tell."""
+    names = [transport.get_extra_info(name) for name in ("peername", "sockname")]
+    return all(name and ip_address(name[0].split("%")[0]).is_loopback for name in names)
+
+
+def _too_large(service: int, size: int) -> InvalidRequest:
+    return InvalidRequest(
+        ErrorCode.RECORD_TOO_LARGE,
+        f"{size} bytes are more than the {BODY_BYTES_MAX} that nodes send each other at a time",
+        subject=f"service {Service(service).name}",
+        remedy="send smaller batches or requests",
+    )
 
 
 def _over(why: str) -> Unavailable:

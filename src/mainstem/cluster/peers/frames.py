@@ -3,10 +3,13 @@
     length   kind     service   number    body
     4 bytes  1 byte   1 byte    4 bytes   length - 6 bytes
 
+Since version 2 a tag follows the body, and the length counts it (``protection``).
+
 A *note* is not answered and may get lost; a *question* has a number that its *answer* or *refusal*
 repeats. Pure: bytes in, frames out.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -17,9 +20,15 @@ HEADER: Final = Struct(">IBBI")
 # The length counts what follows it.
 COUNTED_BYTES: Final = HEADER.size - 4
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+TAG_BYTES: Final = 16
 NUMBER_MODULUS: Final = 1 << 32
 # A larger buffer is not kept for the frames that follow.
 SPARE_BYTES_MAX: Final = 1024 * 1024
+
+
+Chunk = bytes | bytearray | memoryview
+# Checks a whole frame, its tag behind it; the body.
+Opener = Callable[[memoryview], memoryview]
 
 
 class Kind(IntEnum):
@@ -75,10 +84,14 @@ class FrameCutter:
 
     Args:
         body_bytes_max: a larger body is refused before room is made for it.
+
+    Attributes:
+        opener: opens every frame that is cut from now on; None: frames have no tag.
     """
 
     def __init__(self, *, room_bytes: int, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
+        self.opener: Opener | None = None
         self._room_bytes = room_bytes
         self._usual_bytes = room_bytes
         self._buffer = bytearray(room_bytes)
@@ -94,31 +107,32 @@ class FrameCutter:
             self._make_room()
         return memoryview(self._buffer)[self._until :]
 
-    def received(self, count: int) -> list[Frame]:
-        """So many bytes have come; the frames that are whole now.
+    def received(self, count: int, *, limit: int | None = None) -> list[Frame]:
+        """So many bytes have come; the frames that are whole now, or the first of them.
 
         Raises:
-            Corrupt: what comes is no frame, or too large a one.
+            Corrupt: what comes is no frame, is too large a one, or is not opened.
         """
         self._until += count
         frames: list[Frame] = []
         if self._until - self._start < self._need:
             return frames
         view = memoryview(self._buffer)
+        opener = self.opener
+        length_max = COUNTED_BYTES + self.body_bytes_max + (TAG_BYTES if opener else 0)
+        length_min = COUNTED_BYTES + (TAG_BYTES if opener else 0)
         self._need = HEADER.size
-        while self._until - self._start >= HEADER.size:
-            length, kind, service, number = HEADER.unpack_from(view, self._start)
-            if not COUNTED_BYTES <= length <= COUNTED_BYTES + self.body_bytes_max:
-                if frames:
-                    break  # one of these may be the proof that makes larger ones welcome
+        while self._until - self._start >= HEADER.size and len(frames) != limit:
+            start = self._start
+            length, kind, service, number = HEADER.unpack_from(view, start)
+            if not length_min <= length <= length_max:
                 raise Corrupt(f"a frame of {length} bytes from a node")
-            end = self._start + 4 + length
+            end = start + 4 + length
             if end > self._until:
                 self._need = 4 + length
                 break
-            frames.append(
-                Frame(_kind(kind), service, number, view[self._start + HEADER.size : end])
-            )
+            body = opener(view[start:end]) if opener else view[start + HEADER.size : end]
+            frames.append(Frame(_kind(kind), service, number, body))
             self._start = end
         return frames
 

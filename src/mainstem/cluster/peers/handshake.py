@@ -61,6 +61,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     lowest: int = 0
     highest: int = 0
     share: bytes = b""
+    encrypts: bool = False
+    """Whether others could read what this side sends: one side that says so is enough."""
 
     @property
     def versions(self) -> Versions:
@@ -113,6 +115,7 @@ class Handshake:
         exchange: the key exchange that ``own`` holds a half of.
         secrets: the cluster's secrets; one that both sides know is enough.
         expected: the node that was dialled.
+        allows_cleartext: whether a version that cannot encrypt is used where others could read it.
     """
 
     def __init__(
@@ -122,12 +125,15 @@ class Handshake:
         exchange: "KeyExchange",
         secrets: Sequence[bytes],
         expected: NodeId | None = None,
+        *,
+        allows_cleartext: bool = False,
     ) -> None:
         self.side: Side = side
         self._own = own
         self._exchange = exchange
         self._secrets = checked_secrets(secrets)
         self._expected = expected
+        self._allows_cleartext = allows_cleartext
         self._hellos = {side: encode(own)}
         self.other: Hello | None = None
         self.version = 0
@@ -135,8 +141,24 @@ class Handshake:
         self.keys: SessionKeys | None = None
         """The keys of the connection; None if the version has none, or nothing is proved yet."""
 
-    def begin(self) -> bytes:
-        """What this side says first."""
+    @property
+    def encrypts(self) -> bool:
+        """Whether frames are to be encrypted."""
+        return self._own.encrypts or (self.other is not None and self.other.encrypts)
+
+    def on_connected(self, *, is_private: bool) -> list[bytes]:
+        """The connection is there; what this side says now.
+
+        Args:
+            is_private: whether nobody else can read what travels.
+        """
+        self._own = msgspec.structs.replace(self._own, encrypts=not is_private)
+        self._hellos[self.side] = encode(self._own)
+        return [self.hello] if self.side == "dialler" else []
+
+    @property
+    def hello(self) -> bytes:
+        """What this side says of itself."""
         return self._hellos[self.side]
 
     def on_message(self, data: bytes | memoryview) -> list[bytes]:
@@ -156,11 +178,12 @@ class Handshake:
         _check_offer(hello)
         self.other = hello
         if self.version < FRAMES_PROTECTED_SINCE:
+            self._check_cleartext(hello)
             return self._on_old_hello(hello)
         self._hellos["listener" if self.side == "dialler" else "dialler"] = bytes(data)
         if self.side == "dialler":
             return []
-        return [self.begin(), self._own_proof()]
+        return [self.hello, self._own_proof()]
 
     def _check_hello(self, hello: Hello) -> None:
         names = {hello.cluster, self._own.cluster} - {NEWCOMER}
@@ -175,6 +198,16 @@ class Handshake:
             raise Corrupt(
                 f"node {hello.node} answers where node {self._expected} should be",
                 remedy="give every node an id and an address of its own",
+            )
+
+    def _check_cleartext(self, hello: Hello) -> None:
+        if self.encrypts and not self._allows_cleartext:
+            raise Corrupt(
+                f"node {hello.node} speaks version {self.version} of the protocol between nodes, "
+                "which does not encrypt, and is on another machine",
+                subject=f"node {hello.node}",
+                remedy="install the release that this node runs there, set cluster.tls on all "
+                "nodes, or pass --insecure until all nodes are upgraded",
             )
 
     def _on_old_hello(self, hello: Hello) -> list[bytes]:

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from mainstem.cluster.peers.connection_transport import Chunk, PeerConnection
-from mainstem.cluster.peers.frames import Frame, Kind, Service
+from mainstem.cluster.peers.connection_transport import PeerConnection
+from mainstem.cluster.peers.frames import Chunk, Frame, Kind, Service
 from mainstem.cluster.peers.handshake import CHANCE_BYTES, Handshake, Hello, Side, own_hello
 from mainstem.cluster.peers.lookout_service import Lookout, refuses
 from mainstem.cluster.peers.refusals import Unreachable
@@ -49,6 +49,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
         secrets: what the cluster's nodes know, the present one first.
         tls_listen: how to encrypt what is accepted; None: not at all.
         tls_dial: how to encrypt what is dialled.
+        allows_cleartext: whether nodes of a release that cannot encrypt may be on other machines.
         versions: which versions of the protocol between nodes this one speaks.
     """
 
@@ -58,6 +59,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[bytes, ...]
     tls_listen: ssl.SSLContext | None = None
     tls_dial: ssl.SSLContext | None = None
+    allows_cleartext: bool = False
     versions: Versions = OWN_VERSIONS
 
 
@@ -303,7 +305,8 @@ def _handshake(
         share=exchange.share,
         versions=settings.versions,
     )
-    return Handshake(side, own, exchange, settings.secrets, expected)
+    clear = settings.allows_cleartext
+    return Handshake(side, own, exchange, settings.secrets, expected, allows_cleartext=clear)
 
 
 def _check_served(connection: PeerConnection, task: "asyncio.Task[None]") -> None:

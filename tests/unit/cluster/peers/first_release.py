@@ -31,7 +31,8 @@ class FirstRelease:
         self._other: FirstHello | None = None
         self.is_proved = False
 
-    def begin(self) -> bytes:
+    @property
+    def hello(self) -> bytes:
         return encode(self._own)
 
     def on_message(self, data: bytes) -> list[bytes]:

@@ -107,8 +107,7 @@ def test_a_large_frame_right_behind_the_proof_waits_for_it(body_bytes: int) -> N
     data = header(Kind.NOTE, 1, 1, 3) + b"abc" + header(Kind.NOTE, 1, 2, body_bytes)
     data += bytes(body_bytes)
     cutter.room()[: len(data)] = data
-    assert [frame.number for frame in cutter.received(len(data))] == [1]
-    assert len(cutter.room()) > 0
+    assert [frame.number for frame in cutter.received(len(data), limit=1)] == [1]
     cutter.body_bytes_max = 10_000
     assert [(frame.number, len(frame.body)) for frame in cutter.received(0)] == [(2, body_bytes)]
 
@@ -117,8 +116,7 @@ def test_a_large_frame_behind_a_small_one_is_refused_without_a_proof() -> None:
     cutter = FrameCutter(room_bytes=64, body_bytes_max=300)
     data = header(Kind.NOTE, 1, 1, 3) + b"abc" + header(Kind.NOTE, 1, 2, 2**30)
     cutter.room()[: len(data)] = data
-    assert len(cutter.received(len(data))) == 1
-    assert len(cutter.room()) < 1_000
+    assert len(cutter.received(len(data), limit=1)) == 1
     with pytest.raises(Corrupt):
         cutter.received(0)
 

@@ -24,7 +24,8 @@ Between = Callable[[bytes], bytes]
 class AnySide(Protocol):
     """A handshake of this release, or of another."""
 
-    def begin(self) -> bytes: ...
+    @property
+    def hello(self) -> bytes: ...
 
     def on_message(self, data: bytes) -> list[bytes]: ...
 
@@ -53,8 +54,8 @@ def introduce(
     dialler: AnySide, listener: AnySide, between: Between = lambda message: message
 ) -> list[bytes]:
     """Carry messages until neither side has more to say; what was said."""
-    said = [dialler.begin()]
-    to_listener, to_dialler = [dialler.begin()], list[bytes]()
+    said = [dialler.hello]
+    to_listener, to_dialler = [dialler.hello], list[bytes]()
     while to_listener or to_dialler:
         if to_listener:
             replies = listener.on_message(between(to_listener.pop(0)))
@@ -133,7 +134,7 @@ def test_without_a_common_version_the_error_names_both_ranges_and_what_to_instal
     assert "on node 1" in found.value.remedy
     with pytest.raises(NoCommonVersion, match="node 1 speaks version 1 ") as found:
         introduce(FirstRelease("dialler", 1, SECRET), side("listener", versions=Versions(2, 2)))
-    newer = side("dialler", versions=Versions(9, 9)).begin()
+    newer = side("dialler", versions=Versions(9, 9)).hello
     with pytest.raises(NoCommonVersion) as found:
         side("listener").on_message(newer)
     assert "on this node" in found.value.remedy
@@ -163,7 +164,7 @@ def test_a_hello_that_is_changed_on_the_way_is_refused(
         is_hello = len(msgspec.msgpack.decode(message)) > 1
         if not is_hello:
             return message
-        to = "listener" if message == dialler.begin() else "dialler"
+        to = "listener" if message == dialler.hello else "dialler"
         return changed(message, **fields) if towards in (to, "both") else message
 
     with pytest.raises(Corrupt):
@@ -194,7 +195,7 @@ def test_who_does_not_know_the_secret_is_refused_by_either_side(versions: Versio
         introduce(dialler, listener)
 
     stubborn = side("listener")
-    stubborn.on_message(dialler.begin())
+    stubborn.on_message(dialler.hello)
     with pytest.raises(Corrupt, match="node 1 does not know the cluster's secret"):
         stubborn.on_message(encode([b"\0" * 32]))
     assert not stubborn.is_proved
@@ -203,14 +204,14 @@ def test_who_does_not_know_the_secret_is_refused_by_either_side(versions: Versio
 @pytest.mark.parametrize("versions", [Versions(1, 1), OURS])
 def test_a_proof_cannot_be_sent_back_or_used_again(versions: Versions) -> None:
     dialler, listener = side("dialler", versions=versions), side("listener", versions=versions)
-    [*_, shown] = listener.on_message(dialler.begin())
+    [*_, shown] = listener.on_message(dialler.hello)
     found = msgspec.msgpack.decode(shown)
     with pytest.raises(Corrupt, match="secret"):
         listener.on_message(encode([found[5] if len(found) > 1 else found[0]]))
 
     said = introduce(dialler, side("listener", versions=versions))
     again = side("listener", versions=versions)
-    again.on_message(dialler.begin())
+    again.on_message(dialler.hello)
     with pytest.raises(Corrupt, match="secret"):
         again.on_message(said[-1])
 
@@ -218,9 +219,9 @@ def test_a_proof_cannot_be_sent_back_or_used_again(versions: Versions) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (side("dialler", cluster="another").begin(), "cluster 'another'"),
-        (changed(side("dialler").begin(), nonce=b"short"), "nonce"),
-        (changed(side("dialler").begin(), node=5), "node 5 answers where node 1"),
+        (side("dialler", cluster="another").hello, "cluster 'another'"),
+        (changed(side("dialler").hello, nonce=b"short"), "nonce"),
+        (changed(side("dialler").hello, node=5), "node 5 answers where node 1"),
         (b"GET / HTTP/1.1", "not a handshake"),
         (encode([1, "c"]), "not a handshake"),
     ],
