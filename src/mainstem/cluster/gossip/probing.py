@@ -51,7 +51,8 @@ class Prober:
         self._settings = settings
         self._chance = chance
         self._row: list[NodeId] = []
-        self._number = 0
+        # Answers that were recorded from a former process of this node are for other numbers.
+        self._number = int(chance() * (1 << 32))
 
     def next_number(self) -> int:
         """A number that no question of late had."""

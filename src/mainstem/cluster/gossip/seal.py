@@ -3,7 +3,8 @@
 A sealed message is a version, a nonce that chance makes, and what AES-GCM gives; the name of the
 cluster is part of what is checked. Bytes of another cluster, altered ones and plain ones are
 refused. The first key seals; every key opens, so that a new one can be brought in node by node. An
-old message that is sent again does no harm: its claims do not outrank what is known.
+old message that is sent again does no harm: its claims do not outrank what is known, and an answer
+counts only for the question that is open.
 """
 
 from collections.abc import Callable, Sequence

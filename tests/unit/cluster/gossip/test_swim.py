@@ -13,8 +13,8 @@ ALIVE, SUSPECT, DEAD, LEFT = MemberState
 SETTINGS = GossipSettings()
 
 
-def node_that_knows(*others: int) -> Swim:
-    swim = Swim(claim_of(1), SETTINGS, chance=lambda: 0.0, now_s=0.0)
+def node_that_knows(*others: int, chance: float = 0.0) -> Swim:
+    swim = Swim(claim_of(1), SETTINGS, chance=lambda: chance, now_s=0.0)
     everything = Everything(VERSION, NodeId(2), tuple(claim_of(other) for other in others))
     swim.on_everything(everything, 0.0)
     return swim
@@ -40,6 +40,20 @@ def test_a_silent_member_is_asked_for_through_others_and_then_suspected() -> Non
     assert [(change.after.node, change.after.state) for change in ended.changes] == [
         (ping.target, SUSPECT)
     ]
+
+
+def test_an_answer_that_was_given_to_a_former_process_is_no_sign_of_life() -> None:
+    numbers = [
+        ping.number
+        for chance in (0.25, 0.75)
+        for _, ping in node_that_knows(2, chance=chance).on_tick(0.0).datagrams
+    ]
+    assert len(set(numbers)) == 2
+    swim = node_that_knows(2, chance=0.75)
+    swim.on_tick(0.0)
+    swim.on_packet(Packet(Kind.ACK, NodeId(2), numbers[0], NodeId(1)), Address("", 2), 0.0)
+    ended = swim.on_tick(SETTINGS.probe_interval_s)
+    assert [change.after.state for change in ended.changes] == [SUSPECT]
 
 
 def test_a_suspect_is_told_of_its_suspicion_with_the_next_question() -> None:
