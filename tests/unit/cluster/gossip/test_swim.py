@@ -43,16 +43,15 @@ def test_a_silent_member_is_asked_for_through_others_and_then_suspected() -> Non
 
 
 def test_an_answer_that_was_given_to_a_former_process_is_no_sign_of_life() -> None:
-    numbers = [
-        ping.number
-        for chance in (0.25, 0.75)
-        for _, ping in node_that_knows(2, chance=chance).on_tick(0.0).datagrams
-    ]
-    assert len(set(numbers)) == 2
-    swim = node_that_knows(2, chance=0.75)
-    swim.on_tick(0.0)
-    swim.on_packet(Packet(Kind.ACK, NodeId(2), numbers[0], NodeId(1)), Address("", 2), 0.0)
-    ended = swim.on_tick(SETTINGS.probe_interval_s)
+    def first_ping(swim: Swim) -> Packet:
+        datagrams = swim.on_tick(SETTINGS.probe_interval_s).datagrams
+        return next(packet for _, packet in datagrams if packet.kind is Kind.PING)
+
+    former, swim = node_that_knows(2, chance=0.25), node_that_knows(2, chance=0.75)
+    recorded = Packet(Kind.ACK, NodeId(2), first_ping(former).number, NodeId(1))
+    first_ping(swim)
+    swim.on_packet(recorded, Address("", 2), SETTINGS.probe_interval_s)
+    ended = swim.on_tick(SETTINGS.probe_interval_s * 2)
     assert [change.after.state for change in ended.changes] == [SUSPECT]
 
 
