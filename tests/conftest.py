@@ -159,6 +159,13 @@ def _network() -> str | None:
     return None
 
 
+def _previous_release() -> str | None:
+    """The commit of the release before this one: a shallow clone lacks it."""
+    from tests.upgrade.previous_release import why_missing  # noqa: PLC0415 - not for every test
+
+    return why_missing()
+
+
 PROBES: dict[str, Callable[[], str | None]] = {
     "java": _java,
     "maven": _maven,
@@ -172,6 +179,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "root": _root,
     "network": _network,
     "rabbitmq": _rabbitmq,
+    "previous_release": _previous_release,
 }
 
 
