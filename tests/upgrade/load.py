@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import paho.mqtt.client as mqtt
 import pika
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from paho.mqtt.enums import CallbackAPIVersion
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, UnroutableError
 
@@ -226,7 +227,7 @@ class MqttLoad(Load):
 
     def _client(self, name: str) -> mqtt.Client:
         client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=mqtt.MQTTv311
+            CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=mqtt.MQTTv311
         )
         client.reconnect_delay_set(1, 1)
         return client

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.upgrade.load import TOPIC, AmqpLoad, KafkaLoad, MqttLoad
 from tests.upgrade.previous_release import CURRENT, previous_release
 
@@ -74,6 +75,8 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.needs("previous_release")
 def test_nodes_are_upgraded_and_taken_back_one_by_one_while_clients_work() -> None:
     old, new = previous_release(), CURRENT
