@@ -24,10 +24,10 @@ from mainstem.model.ids import NO_NODE, Epoch, NodeId, Offset, RangeIndex, Strea
 from mainstem.model.metadata import Node, Stream
 from mainstem.placement import chain, records
 from mainstem.placement import replication_records as replication
+from mainstem.placement.applicable import copies_needed
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
-from mainstem.placement.replication_decisions import copies_needed
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 

@@ -83,3 +83,11 @@ QUEUE_LENDERS_MAX = 1_000
 DELIVERIES_PER_TURN_MAX = 1_000
 DELIVERIES_UNSETTLED_PER_CHANNEL_MAX = 1_000_000
 DEATHS_REMEMBERED_MAX = 64
+
+# Catalogue
+COMMANDS_WAITING_MAX = 10_000
+COMMANDS_PER_APPEND_MAX = 1_000
+# Decisions whose ids and replies are kept, so that a repeat of a command is answered as before.
+COMMANDS_REMEMBERED_MAX = 4_096
+# A larger reply is not kept: its repeat is told that it was decided, and to look.
+COMMAND_REPLY_REMEMBERED_BYTES_MAX = 4 * KIB

@@ -3,8 +3,8 @@
     command ── decide ──▶ facts ── (made durable) ── replay ──▶ the catalogue has changed
 
 ``decide`` looks and changes nothing; ``replay`` is the only way anything changes, and does the same
-on every node and after every restart. Topics, streams and ranges are immutable values: what a
-caller was given stays as it was.
+on every node and after every restart; a fact that no longer applies changes nothing. Topics,
+streams and ranges are immutable values: what a caller was given stays as it was.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from mainstem.model.ids import StreamId, TopicId
+from mainstem.model.ids import TopicId
+from mainstem.model.limits import COMMANDS_REMEMBERED_MAX
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
-from mainstem.placement import chain, decisions, records
+from mainstem.placement import applicable, chain, decisions, records
 from mainstem.placement import replication_records as replication
 from mainstem.placement.decisions import Decision
 from mainstem.placement.fact import Command
@@ -41,9 +42,16 @@ class Catalogue(Tables):
         """The facts that follow from a command and the reply; raises a refusal otherwise."""
         return decisions.decide(self, command, now_ms)
 
-    def replay(self, fact: AnyFact) -> None:
-        """Take a fact in. It was decided on this very state, so it cannot be refused."""
-        _REPLAYS[type(fact)](self, fact)
+    def replay(self, fact: AnyFact) -> bool:
+        """Take a fact in; False: it no longer applies, is counted, and changes nothing.
+
+        A fact that was decided on this very state always applies. Others never raise, and are
+        ignored on every node alike, so that a node starts from any log that was ever committed.
+        """
+        applied = _REPLAYS[type(fact)](self, fact)
+        if not applied:
+            self.ignored[type(fact).__name__] += 1
+        return applied
 
     def fork(self) -> "Catalogue":
         """A catalogue of its own with the same content, to decide ahead on."""
@@ -56,13 +64,15 @@ class Catalogue(Tables):
 
         So does whoever holds its ``security``.
         """
-        security, busy = self.security, self.busy
+        security, busy, ignored = self.security, self.busy, self.ignored
         Tables.__init__(self, state)
         security.become(state.security)
-        self.security, self.busy = security, busy
+        self.security, self.busy, self.ignored = security, busy, ignored
 
-    def _node_registered(self, fact: records.NodeRegistered) -> None:
+    def _node_registered(self, fact: records.NodeRegistered) -> bool:
         known = self._nodes.get(fact.node.id)
+        if known is not None and fact.incarnation <= known.incarnation:
+            return False
         self._nodes[fact.node.id] = RegisteredNode(
             fact.node,
             fact.incarnation,
@@ -78,25 +88,54 @@ class Catalogue(Tables):
                     )
                 )
         self._elect(fact.elections)
+        return True
 
-    def _node_fenced(self, fact: replication.NodeFenced) -> None:
-        self._nodes[fact.node] = replace(self._nodes[fact.node], fenced=True)
+    def _node_fenced(self, fact: replication.NodeFenced) -> bool:
+        return self._set_fenced(fact, fenced=True)
+
+    def _node_unfenced(self, fact: replication.NodeUnfenced) -> bool:
+        return self._set_fenced(fact, fenced=False)
+
+    def _set_fenced(
+        self, fact: replication.NodeFenced | replication.NodeUnfenced, *, fenced: bool
+    ) -> bool:
+        known = self._nodes.get(fact.node)
+        if known is None or known.incarnation != fact.incarnation or known.fenced == fenced:
+            return False
+        self._nodes[fact.node] = replace(known, fenced=fenced)
         self._elect(fact.elections)
+        return True
 
-    def _node_unfenced(self, fact: replication.NodeUnfenced) -> None:
-        self._nodes[fact.node] = replace(self._nodes[fact.node], fenced=False)
-        self._elect(fact.elections)
-
-    def _elect(self, elections: Iterable[replication.Election]) -> None:
-        self._put_streams(
-            chain.elected(self._held(election.stream), election) for election in elections
+    def _elect(self, elections: Iterable[replication.Election]) -> bool:
+        """Let the elections hold that are newer than what is known; whether one does."""
+        return self._put_streams(
+            chain.elected(stream, election)
+            for election in elections
+            if (stream := self.stream(election.stream)) is not None
+            and applicable.elects(stream, election)
         )
 
-    def _topic_created(self, fact: records.TopicCreated) -> None:
+    def _topic_created(self, fact: records.TopicCreated) -> bool:
+        collides = self.colliding(fact.name) is not None
+        if not fact.replicas or collides or not self._is_free(fact.id, fact.name):
+            return False
         self._put_topic(chain.new_topic(fact))
+        return True
 
-    def _topic_deleted(self, fact: records.TopicDeleted) -> None:
-        topic = self._topics.pop(fact.id)
+    def _topic_restored(self, fact: records.TopicRestored) -> bool:
+        if not self._is_free(fact.topic.id, fact.topic.name):
+            return False
+        self._put_topic(fact.topic)
+        return True
+
+    def _is_free(self, topic: TopicId, name: str) -> bool:
+        """Whether neither id nor name belong to a topic, and the id to none that was deleted."""
+        return not (topic in self._topics or topic in self.deleted or name in self._by_name)
+
+    def _topic_deleted(self, fact: records.TopicDeleted) -> bool:
+        topic = self._topics.pop(fact.id, None)
+        if topic is None:
+            return False
         del self._by_name[topic.name]
         self._collisions.pop(collision_key(topic.name), None)
         self.partition_count -= len(topic.streams)
@@ -105,38 +144,51 @@ class Catalogue(Tables):
         self.deleted[fact.id] = None
         if len(self.deleted) > DELETED_REMEMBERED_MAX:
             del self.deleted[next(iter(self.deleted))]
+        return True
 
-    def _partitions_added(self, fact: records.PartitionsAdded) -> None:
-        self._put_topic(chain.grown(self._topics[fact.id], fact))
+    def _partitions_added(self, fact: records.PartitionsAdded) -> bool:
+        topic = self._topics.get(fact.id)
+        if topic is None or fact.expected not in (None, len(topic.streams)):
+            return False
+        self._put_topic(chain.grown(topic, fact))
+        return True
 
-    def _topic_configs_set(self, fact: records.TopicConfigsSet) -> None:
-        self._put_topic(chain.configured(self._topics[fact.id], fact))
+    def _topic_configs_set(self, fact: records.TopicConfigsSet) -> bool:
+        topic = self._topics.get(fact.id)
+        if topic is None:
+            return False
+        self._put_topic(chain.configured(topic, fact))
+        return True
 
-    def _node_configs_set(self, fact: records.NodeConfigsSet) -> None:
+    def _node_configs_set(self, fact: records.NodeConfigsSet) -> bool:
         if fact.node is None:
             self._cluster_configs = dict(fact.configs)
         else:
             _put_or_drop(self._node_configs, fact.node, fact.configs)
+        return True
 
-    def _streams_restarted(self, fact: records.StreamsRestarted) -> None:
-        self._put_streams(
-            chain.restarted(self._held(end.stream), end, fact.at_ms) for end in fact.ends
-        )
-        for end in fact.ends:
-            self._seals.pop(end.stream, None)
+    def _streams_restarted(self, fact: records.StreamsRestarted) -> bool:
+        restarted = [
+            chain.restarted(stream, end, fact.at_ms)
+            for end in fact.ends
+            if (stream := self.stream(end.stream)) is not None
+            and applicable.restarts(stream, fact.node, end)
+        ]
+        for stream in restarted:
+            self._seals.pop(stream.id, None)
+        return self._put_streams(restarted)
 
-    def _range_sealed(self, fact: records.RangeSealed) -> None:
-        self._put_stream(chain.rolled(self._held(fact.end.stream), fact))
+    def _range_sealed(self, fact: records.RangeSealed) -> bool:
+        stream = self.stream(fact.end.stream)
+        if stream is None or not applicable.seals(stream, fact.end):
+            return False
+        self._put_stream(chain.rolled(stream, fact))
         self._seals[fact.end.stream] = fact.request_id
+        return True
 
-    def _stream_trimmed(self, fact: records.StreamTrimmed) -> None:
-        self._put_stream(chain.trimmed(self._held(fact.stream), fact.start))
-
-    def _held(self, stream: StreamId) -> Stream:
-        return self._topics[stream.topic].streams[stream.partition]
-
-    def _put_streams(self, streams: Iterable[Stream]) -> None:
-        """Put many, with one new value per topic, not per stream: a topic may have thousands."""
+    def _put_streams(self, streams: Iterable[Stream]) -> bool:
+        """Put many, with one new value per topic, not per stream; whether there were any."""
+        # A topic may have thousands of streams.
         by_topic: dict[TopicId, list[Stream]] = {}
         for stream in streams:
             known = by_topic.get(stream.id.topic)
@@ -145,6 +197,7 @@ class Catalogue(Tables):
             known[stream.id.partition] = stream
         for topic, every in by_topic.items():
             self._put_topic(replace(self._topics[topic], streams=tuple(every)))
+        return bool(by_topic)
 
     def _put_stream(self, stream: Stream) -> None:
         self._put_topic(self._topics[stream.id.topic].with_stream(stream))
@@ -157,67 +210,112 @@ class Catalogue(Tables):
         self._collisions.setdefault(collision_key(topic.name), topic.name)
 
 
-def _of_security(catalogue: Catalogue, fact: SecurityFact) -> None:
-    catalogue.security.replay(fact)
+def _of_security(catalogue: Catalogue, fact: SecurityFact) -> bool:
+    return catalogue.security.replay(fact)
 
 
-def _cluster_formed(catalogue: Catalogue, fact: records.ClusterFormed) -> None:
+def _cluster_formed(catalogue: Catalogue, fact: records.ClusterFormed) -> bool:
+    if catalogue.cluster_id:
+        return False
     catalogue.cluster_id = fact.cluster_id
+    return True
 
 
-def _producer_ids_allocated(catalogue: Catalogue, fact: records.ProducerIdsAllocated) -> None:
+def _producer_ids_allocated(catalogue: Catalogue, fact: records.ProducerIdsAllocated) -> bool:
+    if fact.until <= catalogue._next_producer_id:
+        return False
     catalogue._next_producer_id = fact.until
+    return True
 
 
-def _features_set(catalogue: Catalogue, fact: records.FeaturesSet) -> None:
+def _features_set(catalogue: Catalogue, fact: records.FeaturesSet) -> bool:
+    if fact.epoch <= catalogue.features_epoch:
+        return False
     catalogue.features = dict(fact.levels)
     catalogue.features_epoch = fact.epoch
+    return True
 
 
-def _node_draining(catalogue: Catalogue, fact: replication.NodeDraining) -> None:
-    catalogue._nodes[fact.node] = replace(catalogue._nodes[fact.node], draining=fact.draining)
+def _node_draining(catalogue: Catalogue, fact: replication.NodeDraining) -> bool:
+    known = catalogue._nodes.get(fact.node)
+    if known is None or known.draining == fact.draining:
+        return False
+    catalogue._nodes[fact.node] = replace(known, draining=fact.draining)
+    return True
 
 
-def _targets_set(catalogue: Catalogue, fact: replication.TargetsSet) -> None:
-    topics = {stream.topic for stream, _ in fact.targets}
-    factors = {topic: catalogue._topics[topic].replicas_wanted for topic in topics}
-    catalogue._put_streams(
-        chain.targeted(catalogue._held(stream), target) for stream, target in fact.targets
-    )
-    for topic, before in factors.items():
-        known = catalogue._topics[topic]
-        after = len(known.streams[0].wanted)
+def _targets_set(catalogue: Catalogue, fact: replication.TargetsSet) -> bool:
+    known = [
+        (stream, target)
+        for name, target in fact.targets
+        if target and (stream := catalogue.stream(name)) is not None
+    ]
+    factors = {
+        stream.id.topic: catalogue._topics[stream.id.topic].replicas_wanted for stream, _ in known
+    }
+    catalogue._put_streams(chain.targeted(stream, target) for stream, target in known)
+    for topic_id, before in factors.items():
+        topic = catalogue._topics[topic_id]
+        after = len(topic.streams[0].wanted)
         factor = max(before, after) if fact.keep_factor else after
-        catalogue._put_topic(replace(known, replication=factor))
+        catalogue._put_topic(replace(topic, replication=factor))
+    return bool(known)
 
 
-def _node_unregistered(catalogue: Catalogue, fact: records.NodeUnregistered) -> None:
-    del catalogue._nodes[fact.node]
+def _node_unregistered(catalogue: Catalogue, fact: records.NodeUnregistered) -> bool:
+    if catalogue._nodes.pop(fact.node, None) is None:
+        return False
     catalogue._node_configs.pop(fact.node, None)
+    return True
 
 
-def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[str, str]) -> None:
+def _replica_completed(catalogue: Catalogue, fact: replication.ReplicaCompleted) -> bool:
+    node = catalogue.node(fact.node)
+    if node is None or node.directory != fact.directory:
+        return False
+    return _complete(catalogue, fact)
+
+
+def _command_decided(catalogue: Catalogue, fact: records.CommandDecided) -> bool:
+    if fact.id in catalogue.decided:
+        return False
+    catalogue.decided[fact.id] = fact
+    if len(catalogue.decided) > COMMANDS_REMEMBERED_MAX:
+        del catalogue.decided[next(iter(catalogue.decided))]
+    return True
+
+
+def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[str, str]) -> bool:
     """Keep what is set; nothing set is nothing to keep."""
     if configs:
         every[key] = dict(configs)
     else:
         every.pop(key, None)
+    return True
 
 
-def _stepped(step: Callable[[Stream, Any], Stream]) -> Callable[[Catalogue, Any], None]:
-    """How a fact about one stream is taken in."""
+def _stepped(
+    applies: Callable[[Stream, Any], bool], step: Callable[[Stream, Any], Stream]
+) -> Callable[[Catalogue, Any], bool]:
+    """How a fact about one stream is taken in, where it applies."""
 
-    def replay(catalogue: Catalogue, fact: Any) -> None:
-        catalogue._put_stream(step(catalogue._held(fact.stream), fact))
+    def replay(catalogue: Catalogue, fact: Any) -> bool:
+        stream = catalogue.stream(fact.stream)
+        if stream is None or not applies(stream, fact):
+            return False
+        catalogue._put_stream(step(stream, fact))
+        return True
 
     return replay
 
 
-_REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
+_complete = _stepped(applicable.completes, chain.completed)
+
+_REPLAYS: dict[type, Callable[[Catalogue, Any], bool]] = {
     records.ClusterFormed: _cluster_formed,
     records.NodeRegistered: Catalogue._node_registered,
     records.TopicCreated: Catalogue._topic_created,
-    records.TopicRestored: lambda catalogue, fact: catalogue._put_topic(fact.topic),
+    records.TopicRestored: Catalogue._topic_restored,
     records.TopicDeleted: Catalogue._topic_deleted,
     records.PartitionsAdded: Catalogue._partitions_added,
     records.TopicConfigsSet: Catalogue._topic_configs_set,
@@ -233,16 +331,19 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], None]] = {
     records.ProducerIdsAllocated: _producer_ids_allocated,
     records.StreamsRestarted: Catalogue._streams_restarted,
     records.RangeSealed: Catalogue._range_sealed,
-    records.StreamTrimmed: Catalogue._stream_trimmed,
-    records.GenerationSwapped: _stepped(chain.swapped),
-    records.RangesMerged: _stepped(chain.merged),
+    records.StreamTrimmed: _stepped(
+        applicable.trims, lambda stream, fact: chain.trimmed(stream, fact.start)
+    ),
+    records.GenerationSwapped: _stepped(applicable.swaps, chain.swapped),
+    records.RangesMerged: _stepped(applicable.merges, chain.merged),
+    records.CommandDecided: _command_decided,
     replication.NodeFenced: Catalogue._node_fenced,
     replication.NodeUnfenced: Catalogue._node_unfenced,
     replication.NodeDraining: _node_draining,
     replication.WritersElected: lambda catalogue, fact: catalogue._elect(fact.elections),
     replication.TargetsSet: _targets_set,
-    replication.ReplicaCompleted: _stepped(chain.completed),
-    replication.CopyOrdered: _stepped(chain.ordered),
-    replication.ReplicaDropped: _stepped(chain.dropped),
+    replication.ReplicaCompleted: _replica_completed,
+    replication.CopyOrdered: _stepped(applicable.orders, chain.ordered),
+    replication.ReplicaDropped: _stepped(applicable.drops, chain.dropped),
     **dict.fromkeys(SECURITY_FACTS, _of_security),
 }

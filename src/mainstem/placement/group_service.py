@@ -4,13 +4,18 @@
                 └─▶ the leader: decide ──▶ propose facts ──▶ committed, replayed everywhere
 
 Promises of ``PlacementService`` hold on every node: who is answered finds the facts in the
-catalogue of the node that was asked. A leader decides only on a state that no other leader can
-have changed: it has replayed everything before its term, and proposes in that term or not at all.
+catalogue of the node that was asked. A leader decides only on a state that nothing else can
+change: it has replayed everything before its term, has applied all that its own log holds, and
+proposes in its term or not at all. While an entry of its own is neither applied nor replaced,
+commands wait, and are refused when their time is over: nothing was recorded then.
+
+A command is sent under one id however often it is tried, and decided once (``remembering``).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import msgspec
 
@@ -24,16 +29,20 @@ from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.placement import records, replication_records, security_records
 from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
+from mainstem.placement.commands_driver import PendingCommand
+from mainstem.placement.fact import Command, reply_type
 from mainstem.placement.reading import read_fact, read_state
 from mainstem.placement.records import AnyFact, CatalogueState
-from mainstem.placement.service import Journal, PlacementService, Waiting
+from mainstem.placement.remembering import can_be_repeated
+from mainstem.placement.service import Journal, PlacementService
 
 ReplyT = TypeVar("ReplyT")
 # Asks a node to decide a command, within so many seconds.
 Ask = Callable[[NodeId, bytes, float], Awaitable[bytes | memoryview]]
 
 SUBMIT_TIMEOUT_S: Final = 10.0
+ATTEMPT_TIMEOUT_S: Final = 3.0
+"""After so long without an answer a command that may be repeated is sent again."""
 LEADER_PAUSE_S: Final = 0.05
 
 _encode = msgspec.json.Encoder().encode
@@ -46,10 +55,12 @@ _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    """A command on its way to the leader."""
+    """A command on its way to the leader, who is to decide it within so many seconds."""
 
     kind: str
     command: msgspec.Raw
+    id: str = ""
+    within_s: float = SUBMIT_TIMEOUT_S
 
 
 class _Answered(msgspec.Struct, frozen=True, array_like=True):
@@ -103,28 +114,46 @@ class GroupPlacementService(PlacementService):
     async def submit(self, command: Command[ReplyT]) -> ReplyT:
         """As ``PlacementService.submit``, on whichever node leads.
 
+        A command whose outcome is unknown is tried again under the same id, where the cluster's
+        feature level allows that, until the time is over.
+
         Raises:
             NotLeader, Unreachable: no leader was found in time; nothing was recorded.
-            Unavailable: it may or may not have been recorded: look before asking again.
+            Unavailable: it may or may not have been recorded, unless the cause says otherwise:
+                look before asking again.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + SUBMIT_TIMEOUT_S
+        command_id = uuid4().hex
+        unknown: Unavailable | None = None
         while True:
-            state = self._driver.state
             try:
-                if state.is_leader:
-                    return await super().submit(command)
-                if state.lead != NO_NODE:
-                    return await self._submit_to(state.lead, command, give_up - loop.time())
+                return await self._try(command, command_id, give_up - loop.time())
             except (NotLeader, Unreachable) as refusal:
-                # Nothing was recorded; whoever leads now is soon known here.
-                if loop.time() >= give_up:
-                    raise refusal from None
-            if loop.time() >= give_up:
-                raise NotLeader(
-                    NO_NODE, f"nobody leads the catalogue's group for {SUBMIT_TIMEOUT_S:.0f} s"
-                )
+                # Nothing was recorded this time; whoever leads now is soon known here.
+                last: Unavailable = refusal
+            except Unavailable as refusal:
+                if self._closed or refusal.code is ErrorCode.OVERLOADED:
+                    raise unknown or refusal from None
+                if not can_be_repeated(self.catalogue, command):
+                    raise
+                last = unknown = refusal
+            if loop.time() + LEADER_PAUSE_S >= give_up:
+                raise unknown or last
             await asyncio.sleep(LEADER_PAUSE_S)
+
+    async def _try(self, command: Command[ReplyT], command_id: str, timeout_s: float) -> ReplyT:
+        """Have a command decided by whoever leads now."""
+        state = self._driver.state
+        if state.is_leader:
+            pending = PendingCommand(command, command_id, self._term)
+            reply: ReplyT = await self._decided(pending, timeout_s)
+            return reply
+        if state.lead == NO_NODE:
+            raise NotLeader(NO_NODE, "nobody leads the catalogue's group")
+        if can_be_repeated(self.catalogue, command):
+            timeout_s = min(timeout_s, ATTEMPT_TIMEOUT_S)
+        return await self._submit_to(state.lead, command, command_id, timeout_s)
 
     async def confirm(self, timeout_s: float) -> None:
         """As ``PlacementService.confirm``: most voters have heard from the leader."""
@@ -144,8 +173,9 @@ class GroupPlacementService(PlacementService):
             raise Corrupt(f"not a command for the catalogue: {error}") from error
         if self._closed:
             raise NotLeader(NO_NODE, "the node that led is stopping")
+        pending = PendingCommand(command, asked.id, self._term)
         try:
-            reply = await super().submit(command)
+            reply = await self._decided(pending, min(asked.within_s, SUBMIT_TIMEOUT_S))
         except Unavailable as error:
             if error.code is not ErrorCode.SHUTTING_DOWN:
                 raise
@@ -175,11 +205,11 @@ class GroupPlacementService(PlacementService):
     # Inside.
 
     async def _submit_to(
-        self, leader: NodeId, command: Command[ReplyT], timeout_s: float
+        self, leader: NodeId, command: Command[ReplyT], command_id: str, timeout_s: float
     ) -> ReplyT:
         kind = type(command)
         raw = msgspec.Raw(msgspec.msgpack.encode(command))
-        question = msgspec.msgpack.encode(_Asked(kind.__name__, raw))
+        question = msgspec.msgpack.encode(_Asked(kind.__name__, raw, command_id, timeout_s))
         try:
             answer = await self._ask(leader, question, timeout_s)
         except Unavailable as refusal:
@@ -189,7 +219,7 @@ class GroupPlacementService(PlacementService):
             raise NotLeader(NO_NODE, refusal.cause) from refusal
         answered = _answered.decode(answer)
         await self._replayed(answered.index, timeout_s)
-        reply: ReplyT = msgspec.msgpack.decode(answered.reply, type=_reply_type(kind))
+        reply: ReplyT = msgspec.msgpack.decode(answered.reply, type=reply_type(kind))
         return reply
 
     async def _replayed(self, index: int, timeout_s: float) -> None:
@@ -202,15 +232,30 @@ class GroupPlacementService(PlacementService):
             cause = f"decided, but not replayed here in {timeout_s:.3g} s"
             raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
-    async def _run(self, commands: list[Waiting]) -> None:
+    @property
+    def _term(self) -> int | None:
+        return self._driver.state.led_term
+
+    async def _may_decide(self) -> bool:
+        """Whether this node leads and knows the outcome of all that it has ever proposed.
+
+        An entry that was not committed in time may still be: to decide on a state without it would
+        be to decide on a state that may never have been.
+        """
         try:
             await self._lead()
         except MainstemError as refusal:
-            for _, answer in commands:
-                if not answer.done():
-                    answer.set_exception(refusal)
-            return
-        await super()._run(commands)
+            self._waiting.refuse_all(refusal)
+            return False
+        if self._driver.is_settled:
+            return True
+        if self._closed:
+            self._waiting.refuse_all(
+                NotLeader(NO_NODE, "the node that led is stopping; nothing was recorded")
+            )
+            return False
+        await asyncio.sleep(LEADER_PAUSE_S)
+        return False
 
     async def _lead(self) -> None:
         """Make sure that this node decides on everything that was decided before its term."""
@@ -246,10 +291,3 @@ class _NoJournal(Journal):
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _reply_type(kind: type[Command[Any]]) -> Any:
-    """What a command is answered with: the parameter of its base."""
-    [base] = [base for base in kind.__orig_bases__ if base.__origin__ is Command]  # type: ignore[attr-defined]
-    [reply] = get_args(base)
-    return reply

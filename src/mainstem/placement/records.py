@@ -274,12 +274,16 @@ class TopicDeleted(Fact, frozen=True):
 
 
 class PartitionsAdded(Fact, frozen=True):
-    """A topic has further partitions, each empty."""
+    """A topic that had ``expected`` partitions has further ones, each empty.
+
+    Without ``expected``, which facts of the first feature level lack, they are always added.
+    """
 
     id: TopicId
     replicas: tuple[tuple[NodeId, ...], ...]
     disks: tuple[tuple[NodeId, str], ...] = ()
     acks: int = 0
+    expected: int | None = None
 
 
 class TopicConfigsSet(Fact, frozen=True):
@@ -388,6 +392,22 @@ class RangesMerged(Fact, frozen=True):
     done: tuple[NodeId, ...] = ()
 
 
+class CommandDecided(Fact, frozen=True, omit_defaults=True):
+    """The facts before this one are the decision on the command with that id.
+
+    A repeat of the command is answered with what was answered first: the topic or the streams as
+    they are then, or ``value``, which is encoded as MessagePack. ``dropped``: the reply was too
+    large to be kept.
+    """
+
+    id: str
+    kind: str
+    topic: TopicId | None = None
+    streams: tuple[StreamId, ...] = ()
+    value: bytes | None = None
+    dropped: bool = False
+
+
 AnyFact = (
     ClusterFormed
     | NodeRegistered
@@ -407,6 +427,7 @@ AnyFact = (
     | StreamTrimmed
     | GenerationSwapped
     | RangesMerged
+    | CommandDecided
     | ReplicationFact
     | SecurityFact
 )
@@ -416,6 +437,7 @@ class CatalogueState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The whole catalogue as one value: the content of a snapshot.
 
     ``deleted`` are the topics that were deleted last, so that a node that was away finds out.
+    ``decided`` are the commands that were decided last, the oldest first.
     """
 
     cluster_id: str = ""
@@ -431,3 +453,4 @@ class CatalogueState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     seals: tuple[tuple[StreamId, str], ...] = ()
     deleted: tuple[TopicId, ...] = ()
     security: SecurityState = SecurityState()
+    decided: tuple[CommandDecided, ...] = ()

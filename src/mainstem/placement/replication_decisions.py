@@ -8,9 +8,10 @@ from typing import Any
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NO_NODE, Epoch, NodeId, StreamId
-from mainstem.model.metadata import Range, Stream, majority
+from mainstem.model.metadata import Range, Stream
 from mainstem.placement import chain, electing, planner, records
 from mainstem.placement import replication_records as replication
+from mainstem.placement.applicable import copies_needed
 from mainstem.placement.expectations import (
     current_incarnation,
     fits_open_range,
@@ -249,15 +250,6 @@ def _drop_replica(tables: Tables, command: replication.DropReplica, now_ms: int)
         )
     fact = replication.ReplicaDropped(command.stream, command.index, command.node)
     return (fact,), chain.dropped(stream, fact)
-
-
-def copies_needed(stream: Stream, target: Range) -> int:
-    """How many whole copies of a sealed range must be left when one is dropped.
-
-    As many as acknowledged it, or as would if the stream is wanted on fewer nodes.
-    """
-    wanted = len(stream.wanted)
-    return min(target.acks_needed, wanted if target.acks else majority(wanted))
 
 
 def _invalid(stream: Stream, cause: str) -> InvalidRequest:

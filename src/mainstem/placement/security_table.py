@@ -105,76 +105,90 @@ class SecurityTable:
         """What delegation tokens are made with."""
         return self._token_secret
 
-    def replay(self, fact: SecurityFact) -> None:
-        """Take a fact in."""
-        _REPLAYS[type(fact)](self, fact)
+    def replay(self, fact: SecurityFact) -> bool:
+        """Take a fact in; False: what it takes away is not there."""
+        return _REPLAYS[type(fact)](self, fact)
 
 
-def _user_set(table: SecurityTable, fact: records.UserSet) -> None:
+def _user_set(table: SecurityTable, fact: records.UserSet) -> bool:
     table._users[fact.user] = fact.credentials
+    return True
 
 
-def _user_deleted(table: SecurityTable, fact: records.UserDeleted) -> None:
-    table._users.pop(fact.user, None)
+def _user_deleted(table: SecurityTable, fact: records.UserDeleted) -> bool:
+    return table._users.pop(fact.user, None) is not None
 
 
-def _acls_created(table: SecurityTable, fact: records.AclsCreated) -> None:
+def _acls_created(table: SecurityTable, fact: records.AclsCreated) -> bool:
     table._rules.update(dict.fromkeys(fact.rules))
+    return True
 
 
-def _acls_deleted(table: SecurityTable, fact: records.AclsDeleted) -> None:
-    for rule in fact.rules:
-        table._rules.pop(rule, None)
+def _acls_deleted(table: SecurityTable, fact: records.AclsDeleted) -> bool:
+    known = [rule for rule in fact.rules if rule in table._rules]
+    for rule in known:
+        del table._rules[rule]
+    return bool(known)
 
 
-def _role_set(table: SecurityTable, fact: records.RoleSet) -> None:
+def _role_set(table: SecurityTable, fact: records.RoleSet) -> bool:
     table._roles[fact.name] = fact.rules
+    return True
 
 
-def _role_deleted(table: SecurityTable, fact: records.RoleDeleted) -> None:
-    table._roles.pop(fact.name, None)
+def _role_deleted(table: SecurityTable, fact: records.RoleDeleted) -> bool:
+    if table._roles.pop(fact.name, None) is None:
+        return False
     for principal, roles in list(table._bindings.items()):
         if fact.name in roles:
             left = tuple(role for role in roles if role != fact.name)
             _roles_bound(table, records.RolesBound(principal, left))
+    return True
 
 
-def _roles_bound(table: SecurityTable, fact: records.RolesBound) -> None:
+def _roles_bound(table: SecurityTable, fact: records.RolesBound) -> bool:
     if fact.roles:
         table._bindings[fact.principal] = fact.roles
     else:
         table._bindings.pop(fact.principal, None)
+    return True
 
 
-def _quota_set(table: SecurityTable, fact: records.QuotaSet) -> None:
+def _quota_set(table: SecurityTable, fact: records.QuotaSet) -> bool:
     if fact.limits:
         table._quotas[fact.entity] = dict(fact.limits)
     else:
         table._quotas.pop(fact.entity, None)
+    return True
 
 
-def _api_token_set(table: SecurityTable, fact: records.ApiTokenSet) -> None:
+def _api_token_set(table: SecurityTable, fact: records.ApiTokenSet) -> bool:
     table._api_tokens[fact.token.id] = fact.token
+    return True
 
 
-def _api_token_deleted(table: SecurityTable, fact: records.ApiTokenDeleted) -> None:
-    table._api_tokens.pop(fact.id, None)
+def _api_token_deleted(table: SecurityTable, fact: records.ApiTokenDeleted) -> bool:
+    return table._api_tokens.pop(fact.id, None) is not None
 
 
-def _delegation_token_set(table: SecurityTable, fact: records.DelegationTokenSet) -> None:
+def _delegation_token_set(table: SecurityTable, fact: records.DelegationTokenSet) -> bool:
     table._delegation_tokens[fact.token.id] = fact.token
+    return True
 
 
-def _delegation_tokens_deleted(table: SecurityTable, fact: records.DelegationTokensDeleted) -> None:
-    for token_id in fact.ids:
-        table._delegation_tokens.pop(token_id, None)
+def _delegation_tokens_deleted(table: SecurityTable, fact: records.DelegationTokensDeleted) -> bool:
+    known = [token_id for token_id in fact.ids if token_id in table._delegation_tokens]
+    for token_id in known:
+        del table._delegation_tokens[token_id]
+    return bool(known)
 
 
-def _token_secret_set(table: SecurityTable, fact: records.TokenSecretSet) -> None:
+def _token_secret_set(table: SecurityTable, fact: records.TokenSecretSet) -> bool:
     table._token_secret = fact.secret
+    return True
 
 
-_REPLAYS: dict[type, Callable[[SecurityTable, Any], None]] = {
+_REPLAYS: dict[type, Callable[[SecurityTable, Any], bool]] = {
     records.UserSet: _user_set,
     records.UserDeleted: _user_deleted,
     records.AclsCreated: _acls_created,

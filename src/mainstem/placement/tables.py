@@ -1,5 +1,6 @@
 """What the catalogue holds, and how it is looked up. Reading only; ``catalogue`` changes it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -7,7 +8,7 @@ from mainstem.model.features import MAINSTEM_VERSION, level_of
 from mainstem.model.ids import NodeId, ProducerId, StreamId, TopicId, topic_id_text
 from mainstem.model.metadata import Stream, Topic
 from mainstem.model.topic_name import collision_key
-from mainstem.placement.records import CatalogueState
+from mainstem.placement.records import CatalogueState, CommandDecided
 from mainstem.placement.replication_records import RegisteredNode
 from mainstem.placement.security_table import SecurityTable
 
@@ -27,7 +28,8 @@ class Tables:
     are the levels that somebody has set, ``features_epoch`` how often that was done.
     ``partition_count`` are the streams of all topics together. ``busy`` says
     how loaded a node is, in coarse steps from 0 on; it is no part of the state, only of what a
-    decision looks at.
+    decision looks at. ``decided`` are the commands that were decided last, by id. ``ignored``
+    counts facts that no longer applied when they were replayed, by type; no part of the state.
     """
 
     __slots__ = (
@@ -43,9 +45,11 @@ class Tables:
         "busy",
         "client_metrics",
         "cluster_id",
+        "decided",
         "deleted",
         "features",
         "features_epoch",
+        "ignored",
         "partition_count",
         "security",
     )
@@ -53,6 +57,7 @@ class Tables:
     def __init__(self, state: CatalogueState | None = None) -> None:
         state = state or CatalogueState()
         self.busy: Callable[[NodeId], int] = _nobody_is_busy
+        self.ignored: Counter[str] = Counter()
         self.cluster_id = state.cluster_id
         self._nodes: dict[NodeId, RegisteredNode] = {n.node.id: n for n in state.nodes}
         self._topics: dict[TopicId, Topic] = {topic.id: topic for topic in state.topics}
@@ -67,6 +72,7 @@ class Tables:
         self._next_producer_id = state.next_producer_id
         self._seals: dict[StreamId, str] = dict(state.seals)
         self.deleted: dict[TopicId, None] = dict.fromkeys(state.deleted)
+        self.decided: dict[str, CommandDecided] = {known.id: known for known in state.decided}
         self.security = SecurityTable(state.security)
         self.partition_count = sum(len(topic.streams) for topic in state.topics)
 
@@ -86,6 +92,7 @@ class Tables:
             seals=tuple(self._seals.items()),
             deleted=tuple(self.deleted),
             security=self.security.state(),
+            decided=tuple(self.decided.values()),
         )
 
     @property

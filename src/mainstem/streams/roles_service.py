@@ -152,11 +152,12 @@ class StreamRoles:
             self.keeper.forget(stream)
 
     def _look_at(self, stream: StreamId) -> None:
-        topic = self._around.placement.catalogue.topic_by_id(stream.topic)
-        if topic is None:
+        catalogue = self._around.placement.catalogue
+        topic, known = catalogue.topic_by_id(stream.topic), catalogue.stream(stream)
+        if topic is None or known is None:
             self._postponed.discard(stream)
         elif not self._is_closed:
-            self.reconcile(topic, topic.streams[stream.partition])
+            self.reconcile(topic, known)
 
     def reconcile(self, topic: Topic, stream: Stream) -> None:
         """Be to a stream what the catalogue says, now or as soon as this node's storage allows."""

@@ -1,118 +1,20 @@
 """The catalogue kept by three nodes: real Raft drivers and files under virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from tests.unit.placement.council import Council, driver_of, found, names, play, topic
 
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.cluster.raft.answers_driver import OutcomeUnknown
 from mainstem.cluster.raft.core import NotLeader
-from mainstem.cluster.raft.doors_driver import DriverSettings, StateMachine
-from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import SoftState, StateType, founding
+from mainstem.cluster.raft.doors_driver import DriverSettings
+from mainstem.cluster.raft.messages import SoftState, StateType
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.model.features import OWN_LEVELS
-from mainstem.model.ids import NodeId, TopicId
-from mainstem.model.metadata import Node as Member
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.group_service import GroupPlacementService
-from mainstem.placement.records import (
-    AllocateProducerIds,
-    AnyFact,
-    CreateTopic,
-    FormCluster,
-    RegisterNode,
-    TopicCreated,
-)
-from mainstem.testing.raft_cluster import LoopClock, Node, RaftCluster, SimulatedLoop
-
-FOUNDERS = (NodeId(1), NodeId(2), NodeId(3))
-
-
-class Council(RaftCluster):
-    """A Raft group whose nodes keep a catalogue, and ask each other."""
-
-    def __init__(self, folder: Path, **more: Any) -> None:
-        super().__init__(folder, Random(1), **more)
-        self.services: dict[NodeId, GroupPlacementService] = {}
-        self.facts: dict[NodeId, list[AnyFact]] = {}
-        self.restored: list[NodeId] = []
-
-    def new_machine(self, node: Node) -> StateMachine:
-        service = GroupPlacementService(
-            Catalogue(),
-            LoopClock(),
-            lambda error: setattr(node, "fatal", error),
-            ask=lambda to, data, timeout_s: self.ask(node.id, to, data, timeout_s),
-            on_restored=lambda: self.restored.append(node.id),
-        )
-        self.services[node.id] = service
-        self.facts[node.id] = []
-        service.subscribe(self.facts[node.id].append)
-        return service
-
-    def start(self, node: Node) -> RaftDriver:
-        driver = super().start(node)
-        self.services[node.id].attach(driver)
-        return driver
-
-    async def ask(self, asker: NodeId, to: NodeId, data: bytes, timeout_s: float) -> bytes:
-        """As ``Peers.ask`` does, with refusals and losses of its own."""
-        await asyncio.sleep(0.002)
-        if (asker, to) in self.cut or self.nodes[to].driver is None:
-            raise Unreachable("cannot be reached")
-        async with asyncio.timeout(timeout_s):
-            return await self.services[to].decide_for(data)
-
-    async def follower(self) -> Node:
-        leader = await self.wait_for_leader()
-        found = next(node for node in self.nodes.values() if node is not leader)
-        await self.wait_until(lambda: _driver(found).status.lead == leader.id)
-        return found
-
-
-Story = Callable[[Council], Coroutine[None, None, None]]
-
-
-def play(folder: Path, story: Story, **more: Any) -> None:
-    async def whole() -> None:
-        council = Council(folder, **more)
-        for founder in FOUNDERS:
-            council.start(council.add(founder, founding(FOUNDERS)))
-        await story(council)
-        assert all(node.fatal is None for node in council.nodes.values())
-        await council.close()
-
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        runner.run(whole())
-
-
-def _driver(node: Node) -> RaftDriver:
-    assert node.driver is not None
-    return node.driver
-
-
-def topic(number: int, **more: Any) -> CreateTopic:
-    return CreateTopic(TopicId(number.to_bytes(16)), f"t{number}", 3, 1, **more)
-
-
-async def found(council: Council) -> GroupPlacementService:
-    """A cluster with one registered node; the service of the leader."""
-    leader = council.services[(await council.wait_for_leader()).id]
-    await leader.submit(FormCluster("c"))
-    await leader.submit(RegisterNode(Member(NodeId(1), "127.0.0.1", 9092), 1, "d", OWN_LEVELS))
-    return leader
-
-
-def names(council: Council) -> dict[NodeId, list[str]]:
-    return {
-        node: [each.name for each in service.catalogue.topics()]
-        for node, service in council.services.items()
-    }
+from mainstem.model.ids import NodeId
+from mainstem.placement.records import AllocateProducerIds, TopicCreated
 
 
 def test_what_the_leader_decides_everybody_replays(tmp_path: Path) -> None:
@@ -248,8 +150,8 @@ def test_a_leader_that_stops_is_no_reason_to_stop_for_those_who_ask_it(tmp_path:
         follower = await council.follower()
         leader = await council.wait_for_leader()
         asked = asyncio.ensure_future(council.services[follower.id].submit(topic(1)))
-        before = _driver(leader).status.last_index
-        while _driver(leader).status.last_index == before:  # noqa: ASYNC110 - every step counts
+        before = driver_of(leader).status.last_index
+        while driver_of(leader).status.last_index == before:  # noqa: ASYNC110 - every step counts
             await asyncio.sleep(0.0001)
         council.kill(leader, power_loss=False)
         with pytest.raises(Unavailable) as refusal:
@@ -289,17 +191,17 @@ def test_a_new_leader_first_learns_what_was_decided_before_it(tmp_path: Path) ->
         await found(council)
         old = await council.wait_for_leader()
         rest = [node for node in council.nodes.values() if node is not old]
-        await council.wait_until(lambda: all(_driver(n).status.applied >= 4 for n in rest))
+        await council.wait_until(lambda: all(driver_of(n).status.applied >= 4 for n in rest))
         tries: list[asyncio.Task[Any]] = []
 
         def on_role(node: NodeId, role: SoftState) -> None:
             if role.state is StateType.StateLeader:
                 tries.append(asyncio.ensure_future(council.services[node].submit(topic(1))))
 
-        before = [_driver(node).status.last_index for node in rest]
+        before = [driver_of(node).status.last_index for node in rest]
         lost = asyncio.ensure_future(council.services[old.id].submit(topic(1)))
         while all(  # noqa: ASYNC110 - every step of virtual time counts
-            _driver(n).status.last_index == b for n, b in zip(rest, before, strict=True)
+            driver_of(n).status.last_index == b for n, b in zip(rest, before, strict=True)
         ):
             await asyncio.sleep(0.0001)
         # Another node has the entry in its log, and nobody has told it that it is committed.

@@ -9,11 +9,12 @@ import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId, TopicId
+from mainstem.model.limits import COMMANDS_WAITING_MAX
 from mainstem.model.metadata import Node, Topic
 from mainstem.placement import records
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.records import AnyFact
-from mainstem.placement.service import COMMANDS_WAITING_MAX, PlacementService, replayed
+from mainstem.placement.service import PlacementService, replayed
 from mainstem.placement.storage import JournalStorage
 
 NODE = Node(NodeId(1), "host", 9092)

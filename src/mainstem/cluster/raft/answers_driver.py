@@ -39,7 +39,13 @@ class Proposals:
             raise Unavailable(ErrorCode.OVERLOADED, f"{len(self._gathered)} proposals wait")
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._gathered.append((data, term, answer))
+        asyncio.get_running_loop().call_later(self._timeout_s, self._expire_gathered, answer)
         return answer
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether a proposal waits to be handed over."""
+        return bool(self._gathered)
 
     def submit(self, core: Raft, now_s: float) -> None:
         """Hand over what has gathered."""
@@ -87,6 +93,15 @@ class Proposals:
         for place in [place for place in self._waiting if place <= index]:
             _, answer = self._waiting.pop(place)
             _settle(answer, OutcomeUnknown("this node was brought up to date by a snapshot"))
+
+    def _expire_gathered(self, answer: asyncio.Future[int]) -> None:
+        """Take back a proposal that was never handed over, because this node's disk is slow."""
+        left = [waiting for waiting in self._gathered if waiting[2] is not answer]
+        if len(left) == len(self._gathered):
+            return
+        self._gathered = left
+        cause = "this node's log did not take the proposal in time; nothing was recorded"
+        _settle(answer, Unavailable(ErrorCode.TIMED_OUT, cause, remedy="try again"))
 
     def _expire_later(self, entries: list[EntryId]) -> None:
         loop = asyncio.get_running_loop()
