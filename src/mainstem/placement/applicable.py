@@ -7,7 +7,13 @@ a seal of range n never closes range n+1.
 
 from mainstem.model.ids import NodeId, RangeIndex
 from mainstem.model.metadata import Range, Stream, majority
-from mainstem.placement.records import GenerationSwapped, RangeEnd, RangesMerged, StreamTrimmed
+from mainstem.placement.records import (
+    GenerationSwapped,
+    RangeEnd,
+    RangeSealed,
+    RangesMerged,
+    StreamTrimmed,
+)
 from mainstem.placement.replication_records import (
     CopyOrdered,
     Election,
@@ -20,6 +26,11 @@ def seals(stream: Stream, end: RangeEnd) -> bool:
     """The range that it ends is the open one, under the current epoch."""
     last = stream.last
     return (end.epoch, end.index) == (stream.epoch, last.index) and end.end >= last.start
+
+
+def rolls(stream: Stream, fact: RangeSealed) -> bool:
+    """It seals the open range, and whoever has all of that range is one of its replicas."""
+    return seals(stream, fact.end) and set(fact.done) <= set(stream.last.replicas)
 
 
 def restarts(stream: Stream, node: NodeId, end: RangeEnd) -> bool:

@@ -180,7 +180,7 @@ class Catalogue(Tables):
 
     def _range_sealed(self, fact: records.RangeSealed) -> bool:
         stream = self.stream(fact.end.stream)
-        if stream is None or not applicable.seals(stream, fact.end):
+        if stream is None or not applicable.rolls(stream, fact):
             return False
         self._put_stream(chain.rolled(stream, fact))
         self._seals[fact.end.stream] = fact.request_id

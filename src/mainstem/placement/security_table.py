@@ -125,10 +125,10 @@ def _acls_created(table: SecurityTable, fact: records.AclsCreated) -> bool:
 
 
 def _acls_deleted(table: SecurityTable, fact: records.AclsDeleted) -> bool:
-    known = [rule for rule in fact.rules if rule in table._rules]
-    for rule in known:
-        del table._rules[rule]
-    return bool(known)
+    before = len(table._rules)
+    for rule in fact.rules:
+        table._rules.pop(rule, None)
+    return len(table._rules) < before
 
 
 def _role_set(table: SecurityTable, fact: records.RoleSet) -> bool:
@@ -177,10 +177,10 @@ def _delegation_token_set(table: SecurityTable, fact: records.DelegationTokenSet
 
 
 def _delegation_tokens_deleted(table: SecurityTable, fact: records.DelegationTokensDeleted) -> bool:
-    known = [token_id for token_id in fact.ids if token_id in table._delegation_tokens]
-    for token_id in known:
-        del table._delegation_tokens[token_id]
-    return bool(known)
+    before = len(table._delegation_tokens)
+    for token_id in fact.ids:
+        table._delegation_tokens.pop(token_id, None)
+    return len(table._delegation_tokens) < before
 
 
 def _token_secret_set(table: SecurityTable, fact: records.TokenSecretSet) -> bool:
