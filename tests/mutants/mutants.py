@@ -16,6 +16,8 @@ CLUSTER = "mainstem.cluster."
 UNIT = "tests/unit/cluster/raft/"
 EPISODES = "tests/properties/test_raft_episodes.py"
 STORM = "tests/properties/test_raft_storm.py"
+PLACEMENT = "tests/unit/placement/"
+ANY_FACTS = "tests/properties/test_any_facts.py"
 
 
 class Mutant(NamedTuple):
@@ -26,6 +28,11 @@ class Mutant(NamedTuple):
     before: str
     after: str
     killer: str
+
+    @property
+    def full_module(self) -> str:
+        """The module's whole name; a short one is of the cluster package."""
+        return self.module if self.module.startswith("mainstem.") else CLUSTER + self.module
 
 
 MUTANTS = (
@@ -298,5 +305,104 @@ MUTANTS = (
         "                if self._core.state.log.applied < 0:\n",
         UNIT + "test_driver.py"
         "::test_a_read_barrier_on_a_node_that_lags_waits_until_it_has_caught_up",
+    ),
+    Mutant(
+        "a leader decides while the outcome of its own proposal is unknown",
+        "mainstem.placement.group_service",
+        "        if self._driver.is_settled:\n",
+        "        if self._driver.state.is_leader:\n",
+        PLACEMENT + "test_unknown_outcomes.py"
+        "::test_a_topic_that_is_deleted_again_while_the_first_outcome_is_unknown_is_deleted_once",
+    ),
+    Mutant(
+        "a log with entries that are not applied is called settled",
+        "raft.driver",
+        "        return log.applied == log.last_index and not self._proposals.has_gathered\n",
+        "        return log.committed <= log.applied and not self._proposals.has_gathered\n",
+        PLACEMENT + "test_unknown_outcomes.py"
+        "::test_partitions_that_are_added_again_while_the_first_outcome_is_unknown_are_added_once",
+    ),
+    Mutant(
+        "a command that waited over a change of leadership is decided",
+        "mainstem.placement.commands_driver",
+        "            if pending.term != term:\n",
+        "            if pending.term is not None and term is None:\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_a_command_that_was_taken_on_in_another_term_is_not_decided",
+    ),
+    Mutant(
+        "a repeated command is decided again",
+        "mainstem.placement.service",
+        "    known = catalogue.decided.get(pending.id)\n",
+        "    known = None\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_a_repeat_reaches_the_next_leader_and_is_answered_as_the_first_was",
+    ),
+    Mutant(
+        "ids of decided commands are not in snapshots",
+        "mainstem.placement.tables",
+        "            decided=tuple(self.decided.values()),\n",
+        "            decided=(),\n",
+        PLACEMENT + "test_repeated_commands.py::test_ids_of_decisions_are_part_of_snapshots",
+    ),
+    Mutant(
+        "a command is tried again under another id",
+        "mainstem.placement.group_service",
+        "                return await self._try(command, command_id, give_up - loop.time())\n",
+        "                return await self._try(command, uuid4().hex, give_up - loop.time())\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_a_command_whose_answer_was_lost_is_decided_once_and_answered",
+    ),
+    Mutant(
+        "ids are written to a log that the release before must read",
+        "mainstem.placement.remembering",
+        "    return features.get(RELEASE_FEATURE, 1) >= REMEMBERING_LEVEL\n",
+        "    return bool(features) or True\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_without_the_level_an_unknown_outcome_is_not_tried_again",
+    ),
+    Mutant(
+        "a seal closes whichever range is open",
+        "mainstem.placement.applicable",
+        "(end.epoch, end.index) == (stream.epoch, last.index) and",
+        "stream.epoch >= 0 and",
+        ANY_FACTS + "::test_a_seal_of_one_range_never_closes_the_next",
+    ),
+    Mutant(
+        "partitions are added to whatever is there",
+        "mainstem.placement.catalogue",
+        "        if topic is None or fact.expected not in (None, len(topic.streams)):\n",
+        "        if topic is None:\n",
+        ANY_FACTS + "::test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there",
+    ),
+    Mutant(
+        "a fact about a topic that is gone raises",
+        "mainstem.placement.catalogue",
+        "        topic = self._topics.pop(fact.id, None)\n",
+        "        topic = self._topics.pop(fact.id)\n",
+        PLACEMENT + "test_unknown_outcomes.py"
+        "::test_a_cluster_starts_from_a_log_that_holds_a_fact_twice",
+    ),
+    Mutant(
+        "an older election takes a stream back",
+        "mainstem.placement.applicable",
+        "    return election.epoch > stream.epoch\n",
+        "    return election.epoch >= 0\n",
+        ANY_FACTS + "::test_an_older_election_takes_nothing_back",
+    ),
+    Mutant(
+        "the last copy of a range is dropped",
+        "mainstem.placement.applicable",
+        "len(others) >= copies_needed(stream, known)\n",
+        "len(others) >= 0\n",
+        ANY_FACTS + "::test_the_last_copy_of_a_range_is_never_dropped",
+    ),
+    Mutant(
+        "listeners hear of facts that were ignored",
+        "mainstem.placement.service",
+        "            self._log_ignored(fact)\n            return\n",
+        "            self._log_ignored(fact)\n",
+        PLACEMENT + "test_unknown_outcomes.py"
+        "::test_a_cluster_starts_from_a_log_that_holds_a_fact_twice",
     ),
 )

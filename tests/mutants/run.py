@@ -21,14 +21,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutants.mutants import CLUSTER, MUTANTS, Mutant  # noqa: E402
+from tests.mutants.mutants import MUTANTS, Mutant  # noqa: E402
 
 
 class _Changed(importlib.abc.MetaPathFinder):
     """Finds one module with another text."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._name = CLUSTER + mutant.module
+        self._name = mutant.full_module
         self._mutant = mutant
 
     def find_spec(
@@ -56,7 +56,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 def stale(mutant: Mutant) -> bool:
     """Whether the source has moved on from what the mutant changes."""
-    path = ROOT / "src" / Path(*(CLUSTER + mutant.module).split("."))
+    path = ROOT / "src" / Path(*mutant.full_module.split("."))
     return path.with_suffix(".py").read_text().count(mutant.before) != 1
 
 

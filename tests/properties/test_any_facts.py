@@ -261,7 +261,8 @@ def a_fact(data: st.DataObject, catalogue: Catalogue, log: list[AnyFact]) -> Any
         return data.draw(about_a_stream(catalogue))
     if how < 8 and log:
         return data.draw(st.sampled_from(log))
-    return data.draw(facts)
+    drawn: AnyFact = data.draw(facts)
+    return drawn
 
 
 def test_every_fact_is_drawn() -> None:
@@ -327,3 +328,27 @@ def test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there() ->
     added = records.PartitionsAdded(topic, ((NodeId(1),),) * 3, expected=3)
     assert [catalogue.replay(added), catalogue.replay(added)] == [True, False]
     assert catalogue.partition_count == 6
+
+
+def test_an_older_election_takes_nothing_back() -> None:
+    catalogue = Catalogue()
+    topic = TopicId(bytes(16))
+    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
+    stream = StreamId(topic, PartitionIndex(0))
+    first = replication.WritersElected((Election(stream, Epoch(1), NodeId(2)),), 0)
+    second = replication.WritersElected((Election(stream, Epoch(2), NodeId(1)),), 0)
+    assert [catalogue.replay(fact) for fact in (first, second, first)] == [True, True, False]
+    assert (catalogue.need_stream(stream).writer, catalogue.need_stream(stream).epoch) == (1, 2)
+
+
+def test_the_last_copy_of_a_range_is_never_dropped() -> None:
+    catalogue = Catalogue()
+    topic = TopicId(bytes(16))
+    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
+    stream = StreamId(topic, PartitionIndex(0))
+    end = RangeEnd(stream, Epoch(0), RangeIndex(0), Offset(100))
+    both = (NodeId(1), NodeId(2))
+    catalogue.replay(records.RangeSealed("r", end, both, 0, done=(NodeId(1),)))
+    drop = replication.ReplicaDropped(stream, RangeIndex(0), NodeId(1))
+    assert not catalogue.replay(drop)
+    assert catalogue.need_stream(stream).ranges[0].holders == (NodeId(1),)

@@ -302,7 +302,7 @@ def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact]
 
 async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
-    clock, metrics = SystemClock(), Metrics()
+    clock = SystemClock()
     data = Path(config.node.data_dir)
     node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
     descriptors = divided(granted(config), config)
@@ -317,6 +317,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         rebuild=rebuild,
     )
     placement, cluster = await _opened(start, config, kafka, clock, on_fatal)
+    metrics = Metrics(placement.service.catalogue.ignored)
     topics = TopicsAdmin(placement.service, node, NodeDefaults(shown_names(config)))
     commits = GroupCommit(
         asyncio.get_running_loop(),

@@ -75,6 +75,7 @@ class _Collected:
         yield from self._by_api()
         yield from self._http()
         yield from self._connections()
+        yield from self._catalogue()
         yield from self._node()
         yield from _streams(self._sample.streams)
         yield from _lags(self._sample.lags)
@@ -133,6 +134,18 @@ class _Collected:
         for (protocol, reason), count in sorted(self._metrics.connections_refused.items()):
             refused.add_metric([protocol, reason], count)
         yield refused
+
+    def _catalogue(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+
+        family = CounterMetricFamily(
+            "mainstem_catalogue_facts_ignored",
+            "Recorded facts that no longer applied when they were replayed, by type.",
+            labels=["fact"],
+        )
+        for fact, count in sorted(self._metrics.catalogue_facts_ignored.items()):
+            family.add_metric([fact], count)
+        yield family
 
     def _node(self) -> Iterator["Metric"]:
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415

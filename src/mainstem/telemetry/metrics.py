@@ -9,7 +9,7 @@ somebody asks. This module knows names and meanings; ``exposition`` knows format
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,13 +18,17 @@ STATUS_CODES_MAX = 600
 
 
 class Metrics:
-    """The counts of one node since its start. Add to the attributes directly."""
+    """The counts of one node since its start. Add to the attributes directly.
+
+    ``catalogue_facts_ignored`` belongs to the catalogue, which counts by type of fact.
+    """
 
     __slots__ = (
         "batches_in",
         "batches_refused",
         "bytes_in",
         "bytes_out",
+        "catalogue_facts_ignored",
         "client_push_bytes",
         "client_pushes",
         "connections",
@@ -44,7 +48,10 @@ class Metrics:
         "requests",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, catalogue_facts_ignored: Mapping[str, int] | None = None) -> None:
+        self.catalogue_facts_ignored = (
+            {} if catalogue_facts_ignored is None else catalogue_facts_ignored
+        )
         self.messages_in = 0
         self.bytes_in = 0
         self.batches_in = 0

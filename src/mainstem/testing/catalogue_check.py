@@ -30,6 +30,8 @@ def _topic_flaw(catalogue: Catalogue, topic: Topic) -> str | None:
     for place, stream in enumerate(topic.streams):
         if (stream.id.topic, stream.id.partition) != (topic.id, place):
             return f"{stream.id} stands at place {place} of {topic.name}"
+        if not all(known.replicas for known in stream.ranges):
+            return f"{topic.name}-{place}: a range is on no node"
         if (found := chain.flaw(stream)) is not None:
             return f"{topic.name}-{place}: {found}"
     return None
