@@ -356,8 +356,8 @@ MUTANTS = (
     Mutant(
         "ids are written to a log that the release before must read",
         "mainstem.placement.remembering",
-        "    return features.get(RELEASE_FEATURE, 1) >= REMEMBERING_LEVEL\n",
-        "    return bool(features) or True\n",
+        "REMEMBERING_LEVEL: Final = 2\n",
+        "REMEMBERING_LEVEL: Final = 1\n",
         PLACEMENT + "test_repeated_commands.py"
         "::test_without_the_level_an_unknown_outcome_is_not_tried_again",
     ),

@@ -119,6 +119,7 @@ FACTS: dict[type, st.SearchStrategy[Any]] = {
         disks,
         small,
         ballots,
+        st.sampled_from([(1, 1), (1, 2)]),
     ),
     records.TopicCreated: created,
     records.TopicRestored: created.map(

@@ -72,7 +72,7 @@ class Catalogue(Tables):
     def _node_registered(self, fact: records.NodeRegistered) -> bool:
         known = self._nodes.get(fact.node.id)
         if known is not None and fact.incarnation <= known.incarnation:
-            return False
+            return self._levels_announced(known, fact)
         self._nodes[fact.node.id] = RegisteredNode(
             fact.node,
             fact.incarnation,
@@ -88,6 +88,13 @@ class Catalogue(Tables):
                     )
                 )
         self._elect(fact.elections)
+        return True
+
+    def _levels_announced(self, known: RegisteredNode, fact: records.NodeRegistered) -> bool:
+        """The same process reads more levels than was recorded when it registered."""
+        if fact.incarnation < known.incarnation or fact.levels[1] <= known.levels[1]:
+            return False
+        self._nodes[fact.node.id] = replace(known, levels=fact.levels)
         return True
 
     def _node_fenced(self, fact: replication.NodeFenced) -> bool:

@@ -28,7 +28,7 @@ from mainstem.placement.expectations import (
 )
 from mainstem.placement.fact import Command
 from mainstem.placement.records import AnyFact
-from mainstem.placement.remembering import is_at_level
+from mainstem.placement.remembering import REMEMBERING_LEVEL
 from mainstem.placement.replication_decisions import REPLICATION_DECIDERS
 from mainstem.placement.replication_records import WritersElected
 from mainstem.placement.security_decisions import SECURITY_DECIDERS
@@ -200,7 +200,7 @@ def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int)
         assignments=command.assignments,
     )
     _room_for(tables, len(replicas), topic.name)
-    expected = count if is_at_level(tables.features) else None
+    expected = count if tables.level >= REMEMBERING_LEVEL else None
     fact = records.PartitionsAdded(topic.id, replicas, expected=expected)
     if len(replicas[0]) > 1:
         acks = planner.acks_for(tables, topic.configs, len(replicas[0]))

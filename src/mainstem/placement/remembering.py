@@ -6,7 +6,6 @@ one entry, so that whoever decides next has either both or neither. ``SealAndCre
 this: the catalogue keeps its ``request_id`` with the stream.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,26 +19,20 @@ from mainstem.placement.tables import Tables
 
 ReplyT = TypeVar("ReplyT")
 
-RELEASE_FEATURE: Final = "mainstem.version"
 REMEMBERING_LEVEL: Final = 2
-"""From this feature level on, every node can decode what is added here to the log."""
-
-
-def is_at_level(features: Mapping[str, int]) -> bool:
-    """Whether facts and fields that the first feature level lacks may be written."""
-    return features.get(RELEASE_FEATURE, 1) >= REMEMBERING_LEVEL
+"""From this level of ``mainstem.version`` on, every node can decode what is written here."""
 
 
 def can_be_repeated(tables: Tables, command: Command[Any]) -> bool:
     """Whether a command may be sent again under its id while its outcome is unknown."""
-    return isinstance(command, SealAndCreate) or is_at_level(tables.features)
+    return isinstance(command, SealAndCreate) or tables.level >= REMEMBERING_LEVEL
 
 
 def remember(
     tables: Tables, command: Command[ReplyT], command_id: str, reply: ReplyT
 ) -> CommandDecided | None:
     """The fact that names a decided command; None: this one is not to be remembered."""
-    if not command_id or isinstance(command, SealAndCreate) or not is_at_level(tables.features):
+    if not command_id or isinstance(command, SealAndCreate) or tables.level < REMEMBERING_LEVEL:
         return None
     fact = CommandDecided(command_id, type(command).__name__)
     if isinstance(reply, Topic):

@@ -11,6 +11,7 @@ from tests.unit.placement.council import Council, driver_of, found, play, topic
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.doors_driver import DriverSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.features import MAINSTEM_VERSION
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.limits import COMMANDS_REMEMBERED_MAX
 from mainstem.placement.catalogue import Catalogue
@@ -32,14 +33,14 @@ T1 = TopicId((1).to_bytes(16))
 BLOCK = AllocateProducerIds(NodeId(1), 1, 10)
 
 
-async def at_level_2(council: Council) -> GroupPlacementService:
-    """A cluster whose nodes all know the formats of this release; the leader's service."""
+async def at_level_1(council: Council) -> GroupPlacementService:
+    """A cluster some of whose nodes are of the release before; the leader's service."""
     service = await found(council)
     leader = await council.wait_for_leader()
-    await driver_of(leader).propose(msgspec.json.encode(FeaturesSet(1, {"mainstem.version": 2})))
-    await council.wait_until(
-        lambda: all(each.catalogue.features for each in council.services.values())
-    )
+    await driver_of(leader).propose(msgspec.json.encode(FeaturesSet(2, {MAINSTEM_VERSION: 1})))
+    await council.wait_until(lambda: all(s.catalogue.level == 1 for s in council.services.values()))
+    for facts in council.facts.values():
+        facts.clear()
     return service
 
 
@@ -69,7 +70,7 @@ class Lossy(Council):
 def test_a_command_whose_answer_was_lost_is_decided_once_and_answered(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
         assert isinstance(council, Lossy)
-        service = await at_level_2(council)
+        service = await found(council)
         follower = council.services[(await council.follower()).id]
         council.lost = 2
         assert await follower.submit(BLOCK) == (0, 10)
@@ -91,7 +92,7 @@ def test_a_command_whose_answer_was_lost_is_decided_once_and_answered(tmp_path: 
 def test_without_the_level_an_unknown_outcome_is_not_tried_again(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
         assert isinstance(council, Lossy)
-        service = await found(council)
+        service = await at_level_1(council)
         follower = council.services[(await council.follower()).id]
         council.lost = 1
         with pytest.raises(Unavailable, match="the connection to the node ended"):
@@ -109,7 +110,7 @@ def test_without_the_level_an_unknown_outcome_is_not_tried_again(tmp_path: Path)
 
 def test_a_repeat_reaches_the_next_leader_and_is_answered_as_the_first_was(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        service = await at_level_2(council)
+        service = await found(council)
         old = await council.wait_for_leader()
         first = reply(await service.decide_for(asked(BLOCK, "x")))
         await council.wait_until(
@@ -127,7 +128,7 @@ def test_a_repeat_reaches_the_next_leader_and_is_answered_as_the_first_was(tmp_p
 
 def test_a_repeat_that_meets_the_first_in_one_append_is_decided_once(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        service = await at_level_2(council)
+        service = await found(council)
         tries = [service.decide_for(asked(BLOCK, "x")) for _ in range(5)]
         replies = [reply(answer) for answer in await asyncio.gather(*tries)]
         assert replies == [[0, 10]] * 5
@@ -138,7 +139,7 @@ def test_a_repeat_that_meets_the_first_in_one_append_is_decided_once(tmp_path: P
 
 def test_a_leader_that_hangs_is_left_for_the_next_one_in_time(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        await at_level_2(council)
+        await found(council)
         follower = council.services[(await council.follower()).id]
         leader = await council.wait_for_leader()
         hung = asyncio.Event()
@@ -173,7 +174,7 @@ def test_a_command_that_was_taken_on_in_another_term_is_not_decided(tmp_path: Pa
 
 def test_ids_of_decisions_are_part_of_snapshots(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        service = await at_level_2(council)
+        service = await found(council)
         behind = await council.follower()
         council.kill(behind, power_loss=False)
         first = reply(await service.decide_for(asked(BLOCK, "x")))
@@ -193,7 +194,7 @@ def test_ids_of_decisions_are_part_of_snapshots(tmp_path: Path) -> None:
 
 def test_a_repeat_whose_topic_is_gone_is_told_so(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        service = await at_level_2(council)
+        service = await found(council)
         await service.decide_for(asked(topic(1), "x"))
         await service.submit(DeleteTopic(T1))
         with pytest.raises(InvalidRequest, match="no topic with that id"):
@@ -207,11 +208,12 @@ def test_a_repeat_whose_topic_is_gone_is_told_so(tmp_path: Path) -> None:
 
 def test_a_question_of_the_release_before_is_understood(tmp_path: Path) -> None:
     async def story(council: Council) -> None:
-        service = await at_level_2(council)
+        service = await found(council)
         raw = msgspec.Raw(msgspec.msgpack.encode(BLOCK))
         old = msgspec.msgpack.encode(("AllocateProducerIds", raw))
+        known = list(service.catalogue.decided)
         assert reply(await service.decide_for(old)) == [0, 10]
-        assert not service.catalogue.decided
+        assert list(service.catalogue.decided) == known
 
     play(tmp_path, story)
 
