@@ -371,7 +371,7 @@ MUTANTS = (
     Mutant(
         "partitions are added to whatever is there",
         "mainstem.placement.catalogue",
-        "        if topic is None or fact.expected not in (None, len(topic.streams)):\n",
+        "        if topic is None or fact.expected not in (UNSET, len(topic.streams)):\n",
         "        if topic is None:\n",
         ANY_FACTS + "::test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there",
     ),

@@ -10,6 +10,7 @@ streams and ranges are immutable values: what a caller was given stays as it was
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mainstem.model.ids import TopicId
@@ -155,7 +156,7 @@ class Catalogue(Tables):
 
     def _partitions_added(self, fact: records.PartitionsAdded) -> bool:
         topic = self._topics.get(fact.id)
-        if topic is None or fact.expected not in (None, len(topic.streams)):
+        if topic is None or fact.expected not in (UNSET, len(topic.streams)):
             return False
         self._put_topic(chain.grown(topic, fact))
         return True

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import chain as chained
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
@@ -200,7 +201,7 @@ def _add_partitions(tables: Tables, command: records.AddPartitions, now_ms: int)
         assignments=command.assignments,
     )
     _room_for(tables, len(replicas), topic.name)
-    expected = count if tables.level >= REMEMBERING_LEVEL else None
+    expected = count if tables.level >= REMEMBERING_LEVEL else UNSET
     fact = records.PartitionsAdded(topic.id, replicas, expected=expected)
     if len(replicas[0]) > 1:
         acks = planner.acks_for(tables, topic.configs, len(replicas[0]))

@@ -9,7 +9,7 @@ Facts are stored as JSON objects whose ``type`` is the class name. Fields may be
 default; a field is never given another meaning.
 """
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mainstem.model.features import LEVELS_OF_0_1, Levels
 from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, StreamId, TopicId
@@ -283,7 +283,7 @@ class PartitionsAdded(Fact, frozen=True):
     replicas: tuple[tuple[NodeId, ...], ...]
     disks: tuple[tuple[NodeId, str], ...] = ()
     acks: int = 0
-    expected: int | None = None
+    expected: int | UnsetType = UNSET
 
 
 class TopicConfigsSet(Fact, frozen=True):
