@@ -302,8 +302,7 @@ def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact]
 
 async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
-    clock = SystemClock()
-    data = Path(config.node.data_dir)
+    clock, data = SystemClock(), Path(config.node.data_dir)
     node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
     descriptors = divided(granted(config), config)
     store = LogStore(data, StoreSettings(files_open_max=descriptors.files_open_max), clock)
