@@ -73,7 +73,7 @@ class Catalogue(Tables):
     def _node_registered(self, fact: records.NodeRegistered) -> bool:
         known = self._nodes.get(fact.node.id)
         if known is not None and fact.incarnation <= known.incarnation:
-            return self._levels_announced(known, fact)
+            return _levels_announced(self, known, fact)
         self._nodes[fact.node.id] = RegisteredNode(
             fact.node,
             fact.incarnation,
@@ -90,19 +90,6 @@ class Catalogue(Tables):
                 )
         self._elect(fact.elections)
         return True
-
-    def _levels_announced(self, known: RegisteredNode, fact: records.NodeRegistered) -> bool:
-        """The same process reads more levels than was recorded when it registered."""
-        if fact.incarnation < known.incarnation or fact.levels[1] <= known.levels[1]:
-            return False
-        self._nodes[fact.node.id] = replace(known, levels=fact.levels)
-        return True
-
-    def _node_fenced(self, fact: replication.NodeFenced) -> bool:
-        return self._set_fenced(fact, fenced=True)
-
-    def _node_unfenced(self, fact: replication.NodeUnfenced) -> bool:
-        return self._set_fenced(fact, fenced=False)
 
     def _set_fenced(
         self, fact: replication.NodeFenced | replication.NodeUnfenced, *, fenced: bool
@@ -128,12 +115,6 @@ class Catalogue(Tables):
         if not fact.replicas or collides or not self._is_free(fact.id, fact.name):
             return False
         self._put_topic(chain.new_topic(fact))
-        return True
-
-    def _topic_restored(self, fact: records.TopicRestored) -> bool:
-        if not self._is_free(fact.topic.id, fact.topic.name):
-            return False
-        self._put_topic(fact.topic)
         return True
 
     def _is_free(self, topic: TopicId, name: str) -> bool:
@@ -216,6 +197,23 @@ class Catalogue(Tables):
         self._topics[topic.id] = topic
         self._by_name[topic.name] = topic
         self._collisions.setdefault(collision_key(topic.name), topic.name)
+
+
+def _levels_announced(
+    catalogue: Catalogue, known: RegisteredNode, fact: records.NodeRegistered
+) -> bool:
+    """The same process reads more levels than was recorded when it registered."""
+    if fact.incarnation < known.incarnation or fact.levels[1] <= known.levels[1]:
+        return False
+    catalogue._nodes[fact.node.id] = replace(known, levels=fact.levels)
+    return True
+
+
+def _topic_restored(catalogue: Catalogue, fact: records.TopicRestored) -> bool:
+    if not catalogue._is_free(fact.topic.id, fact.topic.name):
+        return False
+    catalogue._put_topic(fact.topic)
+    return True
 
 
 def _of_security(catalogue: Catalogue, fact: SecurityFact) -> bool:
@@ -323,7 +321,7 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], bool]] = {
     records.ClusterFormed: _cluster_formed,
     records.NodeRegistered: Catalogue._node_registered,
     records.TopicCreated: Catalogue._topic_created,
-    records.TopicRestored: Catalogue._topic_restored,
+    records.TopicRestored: _topic_restored,
     records.TopicDeleted: Catalogue._topic_deleted,
     records.PartitionsAdded: Catalogue._partitions_added,
     records.TopicConfigsSet: Catalogue._topic_configs_set,
@@ -345,8 +343,8 @@ _REPLAYS: dict[type, Callable[[Catalogue, Any], bool]] = {
     records.GenerationSwapped: _stepped(applicable.swaps, chain.swapped),
     records.RangesMerged: _stepped(applicable.merges, chain.merged),
     records.CommandDecided: _command_decided,
-    replication.NodeFenced: Catalogue._node_fenced,
-    replication.NodeUnfenced: Catalogue._node_unfenced,
+    replication.NodeFenced: lambda catalogue, fact: catalogue._set_fenced(fact, fenced=True),
+    replication.NodeUnfenced: lambda catalogue, fact: catalogue._set_fenced(fact, fenced=False),
     replication.NodeDraining: _node_draining,
     replication.WritersElected: lambda catalogue, fact: catalogue._elect(fact.elections),
     replication.TargetsSet: _targets_set,

@@ -247,7 +247,7 @@ class GroupPlacementService(PlacementService):
         except MainstemError as refusal:
             self._waiting.refuse_all(refusal)
             return False
-        if self._driver.is_settled:
+        if self._driver.state.log.is_settled:
             return True
         if self._closed:
             self._waiting.refuse_all(

@@ -42,11 +42,6 @@ class Proposals:
         asyncio.get_running_loop().call_later(self._timeout_s, self._expire_gathered, answer)
         return answer
 
-    @property
-    def has_gathered(self) -> bool:
-        """Whether a proposal waits to be handed over."""
-        return bool(self._gathered)
-
     def submit(self, core: Raft, now_s: float) -> None:
         """Hand over what has gathered."""
         gathered = []

@@ -80,15 +80,6 @@ class RaftDriver:
         """How this node sees the group."""
         return status_of(self.state)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether this node has applied its whole log, and proposes nothing that is not in it.
-
-        On a leader this says that the outcome of everything it ever proposed is known.
-        """
-        log = self.state.log
-        return log.applied == log.last_index and not self._proposals.has_gathered
-
     def start(self, state: bytes) -> None:
         """Begin; ``state`` is that of the snapshot which storage found."""
         self._applying.restore(self._core.state.log.snapshot, state)
