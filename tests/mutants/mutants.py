@@ -309,16 +309,16 @@ MUTANTS = (
     Mutant(
         "a leader decides while the outcome of its own proposal is unknown",
         "mainstem.placement.group_service",
-        "        if self._driver.state.log.is_settled:\n",
-        "        if self._driver.state.is_leader:\n",
+        "        if log.applied == log.last_index:\n",
+        "        if log.applied <= log.last_index:\n",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_a_topic_that_is_deleted_again_while_the_first_outcome_is_unknown_is_deleted_once",
     ),
     Mutant(
-        "a log with entries that are not applied is called settled",
-        "raft.raft_log",
-        "        return self.applied == self.last_index\n",
-        "        return self.applied == self.committed\n",
+        "a leader decides as soon as what is committed is applied",
+        "mainstem.placement.group_service",
+        "        if log.applied == log.last_index:\n",
+        "        if log.applied == log.committed:\n",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_partitions_that_are_added_again_while_the_first_outcome_is_unknown_are_added_once",
     ),

@@ -247,7 +247,8 @@ class GroupPlacementService(PlacementService):
         except MainstemError as refusal:
             self._waiting.refuse_all(refusal)
             return False
-        if self._driver.state.log.is_settled:
+        log = self._driver.state.log
+        if log.applied == log.last_index:
             return True
         if self._closed:
             self._waiting.refuse_all(

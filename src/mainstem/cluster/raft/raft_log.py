@@ -52,14 +52,6 @@ class RaftLog:
         """The index of the first entry that is still here."""
         return self.start.index + 1
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether every entry is applied.
-
-        A leader whose log is settled knows the outcome of everything that it has put there.
-        """
-        return self.applied == self.last_index
-
     def term(self, index: int) -> int | None:
         """The term of an entry; None when it is gone or not there yet."""
         place = index - self.start.index - 1
