@@ -5,22 +5,13 @@ Each life finds everything of the lives before it, of every kind that a node kee
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka.admin
 import pika
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from paho.mqtt.client import MQTTv311
 from tests.integration.mqtt.paho_client import PahoClient
@@ -33,6 +24,7 @@ SETTINGS = (
     "--set", "security.authorise=on", "--set", "groups.initial_rebalance_delay_ms=100",
 )  # fmt: skip
 PER_LIFE = 50
+words: Any = confluent_kafka.admin  # much of it has no types
 SESSION = {"version": MQTTv311, "clean": False}
 
 
@@ -41,7 +33,7 @@ def records(node: LocalNode, topic: str) -> list[tuple[bytes | None, bytes | Non
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "auditor"})
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    found: list[tuple[bytes | None, bytes | None]] = []
     offset = -1
     while offset + 1 < end:
         message = consumer.poll(60)
@@ -159,22 +151,24 @@ def sessions_are_there(node: LocalNode, lives: int) -> None:
 
 def security(node: LocalNode, life: int) -> None:
     admin = AdminClient({"bootstrap.servers": node.kafka})
-    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    user = UserScramCredentialUpsertion(f"user-{life}", scram, b"battery staple")
+    scram = words.ScramCredentialInfo(words.ScramMechanism.SCRAM_SHA_256, 4096)
+    user = words.UserScramCredentialUpsertion(f"user-{life}", scram, b"battery staple")
     for altered in admin.alter_user_scram_credentials([user]).values():
         altered.result(60)
-    what = (ResourceType.TOPIC, "plain", ResourcePatternType.LITERAL)
-    rule = AclBinding(*what, f"User:user-{life}", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    what = (words.ResourceType.TOPIC, "plain", words.ResourcePatternType.LITERAL)
+    rule = words.AclBinding(
+        *what, f"User:user-{life}", "*", words.AclOperation.READ, words.AclPermissionType.ALLOW
+    )
     for made in admin.create_acls([rule]).values():
         made.result(60)
 
 
 def security_is_there(node: LocalNode, lives: int) -> None:
-    admin = AdminClient({"bootstrap.servers": node.kafka})
+    admin: Any = AdminClient({"bootstrap.servers": node.kafka})
     users = admin.describe_user_scram_credentials().result(60)
     assert set(users) == {f"user-{life}" for life in range(lives)}
-    every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
-                             AclOperation.ANY, AclPermissionType.ANY)  # fmt: skip
+    every = words.AclBindingFilter(words.ResourceType.ANY, None, words.ResourcePatternType.ANY, None, None,
+                             words.AclOperation.ANY, words.AclPermissionType.ANY)  # fmt: skip
     rules = admin.describe_acls(every).result(60)
     assert {rule.principal for rule in rules} == {f"User:user-{life}" for life in range(lives)}
 
