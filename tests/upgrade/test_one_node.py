@@ -167,8 +167,9 @@ def security_is_there(node: LocalNode, lives: int) -> None:
     admin: Any = AdminClient({"bootstrap.servers": node.kafka})
     users = admin.describe_user_scram_credentials().result(60)
     assert set(users) == {f"user-{life}" for life in range(lives)}
-    every = words.AclBindingFilter(words.ResourceType.ANY, None, words.ResourcePatternType.ANY, None, None,
-                             words.AclOperation.ANY, words.AclPermissionType.ANY)  # fmt: skip
+    whatever = (words.ResourceType.ANY, None, words.ResourcePatternType.ANY, None, None)
+    may = (words.AclOperation.ANY, words.AclPermissionType.ANY)
+    every = words.AclBindingFilter(*whatever, *may)
     rules = admin.describe_acls(every).result(60)
     assert {rule.principal for rule in rules} == {f"User:user-{life}" for life in range(lives)}
 
