@@ -18,6 +18,7 @@ from mainstem.broker.config_service import (
 )
 from mainstem.broker.deleted_topics import DeletedTopics
 from mainstem.broker.topics_api import LogDirectory
+from mainstem.model import limits
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node, Topic
@@ -51,7 +52,10 @@ INTERNAL_CONFIGS = {
     },
     # A retained message is as large as MQTT's largest packet may be.
     MQTT_SESSIONS_TOPIC: {"cleanup.policy": "compact", "max.message.bytes": "10485760"},
-    MQTT_RETAINED_TOPIC: {"cleanup.policy": "compact", "max.message.bytes": "268435456"},
+    MQTT_RETAINED_TOPIC: {
+        "cleanup.policy": "compact",
+        "max.message.bytes": str(limits.BATCH_BYTES_MAX),
+    },
 }
 
 

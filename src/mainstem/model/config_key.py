@@ -116,6 +116,8 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         if at_least is not None and number < at_least:
             raise self._refusal(text)
         if self.at_most is not None and number > self.at_most:
+            if stored:  # an upper bound that came later holds for what was set before
+                return type(number)(self.at_most)
             raise self._refusal(text)
         return number
 

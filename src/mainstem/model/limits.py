@@ -30,8 +30,18 @@ TOPIC_NAME_LENGTH_MAX = 249
 GROUP_NAME_LENGTH_MAX = 1_000
 CLIENT_ID_LENGTH_MAX = 4_096
 
+# Between nodes: what one frame carries. A larger one is refused by the node that would send it.
+PEER_FRAME_BYTES_MAX = 64 * MIB
+
 # Batches and records
 BATCH_BYTES_DEFAULT_MAX = 1 * MIB + 12
+# No topic takes a larger batch: with the state of a stream (100,000 producers: 12 MiB), which goes
+# before the first batch of a range, it has to fit into one frame between nodes.
+BATCH_BYTES_MAX = 32 * MIB
+# A message of any protocol, which becomes a batch with a head.
+MESSAGE_BYTES_MAX = BATCH_BYTES_MAX - 1 * MIB
+# A change of the catalogue; Raft sends entries whole.
+RAFT_ENTRY_BYTES_MAX = 32 * MIB
 DECOMPRESSED_BYTES_MAX = 256 * MIB
 RECORDS_PER_BATCH_MAX = 16 * MIB
 HEADERS_PER_RECORD_MAX = 10_000

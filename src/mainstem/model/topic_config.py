@@ -106,8 +106,10 @@ _KEYS = (
     ),
     _key(
         "max.message.bytes", INT, "1048588", "message.max.bytes",
-        at_least=0,
-        documentation="The largest batch that the topic takes, in bytes as stored.",
+        at_least=0, at_most=limits.BATCH_BYTES_MAX,
+        documentation="The largest batch that the topic takes, in bytes as stored. Nodes copy a "
+        "batch in one piece, so there is an upper bound; a larger value that an earlier release "
+        "took holds as that bound.",
     ),
     _key(
         "message.timestamp.after.max.ms", LONG, "3600000", "log.message.timestamp.after.max.ms",

@@ -49,7 +49,7 @@ class AmqpSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         int,
         Meta(
             ge=KIB,
-            le=512 * MIB,
+            le=limits.MESSAGE_BYTES_MAX,
             description="Largest message that is taken; a larger one ends its channel.",
         ),
     ] = MESSAGE_BYTES

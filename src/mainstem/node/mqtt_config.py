@@ -58,7 +58,9 @@ class MqttSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = limits.CONNECTIONS_MAX
     packet_bytes_max: Annotated[
         int,
-        Meta(ge=KIB, le=256 * MIB - 1, description="Largest packet; its client is told."),
+        Meta(
+            ge=KIB, le=limits.MESSAGE_BYTES_MAX, description="Largest packet; its client is told."
+        ),
     ] = 1 * MIB
     receive_max: Annotated[
         int, Meta(ge=1, le=65535, description="Messages that a client may send ahead of answers.")

@@ -15,7 +15,11 @@ from mainstem.model.batch import (
 )
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRecords, InvalidRequest
-from mainstem.model.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_PER_BATCH_MAX
+from mainstem.model.limits import (
+    BATCH_BYTES_MAX,
+    DECOMPRESSED_BYTES_MAX,
+    RECORD_ERRORS_PER_BATCH_MAX,
+)
 from mainstem.model.record import ProducerStamp, build_batch, records_of
 from mainstem.model.topic_config import TopicSettings
 
@@ -61,7 +65,8 @@ class BatchRules:
             raise InvalidRequest(
                 ErrorCode.RECORD_TOO_LARGE,
                 f"a batch of {len(batch)} bytes where max.message.bytes is {self.bytes_max}",
-                remedy="raise the topic's max.message.bytes or send less at once",
+                remedy="send less at once, or raise the topic's max.message.bytes, to "
+                f"{BATCH_BYTES_MAX} at the most",
             )
         if header.max_timestamp > self.newest_ms:
             self.newest_ms = self._newest()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mainstem.model import limits
 from mainstem.model.config_key import LONG_MAX
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.node_config import NODE_KEYS, check_node_configs
@@ -20,7 +21,7 @@ KAFKA = [
     ("flush.ms", "long", str(LONG_MAX), 0, None),
     ("index.interval.bytes", "int", "4096", 0, None),
     ("max.compaction.lag.ms", "long", str(LONG_MAX), 1, None),
-    ("max.message.bytes", "int", "1048588", 0, None),
+    ("max.message.bytes", "int", "1048588", 0, 32 * 1024 * 1024),
     ("message.timestamp.after.max.ms", "long", "3600000", 0, None),
     ("message.timestamp.before.max.ms", "long", str(LONG_MAX), 0, None),
     ("message.timestamp.type", "string", "CreateTime", None, None),
@@ -184,3 +185,28 @@ def test_segments_below_the_minimum_are_made_by_the_internal_name_only() -> None
     assert "internal.segment.bytes" not in TOPIC_KEYS
     with pytest.raises(InvalidRequest):
         check_topic_configs({"internal.segment.bytes": "13"})
+
+
+def test_no_topic_takes_batches_that_nodes_cannot_copy_to_each_other() -> None:
+    """By any name that sets it; what an earlier release took holds as the upper bound."""
+    largest = limits.BATCH_BYTES_MAX
+    at_most, too_much = str(largest), str(largest + 1)
+    assert check_topic_configs({"max.message.bytes": at_most}).max_message_bytes == largest
+    with pytest.raises(InvalidRequest, match=r"max\.message\.bytes") as found:
+        check_topic_configs({"max.message.bytes": too_much})
+    assert at_most in found.value.remedy
+    with pytest.raises(InvalidRequest, match=r"message\.max\.bytes") as found:
+        check_node_configs({"message.max.bytes": too_much}, dynamic=True)
+    assert at_most in found.value.remedy
+
+    stored = {"max.message.bytes": str(100 * limits.MIB)}
+    assert topic_settings(stored).max_message_bytes == largest
+    assert topic_settings({}, {"message.max.bytes": too_much}).max_message_bytes == largest
+    kept = check_topic_configs(stored | {"retention.ms": "1"}, kept=stored)
+    assert kept.max_message_bytes == largest
+
+
+def test_a_batch_the_state_of_its_stream_and_their_heads_fit_into_one_frame_between_nodes() -> None:
+    state_bytes = 130 * limits.PRODUCERS_PER_STREAM_MAX
+    assert limits.BATCH_BYTES_MAX + state_bytes + limits.MIB < limits.PEER_FRAME_BYTES_MAX
+    assert limits.RAFT_ENTRY_BYTES_MAX + limits.MIB < limits.PEER_FRAME_BYTES_MAX

@@ -15,11 +15,12 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from mainstem.model.errors import Corrupt
+from mainstem.model.limits import PEER_FRAME_BYTES_MAX
 
 HEADER: Final = Struct(">IBBI")
 # The length counts what follows it.
 COUNTED_BYTES: Final = HEADER.size - 4
-BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+BODY_BYTES_MAX: Final = PEER_FRAME_BYTES_MAX
 TAG_BYTES: Final = 16
 NUMBER_MODULUS: Final = 1 << 32
 # A larger buffer is not kept for the frames that follow.

@@ -5,7 +5,8 @@ from collections import deque
 
 from mainstem.cluster.raft.core import NotLeader, Raft
 from mainstem.cluster.raft.messages import NO_NODE, Entry, EntryId
-from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.limits import RAFT_ENTRY_BYTES_MAX
 
 WAITING_MAX = 10_000
 
@@ -35,6 +36,12 @@ class Proposals:
 
     def gather(self, data: bytes, term: int | None) -> asyncio.Future[int]:
         """Take a proposal on, for this term if one is named; those that gather share one write."""
+        if len(data) > RAFT_ENTRY_BYTES_MAX:
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST,
+                f"a change of {len(data)} bytes, where {RAFT_ENTRY_BYTES_MAX} are the most",
+                remedy="ask for less at once",
+            )
         if len(self._gathered) >= WAITING_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{len(self._gathered)} proposals wait")
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -124,6 +124,7 @@ class RaftDriver:
             NotLeader: nothing was recorded, nor will be.
             OutcomeUnknown: it may or may not be committed.
             Unavailable: nothing was recorded; later, perhaps.
+            InvalidRequest: it is larger than what nodes send each other at a time.
         """
         assert data, "an entry without data is a leader's own"
         self._proposals.refuse_if_closed()

@@ -11,8 +11,9 @@ from mainstem.cluster.peers.frames import Kind, Service, header
 from mainstem.cluster.peers.lookout_service import LOOKS_S
 from mainstem.cluster.peers.service import STRANGERS_MAX, Address, Peers, PeerSettings
 from mainstem.cluster.peers.versions import HIGHEST_VERSION, OWN_VERSIONS, Versions
-from mainstem.model.errors import Corrupt, ErrorCode, Fenced, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
+from mainstem.model.limits import PEER_FRAME_BYTES_MAX
 
 SECRET = b"0123456789abcdef"
 ONE, TWO = NodeId(1), NodeId(2)
@@ -174,6 +175,41 @@ def test_notes_arrive_in_order_once_the_way_is_open() -> None:
         return heard
 
     assert asyncio.run(story()) == [b"1:%d" % number for number in range(5)]
+
+
+def test_what_is_too_large_is_refused_by_its_sender_and_the_connection_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Leases and everything else go on over the same connection."""
+    large = memoryview(bytes(PEER_FRAME_BYTES_MAX + 1))
+
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        heard: list[int] = []
+        second.hear(Service.RANGES, lambda node, body: heard.append(len(body)))
+        second.serve(Service.LEASES, echo)
+
+        async def answer_too_much(node: NodeId, body: memoryview) -> Sequence[memoryview]:
+            return [large]
+
+        second.serve(Service.GROUPS, answer_too_much)
+        await first.ask(TWO, Service.LEASES, [], timeout_s=20)
+        connection = first._line(TWO).current
+        assert not first.note(TWO, Service.RANGES, [b"head", large])
+        with pytest.raises(InvalidRequest, match="more than the 67108864") as found:
+            await first.ask(TWO, Service.REQUESTS, [large], timeout_s=20)
+        assert found.value.code is ErrorCode.RECORD_TOO_LARGE
+        with pytest.raises(InvalidRequest, match="more than the 67108864"):
+            await first.ask(TWO, Service.GROUPS, [], timeout_s=20)
+        assert first.note(TWO, Service.RANGES, [large[:-1]])  # the largest that is allowed
+        assert bytes(await first.ask(TWO, Service.LEASES, [b"x"], timeout_s=20)) == b"1 x"
+        assert heard == [PEER_FRAME_BYTES_MAX]
+        assert first._line(TWO).current is connection
+        await house.close()
+
+    asyncio.run(story())
+    assert "a note is not sent" in caplog.text
 
 
 def test_a_node_that_comes_back_is_found_again() -> None:

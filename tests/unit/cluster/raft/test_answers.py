@@ -7,6 +7,8 @@ from tests.unit.cluster.raft.kit import ONE, durable, node
 
 from mainstem.cluster.raft.answers_driver import Proposals
 from mainstem.cluster.raft.core import NotLeader
+from mainstem.model.errors import InvalidRequest
+from mainstem.model.limits import RAFT_ENTRY_BYTES_MAX
 
 
 def test_a_proposal_made_for_one_term_is_not_handed_over_in_another() -> None:
@@ -30,5 +32,19 @@ def test_a_proposal_made_for_one_term_is_not_handed_over_in_another() -> None:
         last = lone.state.log.last_index
         stored = lone.ready().entries
         assert [entry.data for entry in stored if entry.index > last - 2] == [b"right", b"any"]
+
+    asyncio.run(story())
+
+
+def test_an_entry_that_nodes_could_not_send_each_other_is_refused_and_the_others_are_taken() -> (
+    None
+):
+    async def story() -> None:
+        proposals = Proposals(10.0)
+        other = proposals.gather(b"small", None)
+        with pytest.raises(InvalidRequest, match="a change of"):
+            proposals.gather(bytes(RAFT_ENTRY_BYTES_MAX + 1), None)
+        proposals.gather(bytes(RAFT_ENTRY_BYTES_MAX), None)
+        assert not other.done()
 
     asyncio.run(story())
