@@ -12,22 +12,23 @@ from pyspark.sql.types import StructType
 from tests.chaos_pipelines.points import reach
 
 from mainstem.pipelines.spark import completion
-from mainstem.pipelines.spark.ledger import Entry, Ledger
+from mainstem.pipelines.spark.ledger import Entry, LedgerWriter
 from mainstem.pipelines.spark.sink import StreamWriter
 from mainstem.pipelines.spark.source import MainstemSource
 from mainstem.pipelines.spark.written import Written
 
 
-class FrailLedger(Ledger):
+class FrailLedgerWriter(LedgerWriter):
     """The ledger: a batch is recorded between two points."""
 
-    async def record(self, query: str, sink: str, entry: Entry) -> None:
+    async def record(self, entry: Entry) -> None:
+        query = self.transactional_id.split("/")[1]
         reach(query, "unrecorded")
-        await super().record(query, sink, entry)
+        await super().record(entry)
         reach(query, "recorded")
 
 
-completion.Ledger = FrailLedger  # type: ignore[attr-defined]
+completion.LedgerWriter = FrailLedgerWriter  # type: ignore[attr-defined]
 
 
 class FrailStreamWriter(StreamWriter):

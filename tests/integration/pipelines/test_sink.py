@@ -19,7 +19,7 @@ from mainstem.client.values import ConsumerRecord, TopicPartition
 from mainstem.model.errors import InvalidRequest
 from mainstem.model.murmur2 import partition_of_key
 from mainstem.pipelines.spark.completion import Batch, complete
-from mainstem.pipelines.spark.ledger import Entry, Ledger
+from mainstem.pipelines.spark.ledger import Entry, Ledger, LedgerWriter
 from mainstem.testing.local_node import LocalNode
 
 # Starting Spark takes a while on a busy machine.
@@ -229,7 +229,9 @@ def test_a_batch_in_the_ledger_is_completed_by_the_next_start_and_others_are_abo
                     await producer.send("crash-to", f"{name} {number}".encode(), partition=0)
                     await producer.prepare()
                     handles.append(producer.handle)
-            await Ledger(cluster).record(query, "default", Entry(entry.batch + 1, (handles[1],)))
+            writer = await LedgerWriter.take_over(cluster, query, "default")
+            await writer.record(Entry(entry.batch + 1, (handles[1],)))
+            await writer.close()
 
     call(crash(1))
     copy(spark, shared_node, "crash-from", "crash-to", tmp_path)
@@ -254,8 +256,9 @@ def test_a_ledgered_transaction_that_somebody_aborted_is_an_error(shared_node: L
                 await producer.send("meddled", b"x")
                 await producer.prepare()
                 handle = producer.handle
-            await Ledger(cluster).entry("meddled", "default")
-            await Ledger(cluster).record("meddled", "default", Entry(4, (handle,)))
+            writer = await LedgerWriter.take_over(cluster, "meddled", "default")
+            await writer.record(Entry(4, (handle,)))
+            await writer.close()
             await end_transaction(cluster, handle, commit=False)
             with pytest.raises(InvalidRequest, match="somebody has aborted"):
                 await complete(cluster, Batch("meddled", "default", "next", 4, ()))

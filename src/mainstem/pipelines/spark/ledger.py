@@ -6,25 +6,27 @@ One compacted topic keeps one record per query and sink, for ever:
     value  {"batch": 17, "handles": [["<transactional id>", <producer id>, <epoch>, true], …]}
 
 Once the record stands, the batch is written: its transactions are committed, now or by whoever
-starts the query again. Before that it is not, and its transactions are aborted. Promise: a batch
-counts once, however often Spark tries it.
+starts the query again. Before that it is not, and its transactions are aborted. Promises: a batch
+counts once, however often Spark tries it; of two drivers of one query only the one that took the
+ledger over last can record anything, and it has read all that the other one recorded.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
 from mainstem.client.admin import Admin
 from mainstem.client.cluster import Cluster
 from mainstem.client.offset_query import EARLIEST, LATEST, list_offsets
-from mainstem.client.producer import Producer
 from mainstem.client.range_reader import RangeReader
 from mainstem.client.settings import ProducerSettings
-from mainstem.client.transactions import TransactionHandle
+from mainstem.client.transactions import TransactionalProducer, TransactionHandle
 from mainstem.client.values import TopicPartition
 from mainstem.model.columns import BinaryColumn
-from mainstem.model.errors import Corrupt, ErrorCode, MainstemError
+from mainstem.model.errors import Corrupt, ErrorCode, Fenced, MainstemError, Unavailable
 
 TOPIC: Final = "__mainstem_spark_ledger"
 PLACE: Final = TopicPartition(TOPIC, 0)
@@ -36,6 +38,13 @@ CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 TIMEOUT_MS: Final = 60_000
+# Records of all queries stand in one partition: a driver that dies while it records holds readers
+# of the others up for so long.
+RECORD_TIMEOUT_MS: Final = 10_000
+STABLE_POLL_S: Final = 0.1
+CLOSE_TIMEOUT_MS: Final = 5_000
+
+_log = logging.getLogger(__name__)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -43,6 +52,9 @@ class Entry(msgspec.Struct, frozen=True):
 
     batch: int
     handles: tuple[TransactionHandle, ...]
+
+
+NOTHING: Final = Entry(-1, ())
 
 
 class Ledger:
@@ -56,8 +68,9 @@ class Ledger:
 
         Raises:
             Corrupt: the record is not one of ours.
+            Unavailable: what others record does not come to an end.
         """
-        await self._ensure()
+        await self.ensure()
         wanted = _key(query, sink)
         found: bytes | None = None
         for key, value in await self._records():
@@ -70,20 +83,7 @@ class Ledger:
         except msgspec.DecodeError as error:
             raise Corrupt(f"a record of the ledger: {error}", subject=TOPIC) from None
 
-    async def record(self, query: str, sink: str, entry: Entry) -> None:
-        """Makes a batch the last one of a query; from now on it is written."""
-        settings = ProducerSettings(linger_ms=0.0)
-        async with Producer(self._cluster, settings) as producer:
-            await producer.send_and_wait(
-                TOPIC, msgspec.json.encode(entry), key=_key(query, sink), partition=0
-            )
-
-    async def forget(self, query: str, sink: str) -> None:
-        """Takes a query out, whose checkpoint is gone for good."""
-        async with Producer(self._cluster) as producer:
-            await producer.send_and_wait(TOPIC, None, key=_key(query, sink), partition=0)
-
-    async def _ensure(self) -> None:
+    async def ensure(self) -> None:
         """Creates the topic, unless it is there."""
         try:
             await self._cluster.retrying(self._look, timeout_ms=TIMEOUT_MS)
@@ -107,13 +107,104 @@ class Ledger:
 
     async def _records(self) -> list[tuple[bytes | None, bytes | None]]:
         starts = await list_offsets(self._cluster, {PLACE: EARLIEST})
-        ends = await list_offsets(self._cluster, {PLACE: LATEST})
-        reader = RangeReader(self._cluster, PLACE, starts[PLACE].offset, ends[PLACE].offset)
+        reader = RangeReader(self._cluster, PLACE, starts[PLACE].offset, await self._end())
         found: list[tuple[bytes | None, bytes | None]] = []
         async for columns in reader.columns():
             rows = columns.row_count
             found += zip(_cells(columns.keys, rows), _cells(columns.values, rows), strict=True)
         return found
+
+    async def _end(self) -> int:
+        """The end of the topic, once everything before it is decided."""
+        end = (await list_offsets(self._cluster, {PLACE: LATEST}))[PLACE].offset
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000
+        while True:
+            stable = await list_offsets(self._cluster, {PLACE: LATEST}, read_committed=True)
+            if stable[PLACE].offset >= end:
+                return end
+            if asyncio.get_running_loop().time() >= deadline:
+                raise Unavailable(
+                    ErrorCode.TIMED_OUT,
+                    f"a transaction at offset {stable[PLACE].offset} does not end",
+                    subject=TOPIC,
+                    remedy="mainstem transaction list shows whose it is",
+                )
+            await asyncio.sleep(STABLE_POLL_S)
+
+
+class LedgerWriter:
+    """The one driver that records the batches of a query and sink; see ``take_over``.
+
+    Args:
+        cluster: where the ledger is.
+        transactional_id: whoever takes it over later ends this writer.
+        key: of the query and sink.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str, key: bytes) -> None:
+        self.transactional_id = transactional_id
+        self._key = key
+        self._producer = TransactionalProducer(
+            cluster,
+            transactional_id,
+            ProducerSettings(linger_ms=0.0),
+            timeout_ms=RECORD_TIMEOUT_MS,
+        )
+
+    @classmethod
+    async def take_over(cls, cluster: Cluster, query: str, sink: str) -> Self:
+        """Ends every other writer of the query: what they recorded can be read, no more follows."""
+        await Ledger(cluster).ensure()
+        writer = cls(cluster, ledger_id(query, sink), _key(query, sink))
+        await writer._producer.__aenter__()
+        return writer
+
+    @property
+    def is_version_2(self) -> bool:
+        """Whether transactions of this cluster are of version 2 (KIP-890)."""
+        return self._producer.handle.is_version_2
+
+    async def record(self, entry: Entry) -> None:
+        """Makes a batch the last one of the query; from now on it is written.
+
+        Raises:
+            Fenced: another driver has taken over; nothing was recorded now.
+        """
+        producer = self._producer
+        try:
+            async with producer.transaction():
+                await producer.send_and_wait(
+                    TOPIC, msgspec.json.encode(entry), key=self._key, partition=0
+                )
+        except MainstemError as error:
+            if error.code is not ErrorCode.FENCED_PRODUCER:
+                raise
+            raise Fenced(
+                ErrorCode.FENCED_PRODUCER,
+                "another driver writes this query now",
+                subject=self._key.decode(),
+                remedy="let one driver use a checkpoint; stop this one or the other",
+            ) from error
+
+    async def close(self) -> None:
+        """Ends the writer; nobody is fenced by that.
+
+        What it could not record is aborted by the next writer, so a failure is only logged.
+        """
+        try:
+            await self._producer.close(timeout_ms=CLOSE_TIMEOUT_MS)
+        except MainstemError as error:
+            _log.info("the writer of %s ends: %s", self._key.decode(), error)
+
+
+def id_prefix(query: str, sink: str) -> str:
+    """How the transactional ids of a query begin."""
+    return f"spark/{query}/{sink}/"
+
+
+def ledger_id(query: str, sink: str) -> str:
+    """The transactional id under which a query's batches are recorded."""
+    return f"{id_prefix(query, sink)}ledger"
 
 
 def _cells(column: BinaryColumn, rows: int) -> Iterator[bytes | None]:

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 
 from mainstem.client.producer import Producer
 from mainstem.client.transactions import TransactionalProducer, TransactionHandle
-from mainstem.pipelines.spark.completion import id_prefix
+from mainstem.pipelines.spark.ledger import id_prefix
 from mainstem.pipelines.spark.row_columns import Columns
 from mainstem.pipelines.spark.row_encoder import RowEncoder
 from mainstem.pipelines.spark.wire import Wire, wire_to
