@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from mainstem.log.disk_space import DiskSpace
 from mainstem.log.file_access import FileAccess
 from mainstem.model.limits import MIB
 
@@ -15,8 +16,9 @@ INDEX_BYTES_MAX = 32 * MIB
 class OpenFiles:
     """Second-chance list of segments with an open file, and a budget for indexes read back."""
 
-    def __init__(self, access: FileAccess, open_max: int) -> None:
+    def __init__(self, access: FileAccess, open_max: int, space: DiskSpace | None = None) -> None:
         self.access = access
+        self.space = space or DiskSpace()
         self._open_max = open_max
         self._segments: OrderedDict[Segment, None] = OrderedDict()
         self._indexes: OrderedDict[Segment, int] = OrderedDict()

@@ -27,6 +27,7 @@ from mainstem.log.checkpoint import (
 )
 from mainstem.log.condemned import Condemned, renamed
 from mainstem.log.damage import Damage
+from mainstem.log.disk_space import DiskSpace
 from mainstem.log.file_access import FileAccess, storage_error
 from mainstem.log.identity import (
     RangeHeader,
@@ -85,6 +86,8 @@ class LogStore:
         settings: StoreSettings,
         clock: Clock,
         access: FileAccess | None = None,
+        *,
+        space: DiskSpace | None = None,
     ) -> None:
         self.data_dir = data_dir
         self._settings = settings
@@ -92,7 +95,7 @@ class LogStore:
         (data_dir / TOPICS).mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(data_dir)
         self.directory_id = _load_directory_id(data_dir)
-        self.files = OpenFiles(access or FileAccess(), settings.files_open_max)
+        self.files = OpenFiles(access or FileAccess(), settings.files_open_max, space)
         self.logs: dict[Path, RangeLog] = {}
         # Partitions of which ranges are rewritten here, and ranges that are copied from elsewhere:
         # both would give the next generation its name.

@@ -48,6 +48,11 @@ HEADERS_PER_RECORD_MAX = 10_000
 DELETED_NAMES_REMEMBERED_MAX = 10_000  # of topics, until somebody was told that they are gone
 RECORD_ERRORS_PER_BATCH_MAX = 1_000  # named to a producer whose batch is refused
 
+# Disk
+DISK_RESERVE_BYTES_MIN = 16 * MIB  # kept for metadata: checkpoints, promises, seals, the catalogue
+DISK_RESERVE_BYTES_MAX = 1 * GIB
+DISK_BALLAST_BYTES_MAX = 64 * MIB  # given up by a node that starts on a full disk
+
 # Streams
 PRODUCERS_PER_STREAM_MAX = 100_000
 PRODUCER_BATCHES_REMEMBERED = 5

@@ -29,6 +29,8 @@ INTERNAL_TOPICS = frozenset(
     }
 )
 """Names that only the house itself creates, writes and deletes."""
+MESSAGE_TOPICS = frozenset({QUEUE_DATA_TOPIC, MQTT_RETAINED_TOPIC})
+"""Those among them that hold messages of clients."""
 
 
 def check_topic_name(name: str) -> None:
@@ -44,6 +46,15 @@ def check_topic_name(name: str) -> None:
     else:
         return
     raise InvalidRequest(ErrorCode.INVALID_TOPIC_NAME, cause, subject=name[:TOPIC_NAME_LENGTH_MAX])
+
+
+def holds_metadata(name: str) -> bool:
+    """Whether a topic holds the state of groups, transactions, queues or sessions, no messages.
+
+    Its records may use the space that is kept for metadata: without them no message could be
+    acknowledged, and so none deleted.
+    """
+    return name in INTERNAL_TOPICS and name not in MESSAGE_TOPICS
 
 
 def collision_key(name: str) -> str:

@@ -187,6 +187,14 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             ge=0, description="How often all closed files are verified in the background; 0: never."
         ),
     ] = 7 * DAY_MS
+    disk_reserve_bytes: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Free space below which records are refused, so that the node can go on, "
+            "free space and start again. By default 2 % of the file system, between 16 MiB (or a "
+            "tenth of a smaller one) and 1 GiB; 0 keeps none."
+        ),
+    ] = None
 
 
 class TopicsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.share_settings import ShareSettings
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
+from mainstem.log.disk_watch import DiskWatch
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
@@ -107,6 +108,7 @@ class Rooms:
     queues: NodeQueueRooms
     shares: ShareService
     admission: Admission
+    watch: DiskWatch
     cluster: ClusterNode | None = None
     duties: Duties | None = None
     guide: Guide | None = None
@@ -134,11 +136,16 @@ class Rooms:
         known = State.OK if self.transactions.is_loaded() else State.STARTING
         node = State.STOPPING if self.stopping else State.OK
         damaged = State.DEGRADED if self.metrics.log_corruptions else State.OK
+        space = self.watch.space
+        disk = Component("disk", State.OK)
+        if space.is_low:  # reads, deletes and commits go on: the node stays ready
+            disk = Component("disk", State.DEGRADED, str(space.refusal("the data folder")))
         return summarize(
             [
                 Component("node", node),
                 Component("log", damaged),
                 self._connections_health(),
+                disk,
                 Component("groups", loaded),
                 Component("transactions", known),
             ]
@@ -160,7 +167,7 @@ class Rooms:
         )
         tls = tls_contexts(config)
         if tls is not None:
-            self.tend(tls.watch(config.tls.reload_interval_ms / 1000), on_fatal)
+            self.repeat(partial(tls.watch, config.tls.reload_interval_ms / 1000), on_fatal)
         await self.kafka.start(service, self.security, self.clock, tls, self.admission)
         # Clients are told the address they dialled, unless the operator chose another.
         host, port = config.kafka.advertised_host, config.kafka.advertised_port
@@ -199,16 +206,12 @@ class Rooms:
         await self.amqp.start(self.clock, self.metrics, tls, self.admission)
         await self.native.start(self.clock, self.metrics, tls, self.admission)
 
-    def tend(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
-        """Run a chore for as long as the node runs; one that fails ends the node."""
-        self._watch(chore, on_fatal)
-
     def repeat(self, chore: Callable[[], Coroutine[None, None, None]], on_fatal: Fatal) -> None:
-        """The same, for a chore that begins anew when this node's storage has refused a step."""
-        self._watch(_repeated(chore), on_fatal)
+        """Run a background job for as long as the node runs; one that fails ends the node.
 
-    def _watch(self, chore: Coroutine[None, None, None], on_fatal: Fatal) -> None:
-        task = asyncio.get_running_loop().create_task(chore)
+        It begins anew when this node's storage has refused a step.
+        """
+        task = asyncio.get_running_loop().create_task(_repeated(chore))
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -302,10 +305,10 @@ def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact]
 
 async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
     """Open the data folder and everything above it; listeners last."""
-    clock, data = SystemClock(), Path(config.node.data_dir)
-    node = Node(NodeId(config.node.id), config.kafka.host, config.kafka.port, rack=config.node.rack)
+    clock, data, node = SystemClock(), Path(config.node.data_dir), _node_of(config)
     descriptors = divided(granted(config), config)
-    store = LogStore(data, StoreSettings(files_open_max=descriptors.files_open_max), clock)
+    watch = DiskWatch(data, config.log.disk_reserve_bytes)
+    store = _opened_log(data, descriptors.files_open_max, clock, watch)
     kafka = KafkaListeners(config)
     start = Start(
         data=data,
@@ -325,7 +328,9 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         on_round=metrics.synced,
     )
     rolls = RollDriver(placement.service, store, commits, on_fatal)
-    flusher = Flusher(metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal)
+    flusher = Flusher(
+        metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal, space=watch.space
+    )
     streams = StreamService(
         placement.service,
         store,
@@ -411,6 +416,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         queues=queues,
         shares=shares,
         admission=Admission(descriptors.clients),
+        watch=watch,
         cluster=cluster,
         duties=duties,
     )
@@ -419,6 +425,16 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     await rooms.listen(on_fatal)
     _tend_the_log(rooms, flusher, on_fatal)
     return rooms
+
+
+def _node_of(config: Config) -> Node:
+    kafka = config.kafka
+    return Node(NodeId(config.node.id), kafka.host, kafka.port, rack=config.node.rack)
+
+
+def _opened_log(data: Path, files_open_max: int, clock: Clock, watch: DiskWatch) -> LogStore:
+    settings = StoreSettings(files_open_max=files_open_max)
+    return LogStore(data, settings, clock, space=watch.space)
 
 
 async def _opened(
@@ -480,11 +496,13 @@ def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
     config, streams, store = rooms.config, rooms.streams, rooms.store
     service = rooms.placement.service
     retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
+    rooms.watch.show_in(rooms.metrics)
+    rooms.repeat(rooms.watch.run, on_fatal)
     interval_ms = config.log.retention_check_interval_ms
     rooms.repeat(rooms.queues.upkeep.run, on_fatal)
     rooms.repeat(partial(retention.run, interval_ms), on_fatal)
     rooms.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
-    rooms.tend(rooms.security.sweep(), on_fatal)
+    rooms.repeat(rooms.security.sweep, on_fatal)
     garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
     rooms.repeat(garbage.run, on_fatal)
     if config.log.cleaner_enabled:

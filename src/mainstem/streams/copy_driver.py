@@ -23,6 +23,7 @@ from mainstem.streams.fail_over_driver import read_from
 from mainstem.streams.held_replica_driver import HeldReplica
 from mainstem.streams.replica_messages import AskBatches, Batches, RangeKey, key_of
 from mainstem.streams.replica_service import COPY_BYTES_MAX, ReplicaService
+from mainstem.streams.storage_retry_driver import refusal_of
 from mainstem.streams.surroundings import Surroundings
 
 COPIES_MAX: Final = 2
@@ -125,8 +126,9 @@ class CopyDriver:
                         await self._complete_folder(key, facts)
                     else:
                         await self._complete(key, facts, held)
-            except MainstemError as error:
-                if error.code is ErrorCode.STORAGE_FAILED:
+            except (MainstemError, OSError) as error:
+                is_final = isinstance(error, OSError) or error.code is ErrorCode.STORAGE_FAILED
+                if is_final and refusal_of(error) is None:
                     raise
                 _log.info("range %d of %s is not whole: %s", key.index, key.stream, error)
             else:

@@ -7,6 +7,7 @@ rolling are done by others, who are handed in.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mainstem.log.disk_space import DiskSpace
 from mainstem.log.range_log import RangeLog
 from mainstem.telemetry.metrics import Metrics
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class Flusher:
     """The streams that wait for their write, and whom to ask for a sync or a new range."""
 
-    __slots__ = ("dirty", "fatal", "metrics", "roll", "sync")
+    __slots__ = ("dirty", "fatal", "metrics", "roll", "space", "sync")
 
     def __init__(
         self,
@@ -26,12 +27,14 @@ class Flusher:
         sync: Callable[[RangeLog], None],
         roll: "Callable[[StreamWriter], None]",
         fatal: Callable[[BaseException], None],
+        space: DiskSpace | None = None,
     ) -> None:
         self.dirty: list[StreamWriter] = []
         self.metrics = metrics
         self.sync = sync
         self.roll = roll
         self.fatal = fatal
+        self.space = space or DiskSpace()
 
     def flush(self) -> None:
         """Write everything that is staged, one vectored write per stream."""

@@ -17,6 +17,7 @@ from mainstem.log import scan
 from mainstem.log.range_log import RangeLog, StagedBatch
 from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, Offset, RangeIndex
+from mainstem.model.topic_name import holds_metadata
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.promise_storage import Promise
 from mainstem.streams.range_replica import (
@@ -93,6 +94,9 @@ class HeldReplica:
         self._tell = tell
         if effects.write is None:
             self._carry_out(effects)
+        elif not to_disk and self._is_short_of_space:
+            # As on a full disk: the writer goes on without this replica.
+            self._carry_out(self.machine.on_write_failed())
         elif self._write(staged, effects.write[0]):
             self._carry_out(effects)
             self._written(effects.write[1])
@@ -189,6 +193,8 @@ class HeldReplica:
         Raises:
             Unavailable: they could not be written.
         """
+        if self._is_short_of_space:
+            raise self._flusher.space.refusal(str(self.log.directory))
         self.log.append(staged)
         effects = self.machine.on_copied(Offset(self.log.written_end))
         self._carry_out(effects)
@@ -196,16 +202,24 @@ class HeldReplica:
 
     # Inside.
 
+    @property
+    def _is_short_of_space(self) -> bool:
+        name = self.log.identity.name.topic_name
+        return self._flusher.space.is_low and not holds_metadata(name)
+
     def _write(self, staged: list[StagedBatch], first: Offset) -> bool:
         fresh = [batch for batch in staged if batch[1] >= first]
         try:
             self.log.append(fresh)
         except Unavailable as error:
             self._carry_out(self.machine.on_write_failed())
+            if error.code is ErrorCode.DISK_FULL:
+                self._flusher.space.failed()
             if error.code not in STORAGE_RECOVERS:
                 # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
                 self._flusher.fatal(error)
             return False
+        self._flusher.space.took(sum(len(batch[0]) for batch in fresh))
         if self.on_taken is not None:
             self.on_taken(fresh)
         return True

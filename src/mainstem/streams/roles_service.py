@@ -90,7 +90,13 @@ class StreamRoles:
             await asyncio.sleep(TICK_S)
             now = self._around.now_ms()
             for driver in list(self._unsettled):
-                if not driver.on_time(now):
+                try:
+                    is_settled = not driver.on_time(now)
+                except Unavailable as error:
+                    if refusal_of(error) is None:
+                        raise
+                    continue  # this node's storage refused a read: it is tried at the next tick
+                if is_settled:
                     self._unsettled.pop(driver, None)
             if not self._unsettled:
                 self._is_awaited.clear()
@@ -274,13 +280,16 @@ class StreamRoles:
         self._desk.list_stream(writer)
 
     def _begin(self, stream: Stream, work: Coroutine[None, None, None]) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[None] = loop.create_task(work)
         self._taking[stream.id] = (stream.epoch, task)
 
         def ended(task: asyncio.Task[None]) -> None:
             current = self._taking.get(stream.id)
             if current is not None and current[1] is task:
                 del self._taking[stream.id]
+                if _is_refused(task):
+                    loop.call_later(RETRY_S, self._look_at, stream.id)
             self._ended(task)
 
         task.add_done_callback(ended)
@@ -288,7 +297,8 @@ class StreamRoles:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if isinstance(error, MainstemError) and error.code is not ErrorCode.STORAGE_FAILED:
+        is_final = not isinstance(error, MainstemError) or error.code is ErrorCode.STORAGE_FAILED
+        if not is_final or _is_refused(task):
             _log.warning("a stream is not taken over: %s", error)
         else:
             self._around.flusher.fatal(error)
@@ -297,6 +307,14 @@ class StreamRoles:
         under_way = self._taking.pop(stream, None)
         if under_way is not None:
             under_way[1].cancel()
+
+
+def _is_refused(task: asyncio.Task[None]) -> bool:
+    """Whether this node's storage refused something for now, and the task ended with that."""
+    if task.cancelled():
+        return False
+    error = task.exception()
+    return error is not None and refusal_of(error) is not None
 
 
 def _leave_behind(writers: Sequence[StreamWriter], node: NodeId) -> None:

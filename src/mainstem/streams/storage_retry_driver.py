@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 def refusal_of(error: BaseException) -> Unavailable | None:
     """The refusal that ends without a restart, if the error is one; raw file errors included."""
     if isinstance(error, OSError):
-        error = storage_error(error, Path(str(error.filename or ".")))
+        error = storage_error(error, Path(str(error.filename or "the data folder")))
     if isinstance(error, Unavailable) and error.code in STORAGE_RECOVERS:
         return error
     return None

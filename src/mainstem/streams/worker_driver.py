@@ -102,6 +102,8 @@ class StreamRounds(ABC):
         store = self._store
         if partition in store.rewriting or any(one.parent == partition for one in store.copying):
             return None
+        if not store.files.space.has_room_for(sum(held.size_bytes for held in sources)):
+            raise store.files.space.refusal(_name(stream))
         firsts = [held.first_offset for held in sources]
         store.rewriting.add(partition)
         try:

@@ -44,6 +44,7 @@ from mainstem.model.ids import Offset
 from mainstem.model.limits import APPENDS_WAITING_PER_STREAM_MAX
 from mainstem.model.metadata import Stream
 from mainstem.model.topic_config import TopicSettings
+from mainstem.model.topic_name import holds_metadata
 from mainstem.streams.batch_rules import BatchRules
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.markers import Marker, marker_batch
@@ -103,6 +104,7 @@ class StreamWriter(StreamReader):
         "_failure",
         "_flusher",
         "_fsync",
+        "_is_metadata",
         "_pending",
         "_rules",
         "_staged",
@@ -126,6 +128,7 @@ class StreamWriter(StreamReader):
         self.append_time_ms = -1
         self._committable = FOREVER
         self._fsync = settings.fsync
+        self._is_metadata = holds_metadata(topic)
         self._rules = BatchRules(settings, clock)
         self.segments_max = _segments_per_range(settings)
         self.short_of_replicas = settings.min_insync_replicas > len(stream.last.replicas)
@@ -203,8 +206,8 @@ class StreamWriter(StreamReader):
         ``verified`` says that the partition was added to the transaction the batch belongs to; the
         first batch of a transaction is refused without.
         """
-        if self.closed is not None:
-            raise self.closed
+        if self.closed is not None or self._flusher.space.is_low:
+            self._check_open()
         if until - start < HEADER_BYTES:
             check_produced(buf, start, until)
         header = HEADER.unpack_from(buf, start)
@@ -243,6 +246,12 @@ class StreamWriter(StreamReader):
             state.producers.record(pid, pep, seq, count, base, max_timestamp)
         self._place(buf, start, until, count, max_timestamp)
         return Offset(base)
+
+    def _check_open(self) -> None:
+        if self.closed is not None:
+            raise self.closed
+        if not self._is_metadata:
+            raise self._flusher.space.refusal(f"{self.topic}-{self.id.partition}")
 
     def _place(
         self, buf: memoryview, start: int, until: int, count: int, max_timestamp: int
@@ -320,6 +329,8 @@ class StreamWriter(StreamReader):
             self._failed_from = staged[0][1]
             self.next_offset = log.written_end
             self.state.forget_from(log.written_end)
+            if error.code is ErrorCode.DISK_FULL:
+                self._flusher.space.failed()
             if error.code not in _PASSING:
                 # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
                 self._flusher.fatal(error)
@@ -329,6 +340,7 @@ class StreamWriter(StreamReader):
         metrics.messages_in += staged[-1][2] - staged[0][1]
         metrics.batches_in += len(staged)
         metrics.bytes_in += log.size_bytes - size_bytes
+        flusher.space.took(log.size_bytes - size_bytes)
         if replication is not None:
             replication.flushed(staged)
         elif self._fsync or not log.directory_synced:

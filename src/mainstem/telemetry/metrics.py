@@ -36,6 +36,8 @@ class Metrics:
         "connections_active",
         "connections_refused",
         "connections_rejected",
+        "disk_free_bytes",
+        "disk_full",
         "fetches_parked",
         "http_requests",
         "log_corruptions",
@@ -73,6 +75,13 @@ class Metrics:
         self.log_syncs = 0
         self.log_sync_seconds = 0.0
         self.log_corruptions = 0
+        self.disk_free_bytes = 0
+        self.disk_full = 0
+
+    def disk_measured(self, free_bytes: int, *, is_full: bool) -> None:
+        """The free space of the data folder was looked at."""
+        self.disk_free_bytes = free_bytes
+        self.disk_full = int(is_full)
 
     def synced(self, seconds: float) -> None:
         """One round of flushes to disk is done."""
@@ -165,5 +174,9 @@ PLAIN: tuple[Declared, ...] = (
              "Rounds of flushes to disk; one serves all who wait."),
     Declared("log_sync_seconds", "mainstem_log_sync_seconds", "Time spent in flushes to disk."),
     Declared("log_corruptions", "mainstem_log_corruptions", "Damaged places found in files."),
+    Declared("disk_free_bytes", "mainstem_disk_free_bytes",
+             "Free space on the file system of the data folder.", "gauge"),
+    Declared("disk_full", "mainstem_disk_full",
+             "1 while records are refused because there is no space for them.", "gauge"),
 )
 # fmt: on

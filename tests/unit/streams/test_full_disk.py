@@ -1,6 +1,8 @@
 """A full disk refuses writes and ends nothing; everything goes on when there is space again."""
 
 import asyncio
+import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,10 @@ from tests.unit.streams.full_disk import FullDisk
 from tests.unit.streams.house import House
 
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.ids import TopicId
+from mainstem.model.record import Record, build_batch
+from mainstem.model.topic_name import GROUP_OFFSETS_TOPIC
+from mainstem.placement.records import CreateTopic, DeleteTopic
 from mainstem.streams import held_replica_driver, roles_service, roll_driver, storage_retry_driver
 from mainstem.streams.retention_driver import RetentionDriver
 
@@ -37,6 +43,7 @@ async def written(house: House, first: int) -> list[asyncio.Task[int | None]]:
     """Begin as many writes as make several segments and ranges."""
     begun = []
     for number in range(first, first + WRITES):
+        house.flusher.space.measured(1 << 60)  # what is full has not been noticed yet, or no longer
         begun.append(asyncio.create_task(attempted(house, number)))
         await asyncio.sleep(0.001)
     return begun
@@ -45,6 +52,11 @@ async def written(house: House, first: int) -> list[asyncio.Task[int | None]]:
 async def acknowledged(begun: list[asyncio.Task[int | None]]) -> set[int]:
     async with asyncio.timeout(PATIENCE_S):
         return {number for number in await asyncio.gather(*begun) if number is not None}
+
+
+def deleted_but_open() -> list[str]:
+    links = (os.readlink(entry.path) for entry in os.scandir("/proc/self/fd"))  # noqa: PTH115
+    return [link for link in links if link.endswith(".log (deleted)")]
 
 
 def numbers(house: House) -> list[int]:
@@ -58,7 +70,7 @@ def test_wherever_the_space_ends_the_node_goes_on_and_starts_again(
     async def story() -> None:
         async with House(tmp_path / "data") as house:
             retention = RetentionDriver(house.streams, house.store, house.flusher, house.clock)
-            await house.create(segment_bytes="1024")
+            await house.create(internal_segment_bytes="1024")
             known = await acknowledged(await written(house, 0))
             assert len(known) == WRITES
             disk.room = room
@@ -104,5 +116,51 @@ def test_a_clean_stop_is_not_believed_twice_on_a_full_disk(tmp_path: Path, disk:
             await house.__aenter__()
         assert refused.value.code is ErrorCode.DISK_FULL
         assert b'"clean":false' in (data / "log.checkpoint").read_bytes()
+
+    asyncio.run(story())
+
+
+def test_a_deleted_topic_gives_its_open_segment_back_after_a_refusal(
+    tmp_path: Path, disk: FullDisk
+) -> None:
+    async def story() -> None:
+        async with House(tmp_path / "data") as house:
+            topic = await house.create()
+            await acknowledged(await written(house, 0))
+            disk.room = 0
+            assert await attempted(house, 100) is None
+            stream = house.streams.door("t", 0)  # somebody may still know of the stream
+            disk.room = None
+            await house.placement.service.submit(DeleteTopic(topic.id))
+            while house.store.sweep():
+                pass
+            assert stream.closed is not None
+            assert not deleted_but_open()
+
+    gc.disable()  # who keeps a traceback is not to be saved by the collector
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()
+
+
+def test_records_are_refused_at_the_reserve_and_metadata_is_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with House(tmp_path / "data") as house:
+            await house.create()
+            known = await acknowledged(await written(house, 0))
+            house.flusher.space.reserve_bytes = 1_000
+            house.flusher.space.measured(999)
+            assert await attempted(house, 100) is None
+            assert set(numbers(house)) == known
+            await house.placement.service.submit(
+                CreateTopic(TopicId(b"offsets of groups"[:16]), GROUP_OFFSETS_TOPIC, 1, 1, {})
+            )
+            batch = build_batch([Record(0, 0, b"k", b"v")])
+            assert await house.streams.append(GROUP_OFFSETS_TOPIC, 0, batch) == 0
+            house.flusher.space.measured(1_100)  # not yet: it would come and go
+            assert await attempted(house, 100) is None
+            house.flusher.space.measured(1_250)
+            assert await attempted(house, 100) == 100
 
     asyncio.run(story())

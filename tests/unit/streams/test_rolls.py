@@ -18,7 +18,7 @@ def test_a_stream_with_one_copy_rolls_once_the_catalogue_answers_again(
 ) -> None:
     async def story() -> None:
         async with House(tmp_path) as house:
-            await house.create(segment_bytes="1024")
+            await house.create(internal_segment_bytes="1024")
             service = house.placement.service
             submit, asked = service.submit, list[str]()
 
@@ -50,7 +50,7 @@ def test_a_topic_that_is_deleted_while_its_roll_waits_is_gone(
 ) -> None:
     async def story() -> None:
         async with House(tmp_path) as house:
-            topic = await house.create(segment_bytes="1024")
+            topic = await house.create(internal_segment_bytes="1024")
             service = house.placement.service
             submit = service.submit
 

@@ -223,13 +223,19 @@ class RaftDriver:
 
     async def _store(self, ready: Ready) -> bytes | None:
         incoming = self._snapshots.receiving.installed() if ready.snapshot is not None else None
+        is_said = False
         while True:
             try:
-                return await self._storage.save(ready.hard_state, ready.entries, incoming)
+                state = await self._storage.save(ready.hard_state, ready.entries, incoming)
+                if is_said:
+                    _log.warning("the Raft log is written again")
+                return state  # noqa: TRY300 - the loop is left here only
             except Unavailable as error:
                 if error.code not in STORAGE_RECOVERS:
                     raise
-                _log.error("%s; this node does not lead meanwhile", error)
+                if not is_said:
+                    _log.error("%s; this node does not lead meanwhile", error)
+                is_said = True
             self._core.step_down(self._clock.monotonic())
             self._moved()
             await asyncio.sleep(DISK_FULL_RETRY_S)

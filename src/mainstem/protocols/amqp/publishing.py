@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from mainstem.broker.queues_api import Fate, Published
-from mainstem.model.errors import MainstemError
+from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import KIB, MIB
 from mainstem.protocols.amqp.contents import Content
 from mainstem.protocols.amqp.convert import Parsed, message_of
@@ -42,6 +42,7 @@ WAITING_BYTES_MAX: Final = 256 * MIB
 IN_FLIGHT_MAX: Final = 8_192
 LARGE_BYTES: Final = 16 * KIB
 LARGE_IN_FLIGHT_BYTES_MAX: Final = 32 * MIB
+NO_SPACE_PAUSE_S: Final = 1.0
 
 
 class Mode(Enum):
@@ -173,6 +174,14 @@ class Publishing:
                 lambda: self._is_held and not self._is_closed,
             )
 
+    def _wait_for_space(self, refused: Published) -> None:
+        """Where the disk has no room for messages, read no more from the publisher for a while."""
+        if refused.error is None or refused.error.code is not ErrorCode.DISK_FULL:
+            return
+        clock = self._service.clock
+        until = clock.monotonic() + NO_SPACE_PAUSE_S
+        self._link.blocked("low on disk", lambda: clock.monotonic() < until)
+
     def _check_crowd(self, token: int, size: int) -> None:
         """Read no more from a publisher that is quicker than the disk."""
         if size > LARGE_BYTES:
@@ -185,6 +194,8 @@ class Publishing:
 
     def _thin_out(self, tokens: Sequence[int]) -> None:
         """Read on once half of what was too much is stored."""
+        if not self._is_crowded and not self._large:
+            return
         for token in tokens if self._large else ():
             self._large_bytes -= self._large.pop(token, 0)
         is_half = (
@@ -228,9 +239,10 @@ class Publishing:
         if self._is_closed:
             return
         self._in_flight -= len(tokens)
-        if self._is_crowded or self._large:
-            self._thin_out(tokens)
+        self._thin_out(tokens)
         is_refused = published.fate is Fate.REFUSED
+        if is_refused:
+            self._wait_for_space(published)
         if self._mandatory:
             for token in tokens:
                 content = self._mandatory.pop(token, None)

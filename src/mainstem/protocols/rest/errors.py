@@ -117,7 +117,7 @@ STATUSES: dict[ErrorCode, int] = {
     ErrorCode.INVALID_PRODUCER_MAPPING: 409,
     ErrorCode.TIMED_OUT: 504,
     ErrorCode.THROTTLED: 429,
-    ErrorCode.DISK_FULL: 503,
+    ErrorCode.DISK_FULL: 507,
     ErrorCode.STORAGE_FAILED: 503,
     ErrorCode.SHUTTING_DOWN: 503,
     ErrorCode.OVERLOADED: 503,
@@ -126,7 +126,7 @@ STATUSES: dict[ErrorCode, int] = {
 }
 
 # A client may send the very same request again after a while.
-_WORTH_A_RETRY = frozenset({408, 429, 503, 504})
+_WORTH_A_RETRY = frozenset({408, 429, 503, 504, 507})
 
 
 class Problem(Struct, frozen=True, omit_defaults=False):

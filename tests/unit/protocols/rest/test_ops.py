@@ -152,7 +152,7 @@ async def test_an_error_of_the_house_keeps_its_words(
 
     monkeypatch.setattr(rest.counter, "all", fail)
     answer = await rest.http.get("/v1/topics")
-    assert answer.status_code == 503
+    assert answer.status_code == 507
     assert answer.json() == {
         "code": "DISK_FULL",
         "cause": "no space",

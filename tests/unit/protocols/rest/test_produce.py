@@ -163,7 +163,7 @@ async def test_what_was_stored_is_said_even_where_a_partition_refused(rest: Rest
     await rest.topic("t", 2)
     rest.counter.door("t", 1).refusal = Unavailable(ErrorCode.DISK_FULL, "no space left")
     answer = await rest.post("t", [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}])
-    assert answer.status_code == 503
+    assert answer.status_code == 507
     assert answer.headers["retry-after"] == "1"
     body = answer.json()
     assert body["code"] == "DISK_FULL"
