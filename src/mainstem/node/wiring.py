@@ -1,7 +1,6 @@
 """Builds every object of a node and hands it its dependencies; no logic of its own."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -27,13 +26,14 @@ from mainstem.log.disk_watch import DiskWatch
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
-from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
 from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC, QUEUES_TOPIC, TRANSACTION_STATE_TOPIC
 from mainstem.node.amqp import AmqpDoor
+from mainstem.node.background_jobs import repeated, run_background_jobs
 from mainstem.node.clock import SystemClock
 from mainstem.node.cluster import ClusterNode, is_of_several
 from mainstem.node.config import Config
@@ -57,26 +57,16 @@ from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts
 from mainstem.security.audit_storage import AuditFile
-from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.flusher import Flusher
-from mainstem.streams.garbage_driver import GarbageDriver
-from mainstem.streams.merge_driver import MergeDriver
-from mainstem.streams.retention_driver import RetentionDriver
 from mainstem.streams.roll_driver import RollDriver
-from mainstem.streams.scrub_driver import ScrubDriver
 from mainstem.streams.service import StreamService
-from mainstem.streams.storage_retry_driver import refusal_of
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
 
-_log = logging.getLogger(__name__)
-
 Fatal = Callable[[BaseException], None]
 
-SWEEP_INTERVAL_MS = 1_000
 SEALS_S = 2.0  # where all nodes stop together, nobody is left to decide on seals
 LONE_SEALS_S = 10.0  # on a full disk there may be no space for them
-REPEATED_AFTER_S = 1.0
 QUEUES_MEMORY_BYTES_MAX = 1024 * MIB
 CLIENT_METRICS_FILE = "client-metrics.jsonl"
 CLIENT_METRICS_FILE_BYTES_MAX = 16 * MIB
@@ -211,7 +201,7 @@ class Rooms:
 
         It begins anew when this node's storage has refused a step.
         """
-        task = asyncio.get_running_loop().create_task(_repeated(chore))
+        task = asyncio.get_running_loop().create_task(repeated(chore))
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -270,18 +260,6 @@ class Rooms:
     async def abandon(self) -> None:
         """Leave at once after a fatal error: nothing more is written or acknowledged."""
         os._exit(3)
-
-
-async def _repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
-    while True:
-        try:
-            await chore()
-        except (Unavailable, OSError) as error:
-            refusal = refusal_of(error)
-            if refusal is None:
-                raise
-            _log.warning("a background job begins anew: %s", refusal)
-        await asyncio.sleep(REPEATED_AFTER_S)
 
 
 def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
@@ -423,7 +401,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     rooms.guide = None if cluster is None else Guide(cluster, rooms.addresses, rooms.admission)
     _lead_to_queues(rooms)
     await rooms.listen(on_fatal)
-    _tend_the_log(rooms, flusher, on_fatal)
+    run_background_jobs(rooms, flusher, on_fatal)
     return rooms
 
 
@@ -489,29 +467,3 @@ def _lead_to_mqtt(rooms: Rooms, mqtt: MqttListeners) -> None:
         for name in ("mqtt", "mqtt_tls"):
             mqtt.relays[name] = rooms.guide.relays(name, sessions, rooms.config.mqtt.host)
         mqtt.relays["http"] = rooms.guide.relays("http", sessions, rooms.config.http.host)
-
-
-def _tend_the_log(rooms: Rooms, flusher: Flusher, on_fatal: Fatal) -> None:
-    """Expire, compact, join and verify for as long as the node runs."""
-    config, streams, store = rooms.config, rooms.streams, rooms.store
-    service = rooms.placement.service
-    retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
-    rooms.watch.show_in(rooms.metrics)
-    rooms.repeat(rooms.watch.run, on_fatal)
-    interval_ms = config.log.retention_check_interval_ms
-    rooms.repeat(rooms.queues.upkeep.run, on_fatal)
-    rooms.repeat(partial(retention.run, interval_ms), on_fatal)
-    rooms.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
-    rooms.repeat(rooms.security.sweep, on_fatal)
-    garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
-    rooms.repeat(garbage.run, on_fatal)
-    if config.log.cleaner_enabled:
-        compaction = CompactionDriver(
-            streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
-        )
-        rooms.repeat(partial(compaction.run, config.log.cleaner_interval_ms), on_fatal)
-    merging = MergeDriver(streams, service, store)
-    rooms.repeat(partial(merging.run, interval_ms), on_fatal)
-    if config.log.scrub_interval_ms:
-        scrub = ScrubDriver(store, rooms.metrics, streams.lost)
-        rooms.repeat(partial(scrub.run, config.log.scrub_interval_ms), on_fatal)

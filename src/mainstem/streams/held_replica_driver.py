@@ -94,7 +94,7 @@ class HeldReplica:
         self._tell = tell
         if effects.write is None:
             self._carry_out(effects)
-        elif not to_disk and self._is_short_of_space:
+        elif not to_disk and _is_short_of_space(self.log, self._flusher):
             # As on a full disk: the writer goes on without this replica.
             self._carry_out(self.machine.on_write_failed())
         elif self._write(staged, effects.write[0]):
@@ -193,7 +193,7 @@ class HeldReplica:
         Raises:
             Unavailable: they could not be written.
         """
-        if self._is_short_of_space:
+        if _is_short_of_space(self.log, self._flusher):
             raise self._flusher.space.refusal(str(self.log.directory))
         self.log.append(staged)
         effects = self.machine.on_copied(Offset(self.log.written_end))
@@ -201,11 +201,6 @@ class HeldReplica:
         return effects.catch_up
 
     # Inside.
-
-    @property
-    def _is_short_of_space(self) -> bool:
-        name = self.log.identity.name.topic_name
-        return self._flusher.space.is_low and not holds_metadata(name)
 
     def _write(self, staged: list[StagedBatch], first: Offset) -> bool:
         fresh = [batch for batch in staged if batch[1] >= first]
@@ -292,3 +287,8 @@ class HeldReplica:
         for _, waiter in waiting:
             if not waiter.done():
                 waiter.set_exception(Unavailable(ErrorCode.WRITER_UNAVAILABLE, cause))
+
+
+def _is_short_of_space(log: RangeLog, flusher: Flusher) -> bool:
+    """Whether records of a range may not be written: there is room for metadata only."""
+    return flusher.space.is_low and not holds_metadata(log.identity.name.topic_name)

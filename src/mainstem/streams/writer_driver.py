@@ -18,6 +18,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 
+from mainstem.log.disk_space import DiskSpace
 from mainstem.log.range_log import RangeLog, StagedBatch
 from mainstem.model.batch import (
     CONTROL_MASK,
@@ -207,7 +208,7 @@ class StreamWriter(StreamReader):
         first batch of a transaction is refused without.
         """
         if self.closed is not None or self._flusher.space.is_low:
-            self._check_open()
+            _check_open(self, self._flusher.space, is_metadata=self._is_metadata)
         if until - start < HEADER_BYTES:
             check_produced(buf, start, until)
         header = HEADER.unpack_from(buf, start)
@@ -246,12 +247,6 @@ class StreamWriter(StreamReader):
             state.producers.record(pid, pep, seq, count, base, max_timestamp)
         self._place(buf, start, until, count, max_timestamp)
         return Offset(base)
-
-    def _check_open(self) -> None:
-        if self.closed is not None:
-            raise self.closed
-        if not self._is_metadata:
-            raise self._flusher.space.refusal(f"{self.topic}-{self.id.partition}")
 
     def _place(
         self, buf: memoryview, start: int, until: int, count: int, max_timestamp: int
@@ -420,6 +415,13 @@ class StreamWriter(StreamReader):
         self._wake()
         if self.replication is not None and self.is_full:
             self._flusher.roll(self)
+
+
+def _check_open(stream: StreamWriter, space: DiskSpace, *, is_metadata: bool) -> None:
+    if stream.closed is not None:
+        raise stream.closed
+    if not is_metadata:
+        raise space.refusal(f"{stream.topic}-{stream.id.partition}")
 
 
 def _segments_per_range(settings: TopicSettings) -> int:

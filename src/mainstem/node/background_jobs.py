@@ -1,0 +1,65 @@
+"""What a node does beside serving: upkeep of its files, and watching its disk."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mainstem.model.errors import Unavailable
+from mainstem.streams.compaction_driver import CompactionDriver
+from mainstem.streams.flusher import Flusher
+from mainstem.streams.garbage_driver import GarbageDriver
+from mainstem.streams.merge_driver import MergeDriver
+from mainstem.streams.retention_driver import RetentionDriver
+from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.streams.storage_retry_driver import refusal_of
+
+if TYPE_CHECKING:
+    from mainstem.node.wiring import Rooms
+
+SWEEP_INTERVAL_MS = 1_000
+REPEATED_AFTER_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+async def repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a job for ever; one whose step this node's storage refuses for now begins anew."""
+    while True:
+        try:
+            await chore()
+        except (Unavailable, OSError) as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            _log.warning("a background job begins anew: %s", refusal)
+        await asyncio.sleep(REPEATED_AFTER_S)
+
+
+def run_background_jobs(
+    rooms: "Rooms", flusher: Flusher, on_fatal: Callable[[BaseException], None]
+) -> None:
+    """Expire, compact, join and verify for as long as the node runs."""
+    config, streams, store = rooms.config, rooms.streams, rooms.store
+    service = rooms.placement.service
+    retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
+    rooms.watch.show_in(rooms.metrics)
+    rooms.repeat(rooms.watch.run, on_fatal)
+    interval_ms = config.log.retention_check_interval_ms
+    rooms.repeat(rooms.queues.upkeep.run, on_fatal)
+    rooms.repeat(partial(retention.run, interval_ms), on_fatal)
+    rooms.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
+    rooms.repeat(rooms.security.sweep, on_fatal)
+    garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
+    rooms.repeat(garbage.run, on_fatal)
+    if config.log.cleaner_enabled:
+        compaction = CompactionDriver(
+            streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
+        )
+        rooms.repeat(partial(compaction.run, config.log.cleaner_interval_ms), on_fatal)
+    merging = MergeDriver(streams, service, store)
+    rooms.repeat(partial(merging.run, interval_ms), on_fatal)
+    if config.log.scrub_interval_ms:
+        scrub = ScrubDriver(store, rooms.metrics, streams.lost)
+        rooms.repeat(partial(scrub.run, config.log.scrub_interval_ms), on_fatal)
