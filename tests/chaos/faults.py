@@ -13,13 +13,17 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.chaos.harsh import HarshCluster
 from tests.chaos.network import NetworkCluster
 from tests.chaos.powered import PoweredCluster
 from tests.chaos.state import check_all_run, state_of
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
+from mainstem.testing.server_process import ServerFailed
 
 CLIENTS_TOO = 0.3
+EXIT_TIMEOUT_S = 60.0
+HOUR_NS = 3_600_000_000_000
 NODES_MIN = 3
 NODES_MAX = 5
 MOVED_TIMEOUT_S = 90.0
@@ -63,6 +67,94 @@ def _lose_all_power(cluster: LocalCluster, _: MemberNode, random: Random) -> Non
     del random
     assert isinstance(cluster, PoweredCluster), "only there the power can be cut"
     cluster.lose_power(cluster.nodes.values())
+
+
+def _fill_disk(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """The disk of one node is full; the node goes on, and takes records again by itself."""
+    _fill_disks(cluster, [node], random.uniform(2.0, 6.0))
+
+
+def _fill_two_disks(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """Two disks of three are full: nothing can be committed until there is room again."""
+    _fill_disks(cluster, [node, _another(cluster, node)], random.uniform(2.0, 6.0))
+
+
+def _fill_disks(cluster: LocalCluster, nodes: list[MemberNode], seconds: float) -> None:
+    assert isinstance(cluster, PoweredCluster), "only there disks are separate"
+    cluster.fill(nodes)
+    time.sleep(seconds)
+    cluster.make_room(nodes)
+
+
+def _restart_with_full_disk(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
+    """A node is killed and starts again while its disk is full."""
+    assert isinstance(cluster, PoweredCluster), "only there disks are separate"
+    cluster.fill([node])
+    try:
+        node.kill9()
+        node.start()
+    finally:
+        cluster.make_room([node])
+
+
+def _stall_syncs(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """Nothing that a node writes gets durable for a while."""
+    _switch(cluster, node, "sync_stalls", 1, random.choice((1.0, 3.0, 8.0)))
+
+
+def _fail_reads(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """Reads of a node's files fail for a while."""
+    _switch(cluster, node, "read_fails", 1, random.uniform(0.5, 2.0))
+
+
+def _exhaust_descriptors(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """A node can open neither files nor connections for a while."""
+    _switch(cluster, node, "no_descriptors", 1, random.uniform(0.5, 4.0))
+
+
+def _move_clock(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """The wall clock of a node jumps, and jumps back later."""
+    _switch(cluster, node, "wall_offset_ns", random.choice((-HOUR_NS, HOUR_NS)), 3.0)
+
+
+def _switch(cluster: LocalCluster, node: MemberNode, name: str, value: int, seconds: float) -> None:
+    assert isinstance(cluster, HarshCluster), "only there nodes have fault pages"
+    page = cluster.page(node)
+    page.set(name, value)
+    time.sleep(seconds)
+    page.set(name, 0)
+
+
+def _fail_syncs(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
+    """A sync fails: the node must exit, as it cannot know what is on its disk."""
+    assert isinstance(cluster, HarshCluster), "only there nodes have fault pages"
+    page = cluster.page(node)
+    page.set("sync_fails", 1)
+    try:
+        status = node.wait(timeout_s=EXIT_TIMEOUT_S)
+    except ServerFailed as failure:
+        raise AssertionError(f"node {node.number} goes on after a failed sync") from failure
+    finally:
+        page.set("sync_fails", 0)
+    assert status, f"node {node.number} ended with {status} after a failed sync"
+    node.start()
+
+
+def _cut_one_way(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """A node hears the others and is not heard, or the other way round."""
+    assert isinstance(cluster, NetworkCluster), "only there the network can be cut"
+    outgoing = random.random() < 0.5
+    cluster.cut_one_way(node.number, outgoing=outgoing)
+    time.sleep(random.uniform(1.0, 4.0))
+    cluster.heal_one_way(node.number, outgoing=outgoing)
+
+
+def _slow_down(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """What a node sends goes through a link that is too narrow for the load."""
+    assert isinstance(cluster, NetworkCluster), "only there the network can be slowed down"
+    cluster.slow_down(node.number)
+    time.sleep(random.uniform(2.0, 5.0))
+    cluster.speed_up(node.number)
 
 
 def _drain(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
@@ -114,7 +206,21 @@ def _remove(cluster: LocalCluster, node: MemberNode) -> None:
 
 
 FAULTS: dict[str, Fault] = {"kill -9": _kill, "pause": _pause, "restart": _restart}
-NETWORK_FAULTS: dict[str, Fault] = {"partition": _cut_off}
+NETWORK_FAULTS: dict[str, Fault] = {
+    "partition": _cut_off,
+    "one-way partition": _cut_one_way,
+    "slow link": _slow_down,
+}
+DISK_FAULTS: dict[str, Fault] = {
+    "disk full": _fill_disk,
+    "two disks full": _fill_two_disks,
+    "restart with a full disk": _restart_with_full_disk,
+    "fsync stalls": _stall_syncs,
+    "fsync fails": _fail_syncs,
+    "reads fail": _fail_reads,
+    "no descriptors": _exhaust_descriptors,
+    "clock jumps": _move_clock,
+}
 POWER_FAULTS: dict[str, Fault] = {
     "power loss": _lose_power,
     "all lose power": _lose_all_power,

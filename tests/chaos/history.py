@@ -6,7 +6,7 @@ Jepsen's Kafka workload; values are unique per stream by construction of the loa
 Promises: an acknowledged record that the last reading does not show is reported, as is a value at
 two offsets, an offset with two values, a record nobody sent, a record that was refused, a reader
 that went back or skipped, an order of acknowledgements that contradicts time, and a group that
-resumed anywhere but where it committed.
+resumed anywhere but where it committed, and an end offset that hides an acknowledged record.
 """
 
 from collections import defaultdict
@@ -41,6 +41,7 @@ class Kind(StrEnum):
     REORDERED = "a producer's records changed their order"
     INVERTED = "a record acknowledged earlier lies behind one sent later"
     RESUMED_ELSEWHERE = "a group did not resume where it committed"
+    STALE = "an end offset was answered that lies below an acknowledged record"
 
 
 @dataclass(slots=True)
@@ -78,6 +79,15 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class EndRead:
+    """The end of a stream as a client was answered, and when it began to ask."""
+
+    stream: Stream
+    started: float
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Anomaly:
     """One broken rule, of this or another list of them."""
 
@@ -96,6 +106,7 @@ class History:
     sent: list[Sent] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     resumed: list[Resumed] = field(default_factory=list)
+    ends: list[EndRead] = field(default_factory=list)
     # The last reading of every stream from its start to its end, when all is quiet again.
     final: dict[Stream, list[tuple[int, str]]] = field(default_factory=dict)
 
@@ -110,6 +121,7 @@ def check(history: History, *, once: Iterable[str] = ()) -> list[Anomaly]:
         *_unordered_reads(history),
         *_unordered_sends(history, frozenset(once)),
         *_resumed_elsewhere(history),
+        *_stale(history),
     ]
 
 
@@ -225,3 +237,20 @@ def _resumed_elsewhere(history: History) -> Iterable[Anomaly]:
                 resumed.stream,
                 f"{resumed.group} at {resumed.offset}, committed {wanted}",
             )
+
+
+def _stale(history: History) -> Iterable[Anomaly]:
+    """Whoever asks for the end after an acknowledgement must be answered with a later offset."""
+    moments: list[tuple[float, int, Stream, int]] = [
+        (sent.ended, 0, sent.stream, sent.offset)
+        for sent in history.sent
+        if sent.outcome is Outcome.OK and sent.offset is not None
+    ]
+    moments += [(read.started, 1, read.stream, read.end) for read in history.ends]
+    highest: dict[Stream, int] = {}
+    for _, asks, stream, offset in sorted(moments):
+        reached = highest.get(stream, -1)
+        if not asks:
+            highest[stream] = max(offset, reached)
+        elif offset <= reached:
+            yield Anomaly(Kind.STALE, stream, f"end {offset}, acknowledged {reached}")

@@ -13,7 +13,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.chaos.history import History, Outcome, Read, Resumed, Sent, Stream
+from tests.chaos.history import EndRead, History, Outcome, Read, Resumed, Sent, Stream
 
 PARTITIONS = 3
 FLUSH_TIMEOUT_S = 120.0
@@ -161,6 +161,44 @@ class Reader:
                 if message.error() is None:
                     stream, offset, value = seen(message)
                     self._history.reads.append(Read("reader", 0, stream, offset, value))
+
+
+class EndReader:
+    """A thread that asks for the end of one partition after the other, again and again."""
+
+    def __init__(self, bootstrap: str, topics: list[str], history: History) -> None:
+        self._history = history
+        self._streams = [(topic, number) for topic in topics for number in range(PARTITIONS)]
+        self._stopping = threading.Event()
+        self._consumer = Consumer(_reader_settings(bootstrap, "unused"))
+        self._thread = threading.Thread(target=self._run, name="end reader")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for stream in self._streams:
+                started = time.monotonic()
+                try:
+                    _, end = self._consumer.get_watermark_offsets(
+                        TopicPartition(*stream), timeout=2, cached=False
+                    )
+                except KafkaException:
+                    continue  # no answer says nothing
+                self._history.ends.append(EndRead(stream, started, end))
+            self._stopping.wait(0.05)
 
 
 class GroupReader:

@@ -17,6 +17,8 @@ from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
 # One network for every process, so that two of them may test at once.
 NETWORK = f"10.231.{os.getpid() % 254 + 1}"
+# Less than the load of the chaos suite needs, more than leases and elections do.
+SLOW_RATE = "1500kbit"
 _numbers = itertools.count()
 
 
@@ -43,7 +45,7 @@ class NetworkCluster(LocalCluster):
 
     def member(self, number: int, join: Sequence[str]) -> MemberNode:
         """A node in a namespace of its own."""
-        place, inside, outside = self._place(number), f"{self._mark}i{number}", self._cable(number)
+        place, inside, outside = self._place(number), self._inside(number), self._cable(number)
         host = f"{NETWORK}.{10 + number}"
         _run("ip", "netns", "add", place)
         self._count_made = max(self._count_made, number)
@@ -55,7 +57,9 @@ class NetworkCluster(LocalCluster):
         _run(*within, "ip", "link", "set", inside, "up")
         _run(*within, "ip", "link", "set", "lo", "up")
         flags = ["--kafka-host", host, "--http-host", host, "--insecure"]
-        arguments = (*self.arguments, *flags, "--set", f"cluster.peer_host={host}")
+        for name in ("cluster.peer_host", "amqp.host", "mqtt.host"):
+            flags += ["--set", f"{name}={host}"]
+        arguments = (*self.arguments, *flags)
         node = MemberNode(number, self.folder, join, arguments)
         # Unlike ``ip netns exec`` this keeps the mounts that all others see.
         node.prefix = ("nsenter", f"--net=/run/netns/{place}")
@@ -74,13 +78,45 @@ class NetworkCluster(LocalCluster):
         if number in self._cut:
             self._routes("del", number)
 
+    def cut_one_way(self, number: int, *, outgoing: bool) -> None:
+        """Let what a node sends to the others vanish, or what they send to it."""
+        self._one_way("add", number, outgoing=outgoing)
+
+    def heal_one_way(self, number: int, *, outgoing: bool) -> None:
+        """End what ``cut_one_way`` began."""
+        self._one_way("del", number, outgoing=outgoing)
+
+    def slow_down(self, number: int) -> None:
+        """Let everything that a node sends go through a narrow link."""
+        shape = ("root", "tbf", "rate", SLOW_RATE, "burst", "16kb", "latency", "800ms")
+        _run(*self._within(number), "tc", "qdisc", "add", "dev", self._inside(number), *shape)
+
+    def speed_up(self, number: int) -> None:
+        """End what ``slow_down`` began."""
+        _run(*self._within(number), "tc", "qdisc", "del", "dev", self._inside(number), "root")
+
+    def _one_way(self, verb: str, number: int, *, outgoing: bool) -> None:
+        for other in self.nodes:
+            if other != number:
+                here, there = (number, other) if outgoing else (other, number)
+                self._route(verb, here, there)
+
+    def _route(self, verb: str, here: int, there: int) -> None:
+        hole = ("ip", "route", verb, "blackhole", f"{NETWORK}.{10 + there}/32")
+        _run(*self._within(here), *hole)
+
+    def _within(self, number: int) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self._place(number))
+
+    def _inside(self, number: int) -> str:
+        return f"{self._mark}i{number}"
+
     def _routes(self, verb: str, number: int) -> None:
         """Packets between a node and the others vanish, on both sides; or do so no more."""
         for other in self.nodes:
             if other != number:
-                for here, there in ((number, other), (other, number)):
-                    within = ("ip", "netns", "exec", self._place(here))
-                    _run(*within, "ip", "route", verb, "blackhole", f"{NETWORK}.{10 + there}/32")
+                self._route(verb, number, other)
+                self._route(verb, other, number)
         self._cut ^= {number}
 
     def close(self) -> None:

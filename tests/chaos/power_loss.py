@@ -6,6 +6,7 @@ file system is unmounted and its loop device released.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import subprocess
@@ -25,6 +26,7 @@ from mainstem.testing.server_process import ServerFailed
 GOING_DOWN = 0x8004587D
 NO_LOG_FLUSH = (2).to_bytes(4, "little")
 IMAGE_BYTES = 1 << 30
+BLOCK_BYTES = 4096
 ENVIRONMENT = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 ACKNOWLEDGED_MIN = 500
 STOP_TIMEOUT_S = 30.0
@@ -37,6 +39,7 @@ class FileSystem:
         self._image = folder / "disk.img"
         self.mounted = folder / "mounted"
         self.mounted.mkdir()
+        self._filler = self.mounted / "filler"
         with self._image.open("wb") as file:
             file.truncate(IMAGE_BYTES)
         _run("mkfs.ext4", "-q", "-F", str(self._image))
@@ -56,6 +59,25 @@ class FileSystem:
             fcntl.ioctl(descriptor, GOING_DOWN, NO_LOG_FLUSH)
         finally:
             os.close(descriptor)
+
+    def fill(self) -> None:
+        """Leave no room on it, not even for root."""
+        filler = os.open(self._filler, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            piece = IMAGE_BYTES
+            while piece >= BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(filler, os.fstat(filler).st_size, piece)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    piece //= 2
+        finally:
+            os.close(filler)
+
+    def make_room(self) -> None:
+        """Give back what ``fill`` took."""
+        self._filler.unlink(missing_ok=True)
 
     def unmount(self) -> None:
         """Unmount it; nobody may use it any more."""

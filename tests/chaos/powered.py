@@ -43,6 +43,16 @@ class PoweredCluster(LocalCluster):
             _begin_another_boot(node)
         self.start_together(hit)
 
+    def fill(self, nodes: Iterable[MemberNode]) -> None:
+        """Let the disks of nodes be full."""
+        for node in nodes:
+            self._disks[node.number].fill()
+
+    def make_room(self, nodes: Iterable[MemberNode]) -> None:
+        """Let the disks of nodes have room again."""
+        for node in nodes:
+            self._disks[node.number].make_room()
+
     def close(self) -> None:
         """Kill what still runs and unmount."""
         for node in self.nodes.values():

@@ -1,16 +1,15 @@
-"""Faults of single nodes in a cluster under load, twenty in all: fifteen here, five in the
-transactions."""
+"""Faults of every kind in a cluster under the load of every protocol, and transactions."""
 
 import os
 import shutil
 
 import pytest
 from tests.chaos.cluster import fault_rounds
-from tests.chaos.faults import FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, POWER_FAULTS
+from tests.chaos.faults import DISK_FAULTS, FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, POWER_FAULTS
 from tests.chaos.harsh import HarshCluster
-from tests.chaos.kill9 import summary
 from tests.chaos.one_of_several import OneOfSeveral
 from tests.chaos.transactions import run_transactions
+from tests.chaos.workload import SERVE_ALL
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -18,7 +17,6 @@ QUICK_GROUPS = (
     "--set", "groups.initial_rebalance_delay_ms=100", "--set", "groups.offsets_partitions=6",
 )  # fmt: skip
 IS_HARSH = os.geteuid() == 0 and shutil.which("ip") is not None
-ROUNDS = 15
 TRANSACTIONS = 100
 
 
@@ -26,13 +24,14 @@ TRANSACTIONS = 100
 @pytest.mark.timeout(400)
 def test_faults_of_every_kind_lose_and_double_nothing() -> None:
     """Without root nobody can cut the network or the power: then nodes only die and hang."""
-    faults = FAULTS | MEMBER_FAULTS | (NETWORK_FAULTS | POWER_FAULTS if IS_HARSH else {})
+    harsh = NETWORK_FAULTS | POWER_FAULTS | DISK_FAULTS
+    faults = FAULTS | MEMBER_FAULTS | (harsh if IS_HARSH else {})
     kind = HarshCluster if IS_HARSH else LocalCluster
-    with kind(arguments=QUICK_GROUPS) as cluster:
-        history, anomalies, done = fault_rounds(cluster, ROUNDS, faults=faults)
-        assert not anomalies, f"{done}\n{summary(history, anomalies)}\n{cluster.logs()}"
-    assert set(done) == set(faults)
-    assert history.resumed, "the group must have resumed"
+    with kind(arguments=(*QUICK_GROUPS, *SERVE_ALL)) as cluster:
+        run = fault_rounds(cluster, len(faults), faults=faults)
+        assert not run.anomalies, f"{run.done}\n{run.summary()}\n{cluster.logs()}"
+    assert set(run.done) == set(faults)
+    assert run.histories.kafka.resumed, "the group must have resumed"
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ from enum import StrEnum
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.chaos.history import Anomaly, History, Kind, Outcome, Read, Resumed, Sent, check
+from tests.chaos.history import Anomaly, EndRead, History, Kind, Outcome, Read, Resumed, Sent, check
 
 STREAM = ("orders", 0)
 
@@ -161,6 +161,18 @@ def test_a_group_that_resumes_elsewhere_is_reported() -> None:
     history = sound_history()
     history.resumed.append(Resumed("g", STREAM, 8, frozenset({7, 9})))
     assert found(history) == {Kind.RESUMED_ELSEWHERE}
+
+
+def test_an_end_below_an_acknowledged_record_is_stale() -> None:
+    history = sound_history()
+    history.ends.append(EndRead(STREAM, 30.6, 30))
+    assert found(history) == {Kind.STALE}
+
+
+def test_an_end_that_was_asked_for_before_the_acknowledgement_may_be_lower() -> None:
+    history = sound_history()
+    history.ends += [EndRead(STREAM, 30.4, 30), EndRead(STREAM, 30.6, 31)]
+    assert found(history) == set()
 
 
 def test_a_hundred_thousand_records_are_judged_in_seconds() -> None:

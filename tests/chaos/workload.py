@@ -1,0 +1,163 @@
+"""Everything that runs against a cluster while it has faults: clients of every protocol.
+
+Kafka producers (idempotent and plain, librdkafka and Java), readers and a group, an AMQP queue, MQTT
+topics with QoS 1 and 2, and a client that creates, grows and deletes topics. Each keeps a history;
+``judge`` says what is wrong with them.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from tests.chaos.amqp_load import AmqpLoad
+from tests.chaos.catalogue_history import TopicHistory, check_topic
+from tests.chaos.catalogue_load import CatalogueLoad
+from tests.chaos.history import Anomaly, History, Outcome, check
+from tests.chaos.java_load import JavaLoader
+from tests.chaos.load import EndReader, GroupReader, Loader, Reader, create_topics, read_all
+from tests.chaos.mqtt_load import MqttLoad
+from tests.chaos.queue_history import Promise, QueueHistory, check_queue
+
+from mainstem.testing.local_cluster import LocalCluster, MemberNode
+
+RATE_PER_S = 300
+SEGMENT_BYTES = 200_000
+# Queues and MQTT are not served unless a node is asked to.
+SERVE_ALL = ("--set", "amqp.enabled=true", "--set", "mqtt.enabled=true")
+AMQP_PROMISE = Promise()
+# A resent message that was stored before its sender was cut off is a message of its own.
+MQTT_PROMISE = Promise(marks_redelivery=False)
+
+
+@dataclass(slots=True)
+class Histories:
+    """What all clients saw."""
+
+    kafka: History = field(default_factory=History)
+    queues: list[tuple[QueueHistory, Promise]] = field(default_factory=list)
+    topics: list[TopicHistory] = field(default_factory=list)
+    once: set[str] = field(default_factory=set)
+
+    def judge(self) -> list[Anomaly]:
+        """Every broken rule of every history."""
+        found = check(self.kafka, once=self.once)
+        for queue, promise in self.queues:
+            found += check_queue(queue, promise)
+        for topic in self.topics:
+            found += check_topic(topic)
+        return found
+
+    def figures(self) -> dict[str, int]:
+        """How much was done, by kind."""
+        kafka = self.kafka
+        counts = {
+            "records sent": len(kafka.sent),
+            "records acknowledged": sum(one.outcome is Outcome.OK for one in kafka.sent),
+            "records stored": sum(len(records) for records in kafka.final.values()),
+            "records read": len(kafka.reads),
+            "end offsets read": len(kafka.ends),
+            "group resumptions": len(kafka.resumed),
+        }
+        for queue, _ in self.queues:
+            confirmed = sum(one.outcome is Outcome.OK for one in queue.published)
+            counts[f"{queue.kind} messages confirmed"] = confirmed
+            counts[f"{queue.kind} messages delivered"] = queue.delivered
+        commands = [command for topic in self.topics for command in topic.commands]
+        counts["catalogue commands"] = len(commands)
+        unknown = sum(command.outcome is Outcome.UNKNOWN for command in commands)
+        counts["catalogue commands without an answer"] = unknown
+        return counts
+
+
+class Workload:
+    """Clients of every protocol.
+
+    Args:
+        cluster: whom they talk to.
+        seed: for what is chosen by chance.
+        with_java: let the Java producer take part.
+    """
+
+    def __init__(self, cluster: LocalCluster, *, seed: int, with_java: bool) -> None:
+        self.histories = Histories()
+        self._cluster = cluster
+        self._stack = contextlib.ExitStack()
+        mark = uuid.uuid4().hex[:6]
+        rolling = {"segment.bytes": str(SEGMENT_BYTES)}
+        self._topics = {f"once-{mark}": rolling, f"plain-{mark}": {}}
+        once, plain = self._topics
+        if with_java:
+            self._topics[f"java-{mark}"] = rolling
+        bootstrap, history = cluster.bootstrap, self.histories.kafka
+        create_topics(bootstrap, self._topics, replicas=3)
+        self._loaders: list[Loader | JavaLoader] = [
+            Loader(bootstrap, once, history, idempotent=True, rate_per_s=RATE_PER_S),
+            Loader(bootstrap, plain, history, idempotent=False, rate_per_s=RATE_PER_S),
+        ]
+        if with_java:
+            java = JavaLoader(bootstrap, f"java-{mark}", history, rate_per_s=RATE_PER_S)
+            self._loaders.append(java)
+        self.histories.once = {one.name for one in self._loaders if one is not self._loaders[1]}
+        self._amqp = AmqpLoad(self._addresses(lambda node: node.amqp), f"queue-{mark}")
+        mqtt = self._addresses(lambda node: node.mqtt)
+        self._mqtt = [MqttLoad(mqtt, f"mqtt-{mark}/{qos}", qos=qos) for qos in (1, 2)]
+        self._catalogue = CatalogueLoad(bootstrap, f"command-{mark}", seed=seed)
+        self.group = GroupReader(bootstrap, once, history)
+        self.histories.queues = [
+            (self._amqp.history, AMQP_PROMISE),
+            *((one.history, MQTT_PROMISE) for one in self._mqtt),
+        ]
+
+    def __enter__(self) -> Self:
+        enter = self._stack.enter_context
+        bootstrap, history = self._cluster.bootstrap, self.histories.kafka
+        self._stack.callback(self.group.close)
+        for loader in self._loaders:
+            enter(loader)
+        enter(Reader(bootstrap, list(self._topics), history))
+        enter(EndReader(bootstrap, list(self._topics), history))
+        for load in (self._amqp, *self._mqtt):
+            self._stack.callback(load.stop)
+            load.start()
+        enter(self._catalogue)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def progress(self) -> dict[str, int]:
+        """Counts that all must grow while the cluster is sound."""
+        counts = {
+            f"{loader.name}/{number}": count
+            for loader in self._loaders
+            for number, count in enumerate(loader.reached)
+        }
+        for load in (self._amqp, *self._mqtt):
+            confirmed, delivered = load.progress
+            counts[f"{load.history.queue} confirmed"] = confirmed
+            counts[f"{load.history.queue} delivered"] = delivered
+        counts["catalogue commands answered"] = self._catalogue.answered
+        counts["read by the group"] = self.group.received
+        return counts
+
+    def finish(self) -> None:
+        """End all clients in good order and read everything once more."""
+        self._catalogue.stop()
+        for loader in self._loaders:
+            loader.finish()
+        for load in (self._amqp, *self._mqtt):
+            load.finish()
+        self._catalogue.read_final()
+        self.histories.topics = self._catalogue.histories
+        self.histories.kafka.final = read_all(self._cluster.bootstrap, list(self._topics))
+
+    def _addresses(self, address: Callable[[MemberNode], str]) -> Callable[[], Sequence[str]]:
+        return lambda: [address(node) for node in list(self._cluster.nodes.values())]
