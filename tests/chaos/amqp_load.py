@@ -14,7 +14,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 from pika.exceptions import AMQPError, NackError
 from tests.chaos.history import Outcome
-from tests.chaos.queue_history import Delivered, Published, QueueHistory, Settled
+from tests.chaos.queue_history import Delivered, Promise, Published, QueueHistory, Settled
 
 RATE_PER_S = 50
 BATCH = 20
@@ -32,6 +32,8 @@ class AmqpLoad:
         addresses: where nodes listen now; asked before every new connection.
         queue: the name of the queue.
     """
+
+    promise = Promise()
 
     def __init__(self, addresses: Addresses, queue: str) -> None:
         self.history = QueueHistory(queue, "AMQP")

@@ -9,7 +9,7 @@ from typing import Any
 from paho.mqtt.client import MQTT_ERR_SUCCESS, Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 from tests.chaos.history import Outcome
-from tests.chaos.queue_history import Delivered, Published, QueueHistory
+from tests.chaos.queue_history import Delivered, Promise, Published, QueueHistory
 
 RATE_PER_S = 100
 WAITING_MAX = 200
@@ -28,6 +28,9 @@ class MqttLoad:
         topic: the MQTT topic.
         qos: of publisher and subscriber.
     """
+
+    # A resent message that was stored before its sender was cut off is a message of its own.
+    promise = Promise(marks_redelivery=False)
 
     def __init__(self, addresses: Addresses, topic: str, *, qos: int) -> None:
         self.history = QueueHistory(topic, f"MQTT QoS {qos}")

@@ -10,19 +10,22 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT, Unavailable
 from tests.chaos.cluster import fault_rounds
-from tests.chaos.faults import FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, POWER_FAULTS
+from tests.chaos.faults import DISK_FAULTS, FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, POWER_FAULTS
 from tests.chaos.harsh import HarshCluster
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.one_of_several import OneOfSeveral
 from tests.chaos.parts import Part, Verdict, run_parts, say
 from tests.chaos.power_loss import compile_lying_disk, lose_power_under_load
+from tests.chaos.report import add_run, write_page
 from tests.chaos.transactions import run_transactions
+from tests.chaos.workload import SERVE_ALL
 from tests.clients.client import java_command
 
 from mainstem.testing.local_cluster import LocalCluster
@@ -30,6 +33,8 @@ from mainstem.testing.local_node import LocalNode
 from mainstem.testing.server_process import ServerFailed
 
 STATE = ROOT / ".cache" / "chaos"
+JOURNAL = STATE / "runs.jsonl"
+REPORT = STATE / "report.md"
 TRANSACTIONS_PER_PART = 2_000
 FAULTS_PER_PART = 20
 # Groups begin at once, and there are few partitions to move when nodes come and go.
@@ -40,6 +45,8 @@ def main() -> int:
     options = _options()
     # Servers and mounts must be cleaned up when the suite is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.fresh:
+        JOURNAL.unlink(missing_ok=True)
     return run_parts(parts(options), STATE / f"{options.target}.json", fresh=options.fresh, say=say)
 
 
@@ -95,22 +102,28 @@ def _trouble(count: int, seed: int) -> Verdict:
     faults = FAULTS | MEMBER_FAULTS
     is_harsh = os.geteuid() == 0 and shutil.which("ip") is not None
     if is_harsh:
-        faults = faults | NETWORK_FAULTS | POWER_FAULTS
+        faults = faults | NETWORK_FAULTS | POWER_FAULTS | DISK_FAULTS
     without_java = _java_is_missing()
+    kind = HarshCluster if is_harsh else LocalCluster
+    began = time.monotonic()
     try:
-        with HarshCluster(arguments=QUICK) if is_harsh else LocalCluster(arguments=QUICK) as nodes:
+        with kind(arguments=(*QUICK, *SERVE_ALL)) as nodes:
             try:
-                history, anomalies, done = fault_rounds(
+                run = fault_rounds(
                     nodes, count, seed=seed, faults=faults, with_java=not without_java
                 )
             except (AssertionError, ServerFailed):
                 _keep_logs(nodes, STATE / f"faults-{seed}")
                 raise
+            if run.anomalies:
+                _keep_logs(nodes, STATE / f"faults-{seed}")
     except (AssertionError, ServerFailed) as stall:  # the parts that follow are tried all the same
         return False, str(stall)
     remarks = [] if is_harsh else ["neither network nor power was cut, which takes root"]
     remarks += [f"without the Java client: {without_java}"] if without_java else []
-    return not anomalies, f"{dict(done)}: {'; '.join([*remarks, summary(history, anomalies)])}"
+    add_run(JOURNAL, run, seed=seed, seconds=time.monotonic() - began)
+    say(f"{write_page(JOURNAL, REPORT)}: {REPORT}")
+    return not run.anomalies, f"{dict(run.done)}: {'; '.join([*remarks, run.summary()])}"
 
 
 def _keep_logs(cluster: LocalCluster, folder: Path) -> None:
@@ -160,8 +173,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--cluster-faults",
         type=int,
-        default=200,
-        help="of every kind, of single nodes of a cluster",
+        default=300,
+        help="of every kind, in a cluster",
     )
     parser.add_argument("--power-rounds", type=int, default=5, help="how often to cut the power")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
 """Everything that runs against a cluster while it has faults: clients of every protocol.
 
-Kafka producers (idempotent and plain, librdkafka and Java), readers and a group, an AMQP queue, MQTT
-topics with QoS 1 and 2, and a client that creates, grows and deletes topics. Each keeps a history;
-``judge`` says what is wrong with them.
+Kafka producers (idempotent and plain, librdkafka and Java), readers and a group, an AMQP queue,
+MQTT topics with QoS 1 and 2, and a client that creates, grows and deletes topics. Each keeps a
+history; ``judge`` says what is wrong with them.
 """
 
 import contextlib
@@ -21,15 +21,12 @@ from tests.chaos.load import EndReader, GroupReader, Loader, Reader, create_topi
 from tests.chaos.mqtt_load import MqttLoad
 from tests.chaos.queue_history import Promise, QueueHistory, check_queue
 
-from mainstem.testing.local_cluster import LocalCluster, MemberNode
+from mainstem.testing.local_cluster import LocalCluster
 
 RATE_PER_S = 300
 SEGMENT_BYTES = 200_000
 # Queues and MQTT are not served unless a node is asked to.
 SERVE_ALL = ("--set", "amqp.enabled=true", "--set", "mqtt.enabled=true")
-AMQP_PROMISE = Promise()
-# A resent message that was stored before its sender was cut off is a message of its own.
-MQTT_PROMISE = Promise(marks_redelivery=False)
 
 
 @dataclass(slots=True)
@@ -101,15 +98,15 @@ class Workload:
             java = JavaLoader(bootstrap, f"java-{mark}", history, rate_per_s=RATE_PER_S)
             self._loaders.append(java)
         self.histories.once = {one.name for one in self._loaders if one is not self._loaders[1]}
-        self._amqp = AmqpLoad(self._addresses(lambda node: node.amqp), f"queue-{mark}")
-        mqtt = self._addresses(lambda node: node.mqtt)
-        self._mqtt = [MqttLoad(mqtt, f"mqtt-{mark}/{qos}", qos=qos) for qos in (1, 2)]
+        amqp, mqtt = (self._addresses(name) for name in ("amqp", "mqtt"))
+        self._queues: list[AmqpLoad | MqttLoad] = [
+            AmqpLoad(amqp, f"queue-{mark}"),
+            MqttLoad(mqtt, f"mqtt-{mark}/1", qos=1),
+            MqttLoad(mqtt, f"mqtt-{mark}/2", qos=2),
+        ]
         self._catalogue = CatalogueLoad(bootstrap, f"command-{mark}", seed=seed)
         self.group = GroupReader(bootstrap, once, history)
-        self.histories.queues = [
-            (self._amqp.history, AMQP_PROMISE),
-            *((one.history, MQTT_PROMISE) for one in self._mqtt),
-        ]
+        self.histories.queues = [(load.history, load.promise) for load in self._queues]
 
     def __enter__(self) -> Self:
         enter = self._stack.enter_context
@@ -119,7 +116,7 @@ class Workload:
             enter(loader)
         enter(Reader(bootstrap, list(self._topics), history))
         enter(EndReader(bootstrap, list(self._topics), history))
-        for load in (self._amqp, *self._mqtt):
+        for load in self._queues:
             self._stack.callback(load.stop)
             load.start()
         enter(self._catalogue)
@@ -140,7 +137,7 @@ class Workload:
             for loader in self._loaders
             for number, count in enumerate(loader.reached)
         }
-        for load in (self._amqp, *self._mqtt):
+        for load in self._queues:
             confirmed, delivered = load.progress
             counts[f"{load.history.queue} confirmed"] = confirmed
             counts[f"{load.history.queue} delivered"] = delivered
@@ -153,11 +150,11 @@ class Workload:
         self._catalogue.stop()
         for loader in self._loaders:
             loader.finish()
-        for load in (self._amqp, *self._mqtt):
+        for load in self._queues:
             load.finish()
         self._catalogue.read_final()
         self.histories.topics = self._catalogue.histories
         self.histories.kafka.final = read_all(self._cluster.bootstrap, list(self._topics))
 
-    def _addresses(self, address: Callable[[MemberNode], str]) -> Callable[[], Sequence[str]]:
-        return lambda: [address(node) for node in list(self._cluster.nodes.values())]
+    def _addresses(self, protocol: str) -> Callable[[], Sequence[str]]:
+        return lambda: [getattr(node, protocol) for node in list(self._cluster.nodes.values())]

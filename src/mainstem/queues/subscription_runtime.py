@@ -38,6 +38,10 @@ class Holder:
             self.shard.settle_soon(self)
         wishes.append((how, list(numbers)))
 
+    async def settled(self) -> None:
+        """Return once everything settled before is committed."""
+        await self.shard.safe()
+
     def take_wishes(self) -> list[tuple[Settlement, list[int]]]:
         """What was said since the last turn."""
         wishes, self.wishes = self.wishes, []

@@ -68,6 +68,14 @@ class Settling(Protocol):
         """
         ...
 
+    async def settled(self) -> None:
+        """Return once everything settled before is committed: no crash brings it back.
+
+        Raises:
+            Unavailable: it is not known whether it is.
+        """
+        ...
+
 
 class Delivery(NamedTuple):
     """One message in somebody's hands. ``number`` names it to ``source.settle``."""

@@ -5,10 +5,10 @@ same channel is kept; other channels go on. The connection reads no more while t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement
+from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement, Settling
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import entities_service
 from mainstem.protocols.amqp.consuming import Consuming, Held
@@ -150,22 +150,31 @@ class Channel:
             self.consuming.settle(held, how)
 
     def commit(self) -> None:
-        """``tx.commit``: what was published is stored first, then what was settled counts."""
+        """``tx.commit``: what was published is stored first, then what was settled counts.
+
+        The answer comes when both are committed: nothing that was settled is delivered again.
+        """
         self._need_transaction()
         self.hold()
 
-        def committed(is_whole: bool) -> None:  # noqa: FBT001 - a callback
+        def stored(is_whole: bool) -> None:  # noqa: FBT001 - a callback
             settled, self._settled = self._settled, []
             for held, how in settled:
                 self.consuming.settle(held, how)
-            if is_whole:
-                self.reply(basic.TxCommitOk())
-            else:
+            sources = {source: None for held, _ in settled for _, source, _ in held}
+            if not is_whole:
                 refusal = ChannelRefusal(PRECONDITION_FAILED, "partial tx completion")
                 self._link.refuse(self.number, refusal, basic.TxCommit.ID)
-            self.go_on()
+                self.go_on()
+            elif sources:
+                self.wait_for(
+                    _settled(sources), basic.TxCommit.ID, lambda _: self.reply(basic.TxCommitOk())
+                )
+            else:
+                self.reply(basic.TxCommitOk())
+                self.go_on()
 
-        self.publishing.commit(committed)
+        self.publishing.commit(stored)
 
     def rollback(self) -> None:
         """``tx.rollback``: nothing was published, and what was settled is unsettled again."""
@@ -195,6 +204,11 @@ class Channel:
                 _dispatch(self, item)
         except (Refusal, MainstemError, Malformed) as error:
             self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
+
+
+async def _settled(sources: Iterable[Settling]) -> None:
+    for source in sources:
+        await source.settled()
 
 
 def _weight(item: Item) -> int:

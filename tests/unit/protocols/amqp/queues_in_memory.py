@@ -27,7 +27,7 @@ from mainstem.broker.queues_api import (
     Routing,
     Settlement,
 )
-from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.message import Message
 
 
@@ -78,6 +78,10 @@ class Holder:
                 back.append(stored)
         self.queue.ready.extendleft(reversed(back))
         self.queues.soon(self.queues.pump)
+
+    async def settled(self) -> None:
+        if self.queues.refuses_settlements:
+            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "queues are being loaded anew")
 
 
 class OneSubscription(Holder):
@@ -163,6 +167,7 @@ class QueuesInMemory:
         self.flows: list[OnFlow | None] = []
         self.settlers: list[OnSettled] = []
         self.refuses_publishes = False
+        self.refuses_settlements = False
         self.number = 0
         self.admin: Any = None
 

@@ -141,6 +141,18 @@ def test_a_transaction_settles_when_it_is_committed(dialogue: Dialogue) -> None:
     assert isinstance(dialogue.methods()[-1], basic.TxCommitOk)
 
 
+def test_a_transaction_is_confirmed_only_when_its_settlements_are_committed(
+    dialogue: Dialogue,
+) -> None:
+    dialogue.publish("q")
+    dialogue.ask(basic.TxSelect(), basic.TxSelectOk)
+    dialogue.say(basic.BasicConsume(queue="q"))
+    dialogue.say(basic.BasicAck(delivery_tag=1))
+    dialogue.queues.refuses_settlements = True
+    dialogue.say(basic.TxCommit())
+    assert not [each for each in dialogue.methods() if isinstance(each, basic.TxCommitOk)]
+
+
 @pytest.mark.parametrize("method", [basic.TxCommit(), basic.TxRollback()])
 def test_there_is_nothing_to_commit_without_a_transaction(
     dialogue: Dialogue, method: Method
