@@ -83,7 +83,7 @@ class Workload:
         self._cluster = cluster
         self._stack = contextlib.ExitStack()
         mark = uuid.uuid4().hex[:6]
-        rolling = {"segment.bytes": str(SEGMENT_BYTES)}
+        rolling = {"internal.segment.bytes": str(SEGMENT_BYTES)}
         self._topics = {f"once-{mark}": rolling, f"plain-{mark}": {}}
         once, plain = self._topics
         if with_java:

@@ -22,6 +22,7 @@ from mainstem.protocols.amqp.convert import Parsed, message_of
 from mainstem.protocols.amqp.link import AmqpService, Link
 from mainstem.protocols.amqp.permissions import Permissions
 from mainstem.protocols.amqp.refusal import (
+    CONNECTION_FORCED,
     NO_ROUTE,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
@@ -32,7 +33,7 @@ from mainstem.protocols.amqp.refusal import (
 )
 from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
 from mainstem.security.quotas import PRODUCE_BYTES
-from mainstem.wire.amqp.basic_methods import BasicAck, BasicNack, BasicReturn
+from mainstem.wire.amqp.basic_methods import BasicAck, BasicNack, BasicPublish, BasicReturn
 from mainstem.wire.amqp.frames import content_frames
 from mainstem.wire.amqp.method_codec import encode_method
 from mainstem.wire.amqp.properties import decode_properties, encode_properties
@@ -258,6 +259,19 @@ class Publishing:
             waiters, self._waiters = self._waiters, []
             for call in waiters:
                 call()
+        self._leave_if_moved(published.error)
+
+    def _leave_if_moved(self, error: MainstemError | None) -> None:
+        """End the connection if another node serves queues: a new one is passed on to it.
+
+        A client that only publishes has no consumer whose end would tell it, and would be refused
+        for as long as it stays connected here.
+        """
+        if error is None or error.code is not ErrorCode.NOT_COORDINATOR:
+            return
+        if not self._is_closed:
+            refusal = ConnectionRefusal(CONNECTION_FORCED, error.cause or "queues have moved")
+            self._link.refuse(self._channel, refusal, BasicPublish.ID)
 
     def _confirm(self, tokens: Sequence[int], *, is_refused: bool) -> None:
         first, last = tokens[0], tokens[-1]

@@ -27,7 +27,7 @@ from mainstem.broker.queues_api import (
     Routing,
     Settlement,
 )
-from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.message import Message
 
 
@@ -136,13 +136,14 @@ class OnePublisher:
     def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
         reached = self.queues.route(exchange, routing)
         self.queues.published.append((exchange, message, routing))
-        refused = self.queues.refuses_publishes
+        refused = self.queues.refuses_publishes or self.queues.publish_error is not None
         if not refused:
             for queue in reached:
                 queue.ready.append(Stored(message, exchange))
         fate = Fate.REFUSED if refused else Fate.STORED if reached else Fate.NOBODY
         if token >= 0:
-            self.queues.soon(lambda: self.settled([token], Published(fate, bool(reached))))
+            error = self.queues.publish_error
+            self.queues.soon(lambda: self.settled([token], Published(fate, bool(reached), error)))
         self.queues.soon(self.queues.pump)
 
     def close(self) -> None:
@@ -168,6 +169,7 @@ class QueuesInMemory:
         self.settlers: list[OnSettled] = []
         self.refuses_publishes = False
         self.refuses_settlements = False
+        self.publish_error: MainstemError | None = None
         self.number = 0
         self.admin: Any = None
 

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.protocols.amqp.dialogue import Dialogue
 
 from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Fate, Published
+from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.protocols.amqp.consuming import CREDIT_MAX, UNSENT_BYTES
 from mainstem.protocols.amqp.publishing import IN_FLIGHT_MAX
 from mainstem.protocols.amqp.replies import ReplyDesk
@@ -61,6 +62,16 @@ def test_a_refused_message_is_nacked(dialogue: Dialogue) -> None:
     dialogue.queues.refuses_publishes = True
     dialogue.publish("q", mandatory=True)
     assert dialogue.methods() == [basic.BasicNack(delivery_tag=1)]
+
+
+def test_a_publisher_is_disconnected_when_another_node_serves_queues(dialogue: Dialogue) -> None:
+    dialogue.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
+    dialogue.queues.publish_error = Unavailable(ErrorCode.NOT_COORDINATOR, "node 2 serves queues")
+    dialogue.publish("q")
+    nack, close = dialogue.methods()
+    assert nack == basic.BasicNack(delivery_tag=1)
+    assert isinstance(close, connection.ConnectionClose)
+    assert (close.reply_code, "node 2" in close.reply_text) == (320, True)
 
 
 def test_a_refused_message_for_nobody_is_nacked_and_not_returned(dialogue: Dialogue) -> None:
