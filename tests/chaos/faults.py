@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from random import Random
 from typing import Any
 
@@ -86,15 +87,16 @@ def _fill_disks(cluster: LocalCluster, nodes: list[MemberNode], seconds: float) 
     cluster.make_room(nodes)
 
 
-def _restart_with_full_disk(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
-    """A node is killed and starts again while its disk is full."""
+def _restart_with_full_disk(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
+    """A node is killed and starts again while its disk is full; it waits for room."""
     assert isinstance(cluster, PoweredCluster), "only there disks are separate"
     cluster.fill([node])
-    try:
-        node.kill9()
-        node.start()
-    finally:
+    node.kill9()
+    with ThreadPoolExecutor(1) as thread:
+        started = thread.submit(node.start)
+        wait([started], timeout=random.uniform(3.0, 6.0))
         cluster.make_room([node])
+        started.result()
 
 
 def _stall_syncs(cluster: LocalCluster, node: MemberNode, random: Random) -> None:

@@ -5,15 +5,15 @@ same channel is kept; other channels go on. The connection reads no more while t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement, Settling
+from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import entities_service
 from mainstem.protocols.amqp.consuming import Consuming, Held
 from mainstem.protocols.amqp.contents import Assembly, Content, Unfinished
-from mainstem.protocols.amqp.entities_service import Place, get_message
+from mainstem.protocols.amqp.entities_service import Place, all_settled, get_message
 from mainstem.protocols.amqp.link import AmqpService, Link
 from mainstem.protocols.amqp.permissions import Permissions
 from mainstem.protocols.amqp.publishing import Mode, Publishing
@@ -168,7 +168,9 @@ class Channel:
                 self.go_on()
             elif sources:
                 self.wait_for(
-                    _settled(sources), basic.TxCommit.ID, lambda _: self.reply(basic.TxCommitOk())
+                    all_settled(sources),
+                    basic.TxCommit.ID,
+                    lambda _: self.reply(basic.TxCommitOk()),
                 )
             else:
                 self.reply(basic.TxCommitOk())
@@ -204,11 +206,6 @@ class Channel:
                 _dispatch(self, item)
         except (Refusal, MainstemError, Malformed) as error:
             self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
-
-
-async def _settled(sources: Iterable[Settling]) -> None:
-    for source in sources:
-        await source.settled()
 
 
 def _weight(item: Item) -> int:

@@ -4,7 +4,7 @@ Each handler takes the channel's ``Place`` and a method and returns the answer, 
 the client did not want one. Refusals come in RabbitMQ's words.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from mainstem.broker.queues_api import (
     Exchange,
     ExchangeKind,
     Queues,
+    Settling,
     exchange_of,
     settings_of,
 )
@@ -332,3 +333,9 @@ def _about(what: str, name: str, link: Link, *, may_miss: bool = False) -> Itera
             text = f"{what} '{name}' in vhost '{link.namespace}' {state}"
             raise ChannelRefusal(PRECONDITION_FAILED, text) from error
         raise translated(error, what, name, link.namespace) from error
+
+
+async def all_settled(sources: Iterable[Settling]) -> None:
+    """Return once everything that was settled is committed."""
+    for source in sources:
+        await source.settled()
