@@ -68,7 +68,7 @@ class Settling(Protocol):
         """
         ...
 
-    async def settled(self) -> None:
+    def settled(self) -> Awaitable[None]:
         """Return once everything settled before is committed: no crash brings it back.
 
         Raises:
