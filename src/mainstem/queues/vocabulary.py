@@ -8,7 +8,7 @@ publishes; it is read from the record again where a message came by another way,
 the second time after a crash (``routing``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
