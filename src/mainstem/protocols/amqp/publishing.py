@@ -259,19 +259,7 @@ class Publishing:
             waiters, self._waiters = self._waiters, []
             for call in waiters:
                 call()
-        self._leave_if_moved(published.error)
-
-    def _leave_if_moved(self, error: MainstemError | None) -> None:
-        """End the connection if another node serves queues: a new one is passed on to it.
-
-        A client that only publishes has no consumer whose end would tell it, and would be refused
-        for as long as it stays connected here.
-        """
-        if error is None or error.code is not ErrorCode.NOT_COORDINATOR:
-            return
-        if not self._is_closed:
-            refusal = ConnectionRefusal(CONNECTION_FORCED, error.cause or "queues have moved")
-            self._link.refuse(self._channel, refusal, BasicPublish.ID)
+        _leave_if_moved(self._link, self._channel, published.error)
 
     def _confirm(self, tokens: Sequence[int], *, is_refused: bool) -> None:
         first, last = tokens[0], tokens[-1]
@@ -314,3 +302,14 @@ class Publishing:
         if self._committed is not None and not self._uncommitted:
             committed, self._committed = self._committed, None
             committed(not self._has_failed)
+
+
+def _leave_if_moved(link: Link, channel: int, error: MainstemError | None) -> None:
+    """End the connection if another node serves queues: a new one is passed on to it.
+
+    A client that only publishes has no consumer whose end would tell it, and would be refused for
+    as long as it stays connected here.
+    """
+    if error is not None and error.code is ErrorCode.NOT_COORDINATOR:
+        refusal = ConnectionRefusal(CONNECTION_FORCED, error.cause or "queues have moved")
+        link.refuse(channel, refusal, BasicPublish.ID)
