@@ -25,11 +25,11 @@ from mainstem.model.metadata import Node, Topic
 from mainstem.model.topic_config import check_topic_configs
 from mainstem.model.topic_name import (
     GROUP_OFFSETS_TOPIC,
-    INTERNAL_TOPICS,
     MQTT_RETAINED_TOPIC,
     MQTT_SESSIONS_TOPIC,
     TRANSACTION_STATE_TOPIC,
     check_topic_name,
+    is_reserved_name,
 )
 from mainstem.placement.records import AddPartitions, CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
@@ -134,7 +134,7 @@ class TopicsAdmin(ConfigAdmin):
     ) -> Topic:
         """Create a topic; -1 partitions or replicas mean the default."""
         check_topic_name(name)
-        if name in INTERNAL_TOPICS:
+        if is_reserved_name(name):
             raise _internal(name, "created")
         given = None if assignments is None else _in_order(assignments)
         texts = without_nulls(configs)
@@ -161,7 +161,7 @@ class TopicsAdmin(ConfigAdmin):
             raise unknown_topic(name)
         if name == GROUP_OFFSETS_TOPIC:
             await self.ensure_offsets_topic()
-        elif name in INTERNAL_TOPICS:
+        elif is_reserved_name(name):
             raise unknown_topic(name)
         else:
             await self._create_unless_there(CreateTopic(

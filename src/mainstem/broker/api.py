@@ -134,6 +134,7 @@ class ReadDoor(Protocol):
 class StreamDoor(ReadDoor, Protocol):
     """One stream that this node writes. The attributes are plain and cheap to read."""
 
+    is_internal: bool  # only the node itself writes it
     short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 

@@ -22,6 +22,7 @@ from mainstem.model.topic_config import (
     TopicSettings,
     check_topic_configs,
 )
+from mainstem.model.topic_name import KAFKA_INTERNAL_TOPICS
 from mainstem.placement.fact import Command
 from mainstem.placement.records import SetNodeConfigs, SetTopicConfigs
 from mainstem.placement.service import PlacementService
@@ -31,6 +32,7 @@ ReplyT = TypeVar("ReplyT")
 
 CONFLICTS_MAX = 10
 INTERNAL_PARTITIONS = "50"
+_DELETING_KEYS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
 class NodeDefaults:
@@ -146,6 +148,7 @@ class ConfigAdmin:
         for _ in range(CONFLICTS_MAX):
             topic = self._need(name)
             configs = after(topic)
+            _check_internal(topic, configs)
             check_topic_configs(configs, self._settings.node_level(), kept=topic.configs)
             if configs == topic.configs:
                 return
@@ -241,3 +244,16 @@ def _node_config(settings: SettingsView, key: ConfigKey) -> ConfigValue | None:
 def too_many_changes(subject: str) -> Unavailable:
     """The refusal of a change that others kept overtaking."""
     return Unavailable(ErrorCode.TIMED_OUT, "it keeps being changed by others", subject=subject)
+
+
+def _check_internal(topic: Topic, configs: Mapping[str, str]) -> None:
+    """Refuse to let the node's own topics lose what only the node may delete from them."""
+    if not topic.internal or topic.name in KAFKA_INTERNAL_TOPICS:
+        return
+    for name in _DELETING_KEYS:
+        if topic.configs.get(name) != configs.get(name):
+            raise InvalidRequest(
+                ErrorCode.POLICY_VIOLATION,
+                f"{name} of internal topic {topic.name} may not be changed",
+                subject=topic.name,
+            )

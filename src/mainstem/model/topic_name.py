@@ -28,9 +28,16 @@ INTERNAL_TOPICS = frozenset(
         "__share_group_state",
     }
 )
-"""Names that only the house itself creates, writes and deletes."""
+"""Names that only the node itself creates, writes and deletes."""
 MESSAGE_TOPICS = frozenset({QUEUE_DATA_TOPIC, MQTT_RETAINED_TOPIC})
 """Those among them that hold messages of clients."""
+KAFKA_INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+"""Those whose settings operators know from Kafka, and may change."""
+
+
+def is_reserved_name(name: str) -> bool:
+    """Whether only the node itself may have a topic of this name."""
+    return name in INTERNAL_TOPICS or name.startswith(QUEUE_DATA_TOPIC + ".")
 
 
 def check_topic_name(name: str) -> None:

@@ -12,7 +12,7 @@ from mainstem.broker.broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import StreamId
-from mainstem.model.topic_name import INTERNAL_TOPICS, MQTT_SESSIONS_TOPIC, check_topic_name
+from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC, check_topic_name, is_reserved_name
 from mainstem.node.any_node import AnyNodeStreams
 from mainstem.node.config import Config
 from mainstem.node.listener_spec import is_loopback
@@ -172,9 +172,9 @@ def mqtt_settings(config: Config) -> MqttSettings:
     """
     for topic in (config.mqtt.topic, *(rule.rpartition("=")[2] for rule in config.mqtt.routes)):
         check_topic_name(topic)
-        if topic in INTERNAL_TOPICS:
+        if is_reserved_name(topic):
             raise InvalidRequest(
-                ErrorCode.INVALID_CONFIG, f"{topic} is the house's own", subject="mqtt.topic"
+                ErrorCode.INVALID_CONFIG, f"{topic} is the node's own", subject="mqtt.topic"
             )
     return MqttSettings(
         topic=config.mqtt.topic,

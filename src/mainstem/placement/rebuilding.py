@@ -24,7 +24,7 @@ from mainstem.model.ids import (
     topic_id_text,
 )
 from mainstem.model.metadata import Range, Stream, Topic
-from mainstem.model.topic_name import INTERNAL_TOPICS
+from mainstem.model.topic_name import is_reserved_name
 from mainstem.placement.chain import new_stream
 
 PRODUCER_IDS_PER_MS_BITS = 20
@@ -138,7 +138,7 @@ def _topic(
         created_ms=known.created_ms if known else now_ms,
         streams=tuple(streams),
         configs=known.configs if known else {},
-        internal=known.internal if known else name in INTERNAL_TOPICS,
+        internal=known.internal if known else is_reserved_name(name),
     )
 
 

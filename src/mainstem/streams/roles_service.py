@@ -273,7 +273,9 @@ class StreamRoles:
         last.snapshot = state.snapshot()
         around = self._around
         settings = around.settings_of(topic)
-        writer = StreamWriter(stream, topic.name, settings, around.flusher, around.clock)
+        writer = StreamWriter(
+            stream, topic.name, settings, around.flusher, around.clock, is_internal=topic.internal
+        )
         writer.open_at(ranges, state)
         writer.on_damage = partial(self._damaged, writer)
         self.replicate(writer)

@@ -268,7 +268,7 @@ class StreamService(ReadingTable):
         """List every partition of a topic: a closed door, until this node is found to write it."""
         settings = self._settings_of(topic)
         for stream in topic.streams[len(self._by_id.get(topic.id, ())) :]:
-            door = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
+            door = _writer(stream, topic, settings, self._flusher, self._clock)
             door.close(not_writer(stream, topic.name))
             self.list_stream(door)
 
@@ -283,7 +283,7 @@ class StreamService(ReadingTable):
     def _open(self, topic: Topic, stream: Stream, last: RangeLog, state: StreamState) -> None:
         """Take a stream up; ``last`` is the range that was open when its end was determined."""
         settings = self._settings_of(topic)
-        writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
+        writer = _writer(stream, topic, settings, self._flusher, self._clock)
         try:
             ranges = [
                 last
@@ -305,7 +305,7 @@ class StreamService(ReadingTable):
         _log.error("%s-%d is closed off: %s", topic.name, stream.id.partition, error)
         self._flusher.metrics.log_corruptions += 1
         settings = self._settings_of(topic)
-        writer = StreamWriter(stream, topic.name, settings, self._flusher, self._clock)
+        writer = _writer(stream, topic, settings, self._flusher, self._clock)
         writer.close(error)
         self.list_stream(writer)
 
@@ -324,6 +324,13 @@ class StreamService(ReadingTable):
         settings = self._settings_of(topic)
         for stream in self._by_id.get(topic.id, ()):
             stream.apply_settings(settings)
+
+
+def _writer(
+    stream: Stream, topic: Topic, settings: TopicSettings, flusher: Flusher, clock: Clock
+) -> StreamWriter:
+    internal = topic.internal
+    return StreamWriter(stream, topic.name, settings, flusher, clock, is_internal=internal)
 
 
 async def _adopt_follower(

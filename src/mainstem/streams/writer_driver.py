@@ -110,6 +110,7 @@ class StreamWriter(StreamReader):
         "_rules",
         "_staged",
         "append_time_ms",
+        "is_internal",
         "replicate",
         "replication",
         "segments_max",
@@ -119,9 +120,17 @@ class StreamWriter(StreamReader):
     )
 
     def __init__(
-        self, stream: Stream, topic: str, settings: TopicSettings, flusher: Flusher, clock: Clock
+        self,
+        stream: Stream,
+        topic: str,
+        settings: TopicSettings,
+        flusher: Flusher,
+        clock: Clock,
+        *,
+        is_internal: bool = False,
     ) -> None:
         super().__init__(stream, topic)
+        self.is_internal = is_internal
         self.settings = settings
         self.state = StreamState()
         self.replication: Replication | None = None

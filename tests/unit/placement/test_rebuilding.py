@@ -1,5 +1,7 @@
 """A lost catalogue rebuilt from folders and the last export."""
 
+import pytest
+
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Topic
 from mainstem.placement.chain import flaw
@@ -123,6 +125,6 @@ def test_of_two_incarnations_of_a_name_the_exported_one_counts() -> None:
     assert any("two incarnations" in note for note in result.notes)
 
 
-def test_an_internal_topic_stays_internal() -> None:
-    offsets = FoundRange("__consumer_offsets", ID, 0, 0, 0, 0, 0, 50)
-    assert rebuilt([offsets]).topics[0].internal
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__queue_data", "__queue_data.team"])
+def test_an_internal_topic_stays_internal(name: str) -> None:
+    assert rebuilt([FoundRange(name, ID, 0, 0, 0, 0, 0, 50)]).topics[0].internal

@@ -11,7 +11,7 @@ from mainstem.model.message import Message
 from mainstem.model.metadata import Topic
 from mainstem.model.murmur2 import partition_of_key
 from mainstem.model.record import Record, batches_of, build_batch, records_of
-from mainstem.model.topic_name import INTERNAL_TOPICS, check_topic_name
+from mainstem.model.topic_name import check_topic_name, is_reserved_name
 from mainstem.protocols.native.convert import message_of, size_of, wire_message
 from mainstem.protocols.native.link import Link, NativeService
 from mainstem.protocols.visibility import Visibility
@@ -73,7 +73,7 @@ class TopicDesk:
                 name=topic.name, partitions=len(topic.streams), configs=dict(topic.configs)
             )
             for topic in self._broker.topics.all()
-            if topic.name not in INTERNAL_TOPICS and sees(topic.name)
+            if not topic.internal and sees(topic.name)
         ]
         return answers.TopicList(topics=shown)
 
@@ -243,7 +243,7 @@ def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.Place]:
 
 
 def _refuse_internal(name: str) -> None:
-    if name in INTERNAL_TOPICS or name.startswith("__queue_data"):
+    if is_reserved_name(name):
         raise InvalidRequest(
             ErrorCode.RESERVED_NAME, "the topic belongs to the node itself", subject=name
         )

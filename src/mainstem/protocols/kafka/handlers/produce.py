@@ -23,7 +23,6 @@ from mainstem.model.errors import (
     Unavailable,
 )
 from mainstem.model.ids import Offset, TopicId
-from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.produce_shape import (
@@ -233,7 +232,7 @@ class ProducePath:
                 except MainstemError:
                     continue  # refused when it is staged
                 may = self._peer.rights.may(Operation.WRITE, ResourceType.TOPIC, door.topic)
-                if not may or door.topic in INTERNAL_TOPICS:
+                if not may or door.is_internal:
                     continue
                 if part.records is None or len(part.records) < HEADER_BYTES:
                     continue
@@ -284,7 +283,7 @@ class ProducePath:
         door = self._door(version, topic.topic_id, topic.name, partition)
         if version >= TOPIC_IDS_SINCE:
             need(Operation.WRITE, ResourceType.TOPIC, door.topic)
-        if door.topic in INTERNAL_TOPICS:
+        if door.is_internal:
             raise InvalidRequest(
                 ErrorCode.INVALID_TOPIC_NAME,
                 "only the node itself writes this topic",

@@ -267,6 +267,10 @@ async def _delete_before(
     try:
         call.need_topic(Operation.DELETE, name)
         topic = broker.topics.by_name(name)
+        if topic is not None and topic.internal:
+            raise InvalidRequest(
+                ErrorCode.POLICY_VIOLATION, "only the node itself empties this topic", subject=name
+            )
         # Readers of a compacted topic rely on finding the last record of every key.
         if topic is not None and not broker.topics.settings_of(topic).delete:
             raise InvalidRequest(

@@ -8,7 +8,6 @@ versions of AddPartitionsToTxn that nodes use among themselves are not served.
 from mainstem.broker.groups_api import CommitRequest, OffsetToCommit
 from mainstem.broker.transactions_api import EndRequest, ProducerIdentity
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.model.topic_name import INTERNAL_TOPICS
 from mainstem.protocols.kafka.call import Call, Served
 from mainstem.protocols.kafka.errors import NONE, kafka_code
 from mainstem.protocols.kafka.handlers.transaction_errors import (
@@ -185,10 +184,11 @@ def _refusal(call: Call, transactional_id: str) -> int:
 def _not_writable(call: Call, name: str, partition: int) -> int:
     """Why a partition cannot be written to in a transaction.
 
-    The house's own topics get no markers from clients: the state of all groups is in there.
+    The node's own topics get no markers from clients: the state of all groups is in there.
     """
     code = _unknown(call, name, partition, Operation.WRITE)
-    if code == NONE and name in INTERNAL_TOPICS:
+    topic = call.broker.topics.by_name(name)
+    if code == NONE and topic is not None and topic.internal:
         return kafka_code(ErrorCode.INVALID_TOPIC_NAME)
     return code
 
