@@ -46,6 +46,7 @@ DECOMPRESSED_BYTES_MAX = 256 * MIB
 RECORDS_PER_BATCH_MAX = 16 * MIB
 HEADERS_PER_RECORD_MAX = 10_000
 DELETED_NAMES_REMEMBERED_MAX = 10_000  # of topics, until somebody was told that they are gone
+WEBHOOK_WAITING_BYTES_MAX = 64 * MIB  # bodies of webhooks that wait for the disk
 RECORD_ERRORS_PER_BATCH_MAX = 1_000  # named to a producer whose batch is refused
 
 # Disk

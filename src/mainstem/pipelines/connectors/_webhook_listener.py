@@ -1,9 +1,11 @@
 """The HTTP listener of the ``http-webhook`` source, in a thread with a loop of its own.
 
     2xx  the request is on disk          413  the body is too large
-    401  token or signature is wrong     503  no room, come back (``Retry-After``)
+    401  token or signature is wrong     503  no room or no disk, come back (``Retry-After``)
 
-A request whose ``Idempotency-Key`` was kept a short while ago is accepted and not kept again.
+Promises: every request is answered, whatever the disk does; what waits for it is bounded in number
+and bytes. A request whose ``Idempotency-Key`` was kept a short while ago is accepted and not kept
+again.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.limits import WEBHOOK_WAITING_BYTES_MAX
 from mainstem.pipelines.connectors import _webhook_spool
 from mainstem.pipelines.connectors._webhook_spool import Spool
 
@@ -33,6 +36,9 @@ KEYS_MAX: Final = 100_000
 KEY_LENGTH_MAX: Final = 256
 WAITING_MAX: Final = 1_000
 START_PATIENCE_S: Final = 10.0
+RETRY_AFTER_S: Final = 1
+
+Waiting = tuple[_webhook_spool.Request, asyncio.Future[None]]
 
 
 class ListenerSettings(Struct, frozen=True, kw_only=True):
@@ -56,7 +62,7 @@ class Listener:
 
     def __init__(self, settings: ListenerSettings, spool: Spool) -> None:
         self._settings = settings
-        self._intake = _Intake(spool)
+        self._intake = Intake(spool)
         app = Starlette(
             routes=[
                 Route(settings.path, self._take, methods=["POST", "PUT"]),
@@ -116,6 +122,8 @@ class Listener:
             request.headers.get("authorization", ""), f"Bearer {settings.token}"
         ):
             return _refused(401, "wrong or missing token")
+        if self._intake.is_full:
+            return _busy("too many requests wait for the disk")
         body = await _body(request, settings.body_bytes_max)
         if body is None:
             return _refused(413, f"at most {settings.body_bytes_max} bytes")
@@ -137,18 +145,25 @@ class Listener:
         try:
             await self._intake.keep(kept)
         except Unavailable as error:
-            return _refused(503, error.cause, {"Retry-After": "1"})
+            return _busy(error.cause)
         return JSONResponse({"accepted": True}, status_code=202)
 
 
-class _Intake:
+class Intake:
     """Requests that wait for the disk share one sync."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._waiting: list[tuple[_webhook_spool.Request, asyncio.Future[None]]] = []
+        self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
+        self.waiting_bytes = 0
         self._keys = _RecentKeys(spool.recent_keys())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may wait."""
+        too_many = len(self._waiting) >= WAITING_MAX
+        return too_many or self.waiting_bytes >= WEBHOOK_WAITING_BYTES_MAX
 
     async def keep(self, request: _webhook_spool.Request) -> None:
         """Returns when the request is safe.
@@ -159,13 +174,17 @@ class _Intake:
         key = request.idempotency_key
         if key and key in self._keys:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if self.is_full:
             raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for the disk")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, done))
+        self.waiting_bytes += len(request.body)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write())
-        await done
+        try:
+            await done
+        finally:
+            self.waiting_bytes -= len(request.body)
 
     async def _write(self) -> None:
         while self._waiting:
@@ -175,15 +194,23 @@ class _Intake:
             try:
                 await asyncio.to_thread(self._spool.add, fresh)
             except Unavailable as error:
-                for _, done in waiting:
-                    if not done.done():
-                        done.set_exception(error)
+                _fail(waiting, error)
                 continue
+            except BaseException as error:
+                # Our own mistake, or the end of the process: nobody is left without an answer.
+                _fail(waiting, Unavailable(ErrorCode.STORAGE_FAILED, f"the spool failed: {error}"))
+                raise
             for each in fresh:
                 self._keys.add(each.idempotency_key)
             for _, done in waiting:
                 if not done.done():
                     done.set_result(None)
+
+
+def _fail(waiting: Iterable[Waiting], error: Unavailable) -> None:
+    for _, done in waiting:
+        if not done.done():
+            done.set_exception(error)
 
 
 class _RecentKeys:
@@ -226,6 +253,10 @@ async def _health(request: Request) -> Response:
 def _refused(status: int, said: str, headers: dict[str, str] | None = None) -> Response:
     content: dict[str, Any] = {"accepted": False, "error": said}
     return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+
+
+def _busy(said: str) -> Response:
+    return _refused(503, said, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 def _signature(secret: str, body: bytes) -> str:

@@ -2,19 +2,24 @@
 
     <first number>.log:  (length u32, crc32 u32, msgpack Request)*
 
-Promises: a request whose ``add`` returned survives a crash; numbers have no gaps; what a crash cut
-off was never promised and is cut off here too. One thread owns the files: the listener and the
-reader of the stream hand it their orders.
+Promises: a request whose ``add`` returned survives a crash; numbers have no gaps; what a crash or
+a full disk cut off was never promised and is cut off here too; a disk that takes nothing refuses
+requests, and the next ``add`` tries again. One thread owns the files: the listener and the reader
+of the stream hand it their orders.
 """
 
+import contextlib
+import errno
+import logging
 import os
 import struct
 import zlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +29,8 @@ from mainstem.model.errors import ErrorCode, Unavailable
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 REQUESTS_MAX: Final = 1_000_000
 _HEAD: Final = struct.Struct(">II")
+
+_log = logging.getLogger(__name__)
 
 
 class Request(Struct, frozen=True, array_like=True):
@@ -60,7 +67,9 @@ class Spool:
         self._segments = deque(_recovered(path) for path in names)
         if not self._segments:
             self._segments.append(_begun(folder, 0))
-        self._file: IO[bytes] = self._segments[-1].path.open("ab")
+        # Without a buffer: what could not be written must not come back at the next flush.
+        self._file = self._segments[-1].path.open("ab", buffering=0)
+        self._is_torn = False  # bytes of a refused request stand behind the last one kept
 
     @property
     def start(self) -> int:
@@ -81,7 +90,7 @@ class Spool:
         """Keep requests; they are on disk when this returns.
 
         Raises:
-            Unavailable: there is no room.
+            Unavailable: there is no room, or the disk takes nothing now.
         """
         self._owner.submit(self._add, requests).result()
 
@@ -112,20 +121,38 @@ class Spool:
         kept = self.until - self.start + len(frames)
         if self.size_bytes + size > self._bytes_max or kept > REQUESTS_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for their topic")
-        segment = self._segments[-1]
-        if segment.sizes and sum(segment.sizes) >= SEGMENT_BYTES:
-            segment = self._roll()
-        place = self._file.tell()
         try:
-            self._file.write(b"".join(frames))
-            self._file.flush()
+            self._mend()
+            segment = self._segments[-1]
+            if segment.sizes and sum(segment.sizes) >= SEGMENT_BYTES:
+                segment = self._roll()
+            self._is_torn = True
+            _write(self._file, b"".join(frames))
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.close()
-            os.truncate(segment.path, place)
-            self._file = segment.path.open("ab")
-            raise Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror}") from error
+            raise self._refusal(error) from error
+        self._is_torn = False
         segment.sizes += map(len, frames)
+
+    def _mend(self) -> None:
+        """Cut off what was written of a request that was refused."""
+        if self._is_torn:
+            segment = self._segments[-1]
+            os.truncate(segment.path, sum(segment.sizes))
+            self._is_torn = False
+
+    def _refusal(self, error: OSError) -> Unavailable:
+        """Give back what the failed write took, so that others have room; why it is refused."""
+        with contextlib.suppress(OSError):  # the next request tries again before it is written
+            self._mend()
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        _log.warning("requests are refused, the spool cannot be written: %s", error)
+        return Unavailable(
+            ErrorCode.DISK_FULL if is_full else ErrorCode.STORAGE_FAILED,
+            f"the spool cannot be written: {error.strerror}",
+            subject=str(self._folder),
+            remedy="free space; requests are accepted again by themselves",
+        )
 
     def _end_within(self, start: int, rows_max: int, bytes_max: int) -> int:
         end, taken = start, 0
@@ -151,7 +178,11 @@ class Spool:
 
     def _drop(self, until: int) -> None:
         if self._segments[-1].sizes and self._segments[-1].until <= until:
-            self._roll()
+            try:
+                self._roll()
+            except OSError as error:
+                # It goes with the next call; what stands before it can go now.
+                _log.warning("a segment of the spool is kept for now: %s", error)
         while len(self._segments) > 1 and self._segments[0].until <= until:
             self._segments.popleft().path.unlink()
 
@@ -160,11 +191,19 @@ class Spool:
         return [each.idempotency_key for each in kept if each.idempotency_key]
 
     def _roll(self) -> Segment:
-        self._file.close()
         segment = _begun(self._folder, self.until)
+        file = segment.path.open("ab", buffering=0)
+        # All that can fail is behind us: until here the old segment is the last one.
+        self._file.close()
         self._segments.append(segment)
-        self._file = segment.path.open("ab")
+        self._file = file
         return segment
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
 
 
 def _frame(request: Request) -> bytes:
