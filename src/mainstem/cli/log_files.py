@@ -1,4 +1,4 @@
-"""``mainstem log``: the files of a node that is stopped."""
+"""``mainstem log``: the files of a node, which is stopped where the command says so."""
 
 import fcntl
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ import typer
 
 from mainstem.cli.failure import ExitCode, UsageFailure
 from mainstem.cli.options import OutputForm
-from mainstem.cli.render import Output, show_rows
+from mainstem.cli.render import Output, show_done, show_rows
 from mainstem.model.errors import ErrorCode, Unavailable
 
-app = typer.Typer(help="Files of a stopped node.", no_args_is_help=True)
+app = typer.Typer(help="Files of a node: check them, copy them.", no_args_is_help=True)
 
 
 @app.command("verify")
@@ -46,6 +46,28 @@ def verify(
         print(f"no damage found in {data_dir}")
     if rows:
         raise typer.Exit(ExitCode.CORRUPT)
+
+
+@app.command("backup")
+def backup(
+    data_dir: Annotated[Path, typer.Argument(help="Folder of the node's data.")],
+    target: Annotated[Path, typer.Argument(help="Folder of the copy; made if it is missing.")],
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Copy the data of a node so that a node can be started from the copy.
+
+    The node may run, unless it belongs to a cluster: then it has to be stopped.
+    """
+    from mainstem.node.backup import back_up
+
+    if not data_dir.is_dir():
+        raise UsageFailure("there is no such folder", subject=str(data_dir))
+    copied = back_up(data_dir, target)
+    show_done(
+        f"copied {copied.ranges} ranges with {copied.size_bytes} bytes of records to {target}",
+        {"target": str(target), "ranges": copied.ranges, "size_bytes": copied.size_bytes},
+        output,
+    )
 
 
 @contextmanager
