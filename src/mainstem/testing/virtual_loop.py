@@ -3,16 +3,22 @@
 Nothing that comes from outside the process is waited for, so sockets and threads do not fit here.
 The loop is small because simulations spend their time in it: one heap of timers, one queue of
 calls, no selector. Timers of the same moment run in the order in which they were set.
+
+Calls belong to the process that their context names (``PROCESS``), so that several processes can
+be simulated in one loop and any of them can be paused: its calls wait while time goes on.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
-from typing import TypeVarTuple
+from typing import Final, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
+
+NO_PROCESS: Final = 0
+PROCESS: Final = ContextVar("PROCESS", default=NO_PROCESS)
 
 
 class _Call(asyncio.TimerHandle):
@@ -25,7 +31,7 @@ class _Call(asyncio.TimerHandle):
         when: float,
         callback: Callable[..., object],
         args: tuple[object, ...],
-        context: Context | None,
+        context: Context,
     ) -> None:
         self._when = when
         self._callback = callback
@@ -55,6 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._due: list[tuple[float, int, _Call]] = []
         self._calls: deque[_Call] = deque()
         self._number = 0
+        self._paused: dict[int, list[_Call]] = {}
 
     def time(self) -> float:
         """Seconds since the loop was made, as far as timers are concerned."""
@@ -64,7 +71,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call it in the next round."""
-        call = _Call(0.0, callback, args, context)
+        call = _Call(0.0, callback, args, context or copy_context())
         self._calls.append(call)
         return call
 
@@ -88,16 +95,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call it at that time."""
-        call = _Call(when, callback, args, context)
+        call = _Call(when, callback, args, context or copy_context())
         self._number += 1
         heappush(self._due, (when, self._number, call))
         return call
 
-    def _run_once(self) -> None:
-        """Run until somebody stops the loop.
+    def pause(self, process: int) -> None:
+        """Make no calls of a process until it is resumed."""
+        self._paused.setdefault(process, [])
 
-        A call that was set without a context runs in the loop's own.
-        """
+    def resume(self, process: int) -> None:
+        """Make the calls that a paused process has missed, in their order, and go on."""
+        self._calls.extend(self._paused.pop(process, ()))
+
+    def is_paused(self, process: int) -> bool:
+        """Whether a process does not run."""
+        return process in self._paused
+
+    def _run_once(self) -> None:
+        """Run until somebody stops the loop."""
         due, calls = self._due, self._calls
         while not self._stopping:  # type: ignore[attr-defined]
             if not calls:
@@ -111,11 +127,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 call = calls.popleft()
                 if call._cancelled:
                     continue
+                if self._paused:
+                    waiting = self._paused.get(call._context.get(PROCESS, NO_PROCESS))
+                    if waiting is not None:
+                        waiting.append(call)
+                        continue
                 try:
-                    if call._context is None:
-                        call._callback(*call._args)
-                    else:
-                        call._context.run(call._callback, *call._args)
+                    call._context.run(call._callback, *call._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as any event loop does
