@@ -19,6 +19,7 @@ from random import Random
 
 from mainstem.model.record import ProducerStamp
 from mainstem.testing.cluster_sim_clients import Metadata, Offended, SimClients, Trace
+from mainstem.testing.cluster_sim_faults import SimFaults
 from mainstem.testing.cluster_sim_storm import SimStorm
 from mainstem.testing.cluster_sim_transactions import (
     CommittedReader,
@@ -28,6 +29,7 @@ from mainstem.testing.cluster_sim_transactions import (
     patiently,
 )
 from mainstem.testing.cluster_sim_world import SimWorld
+from mainstem.testing.faulty_files import FaultyFiles
 from mainstem.testing.raft_cluster import SimulatedLoop
 
 CLIENTS = 3
@@ -38,8 +40,12 @@ _HEALED_S = 60.0
 class ClusterSim:
     """One story."""
 
-    def __init__(self, folder: Path, seed: int, *, policy: str = "fsync") -> None:
+    def __init__(
+        self, folder: Path, seed: int, files: FaultyFiles, *, policy: str = "fsync"
+    ) -> None:
         self.trace = Trace()
+        self.faults: tuple[str, ...] | None = None  # which happen; None: all
+        self._files = files
         self._folder = folder
         self._rng = Random(seed)  # noqa: S311 - a story
         self._policy = policy
@@ -50,7 +56,7 @@ class ClusterSim:
     async def run(self, seconds: float) -> None:
         """Live through the story; raises ``Offended``."""
         rng, note = self._rng, self.trace.note
-        world = self._world = SimWorld(self._folder, rng, self._policy)
+        world = self._world = SimWorld(self._folder, rng, self._policy, self._files)
         self.clients = SimClients(
             rng, lambda: Metadata(world.stream.epoch, world.writer()), world.nearby, note
         )
@@ -67,7 +73,8 @@ class ClusterSim:
         tasks += [loop.create_task(one.write_for_ever()) for one in self.transactions]
         tasks += [loop.create_task(self.positions.move_for_ever())]
         tasks += [loop.create_task(self._committed.read_for_ever())]
-        await self._storm.rage(seconds)
+        self._faults = SimFaults(world, note, self.faults)
+        await asyncio.gather(self._storm.rage(seconds), self._faults.rage(seconds))
         await world.heal()
         self.clients.is_done = self.positions.is_done = self._committed.is_done = True
         for one in self.transactions:
@@ -111,6 +118,8 @@ class ClusterSim:
         joins = rewritten.pop(stream.id)
         self.counts = {
             **self._storm.counts,
+            **self._faults.counts,
+            "exits": sum(node.exits for node in self._world.nodes.values()),
             "joins": joins,
             "compactions": sum(rewritten.values()),
             "elections": stream.epoch,
@@ -120,14 +129,22 @@ class ClusterSim:
         }
 
 
-def tell(seed: int, seconds: float, *, policy: str = "fsync") -> ClusterSim:
-    """Live through the story of a seed."""
+def tell(
+    seed: int,
+    seconds: float,
+    *,
+    policy: str = "fsync",
+    faults: tuple[str, ...] | None = None,
+) -> ClusterSim:
+    """Live through the story of a seed; ``faults`` names those of ``FAULTS`` that happen."""
     # Files in memory: the disk's delays are virtual.
     shared = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     folder = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
-    sim = ClusterSim(folder, seed, policy=policy)
+    files = FaultyFiles()
+    sim = ClusterSim(folder, seed, files, policy=policy)
+    sim.faults = faults
     try:
-        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        with files, asyncio.Runner(loop_factory=SimulatedLoop) as runner:
             runner.run(sim.run(seconds))
     except BaseException as error:
         error.add_note(f"seed {seed}, {seconds} s, flush.policy={policy}")

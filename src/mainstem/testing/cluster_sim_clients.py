@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Final, NamedTuple
@@ -97,10 +98,9 @@ class SimClients:
         while True:
             writer = self._turn_to(stamp.producer_id)
             try:
-                if writer is not None and writer.streams is not None:
+                if writer is not None and (streams := writer.streams) is not None:
                     batch = build_batch(records, producer=stamp)
-                    async with asyncio.timeout(5):
-                        return await writer.streams.append("t", 0, batch)
+                    return await writer.serve(partial(streams.append, "t", 0, batch))
             except (MainstemError, TimeoutError) as error:
                 self._check_refusal(error, stamp)
             if self.is_done:
@@ -126,7 +126,7 @@ class SimClients:
             await asyncio.sleep(self.rng.random())
             near = self._nearby()
             node = self._turn_to(READER) if near is None else near
-            if node is None:
+            if node is None or node.is_paused:
                 continue
             try:
                 self.read(node)

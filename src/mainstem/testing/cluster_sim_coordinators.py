@@ -13,6 +13,7 @@ from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.settings import GroupSettings
 from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
+from mainstem.model.clock import Clock
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
@@ -25,7 +26,6 @@ from mainstem.node.duties import (
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.streams.service import StreamService
 from mainstem.testing.peer_network import NetworkPeers
-from mainstem.testing.raft_cluster import LoopClock
 
 
 class SimCoordinators:
@@ -36,6 +36,7 @@ class SimCoordinators:
         service: its door to the catalogue.
         streams: what it writes.
         peers: how it reaches others.
+        clock: the node's.
         rng: makes ids.
     """
 
@@ -45,10 +46,10 @@ class SimCoordinators:
         service: GroupPlacementService,
         streams: StreamService,
         peers: NetworkPeers,
+        clock: Clock,
         rng: Random,
     ) -> None:
         number, _ = node
-        clock = LoopClock()
         topics = TopicsAdmin(service, Node(number, "127.0.0.1", 9092), NodeDefaults({}))
         self.groups = GroupsRuntime(
             GroupSettings(),

@@ -13,7 +13,8 @@ from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.placement.catalogue import Catalogue
 from mainstem.placement.group_service import GroupPlacementService
-from mainstem.testing.raft_cluster import LoopClock, Node, RaftCluster
+from mainstem.testing.cluster_sim_clock import SimClock
+from mainstem.testing.raft_cluster import Node, RaftCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ class SimCouncil(RaftCluster):
         super().__init__(folder, rng)
         self.services: dict[NodeId, GroupPlacementService] = {}
         self.on_restored: dict[NodeId, Callable[[], None]] = {}
+        self.clocks = {member: SimClock() for member in members}
         for member in members:
             self.add(member, founding(members))
 
@@ -55,8 +57,8 @@ class SimCouncil(RaftCluster):
         """The catalogue, as one node begins with it."""
         service = self.services[node.id] = GroupPlacementService(
             Catalogue(),
-            LoopClock(),
-            lambda error: setattr(node, "fatal", error),
+            self.clocks[node.id],
+            node.failed,
             ask=lambda to, data, timeout_s: self._ask(node.id, to, data, timeout_s),
             on_restored=partial(self._restored, node.id),
         )
@@ -68,14 +70,24 @@ class SimCouncil(RaftCluster):
             tell()
 
     async def _ask(self, asker: NodeId, to: NodeId, data: bytes, timeout_s: float) -> bytes:
-        await asyncio.sleep(self.delay_s)
+        await asyncio.sleep(self.delay_s + self.slow.get((asker, to), 0.0))
         if (asker, to) in self.cut or self.nodes[to].driver is None:
             raise Unreachable("cannot be reached")
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self.services[to].decide_for(data)
-        except TimeoutError:
-            raise Unavailable(ErrorCode.TIMED_OUT, f"node {to} did not answer") from None
+        deciding = asyncio.get_running_loop().create_task(
+            self.services[to].decide_for(data), context=self.nodes[to].context
+        )
+        deciding.add_done_callback(forget)
+        # Whoever decides does not know that nobody waits any more.
+        done, _ = await asyncio.wait({deciding}, timeout=timeout_s)
+        if not done:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"node {to} did not answer")
+        await asyncio.sleep(self.slow.get((to, asker), 0.0))
         if (to, asker) in self.cut:
             raise Unavailable(ErrorCode.TIMED_OUT, f"the answer of node {to} got lost")
-        return answer
+        return deciding.result()
+
+
+def forget(task: "asyncio.Task[bytes]") -> None:
+    """Whoever asked may not be there any more to hear what became of it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,15 +1,51 @@
 """The disk of one node of ``cluster_sim``: files in memory, so that a sync has nothing to do.
 
-What a power loss takes away is decided by what was synced (``cluster_sim_node``).
+What a power loss takes away is decided by what was synced (``cluster_sim_node``). Faults are met
+by all that touches the node's folders: its log's and its catalogue's.
 """
 
 from pathlib import Path
 
 from mainstem.log.file_access import FileAccess
+from mainstem.testing.faulty_files import FaultyFiles, FileFault
+from mainstem.testing.raft_cluster import FaultyDisk
 
 
 class SimDisk(FileAccess):
-    """The calls of the log on a disk of a story."""
+    """The calls of the log on a disk of a story.
+
+    Args:
+        files: the file calls of the process that runs the story.
+        folders: what is on this disk.
+        catalogue: the disk as the catalogue's log sees it.
+    """
+
+    def __init__(
+        self, files: FaultyFiles, folders: tuple[Path, ...], catalogue: FaultyDisk
+    ) -> None:
+        self._files = files
+        self._folders = folders
+        self._catalogue = catalogue
+
+    def begin(self, fault: FileFault) -> None:
+        """From now on something is wrong."""
+        for folder in self._folders:
+            self._files.begin(folder, fault)
+        self._catalogue.broken |= fault is FileFault.SYNCS_FAIL
+
+    def end(self, *faults: FileFault) -> None:
+        """These faults are gone, or all."""
+        for folder in self._folders:
+            self._files.end(folder, *faults)
+        self._catalogue.broken = self.has(FileFault.SYNCS_FAIL)
+
+    def process_ended(self) -> None:
+        """Only what is wrong with the disk itself outlives the process."""
+        self.end(FileFault.NO_DESCRIPTORS, FileFault.READS_FAIL, FileFault.SYNCS_FAIL)
+
+    def has(self, fault: FileFault) -> bool:
+        """Whether something is wrong."""
+        return self._files.has(self._folders[0], fault)
 
     def reserve(self, fd: int, start: int, size: int) -> bool:
         """Reserve nothing: there is as much room as the story says."""
@@ -17,10 +53,14 @@ class SimDisk(FileAccess):
         return False
 
     def sync_data(self, fd: int) -> None:
-        """Nothing to do."""
+        """Nothing to do, unless it fails."""
+        self._files.check_fd(fd, FileFault.SYNCS_FAIL)
 
     def sync_path(self, path: Path) -> None:
-        """Nothing to do."""
+        """Nothing to do, unless it fails."""
+        self._files.check(f"{path}/", FileFault.NO_DESCRIPTORS)
+        self._files.check(f"{path}/", FileFault.SYNCS_FAIL)
 
     def sync_file_system(self, fd: int) -> None:
-        """Nothing to do."""
+        """Nothing to do, unless it fails."""
+        self._files.check_fd(fd, FileFault.SYNCS_FAIL)

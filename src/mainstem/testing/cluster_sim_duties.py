@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mainstem.cluster.peers.frames import Service
+from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.placement.group_service import GroupPlacementService
@@ -17,7 +18,7 @@ from mainstem.placement.placing_driver import PlacingDriver
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.testing.peer_network import NetworkPeers
-from mainstem.testing.raft_cluster import LoopClock, Node
+from mainstem.testing.raft_cluster import Node
 
 LAPSED: Final = Unavailable(ErrorCode.NOT_WRITER, "this node's lease has ended")
 
@@ -28,14 +29,20 @@ class SimDuties:
     Args:
         member: this node in the catalogue's group.
         service: its door to the catalogue.
+        clock: the node's.
         failed: told what ends the node.
     """
 
     def __init__(
-        self, member: Node, service: GroupPlacementService, failed: Callable[[BaseException], None]
+        self,
+        member: Node,
+        service: GroupPlacementService,
+        clock: Clock,
+        failed: Callable[[BaseException], None],
     ) -> None:
         self._member = member
         self._service = service
+        self._clock = clock
         self._failed = failed
         self._tasks: list[asyncio.Task[None]] = []
         self._leases: LeasesService
@@ -43,7 +50,7 @@ class SimDuties:
 
     def begin(self, peers: NetworkPeers, incarnation: int, streams: StreamService) -> None:
         """Ask for leases from now on, and lead whenever this node is to."""
-        clock = LoopClock()
+        clock = self._clock
         self._streams = streams
         placing = PlacingDriver(self._service, self._led_term, clock)
         self._member.on_role = placing.wake

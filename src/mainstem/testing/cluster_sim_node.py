@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
@@ -32,8 +32,9 @@ from mainstem.testing.cluster_sim_coordinators import SimCoordinators
 from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_disk import SimDisk
 from mainstem.testing.cluster_sim_duties import SimDuties
+from mainstem.testing.cluster_sim_process import ProcessCalls
+from mainstem.testing.faulty_files import FileFault
 from mainstem.testing.peer_network import PeerNetwork
-from mainstem.testing.raft_cluster import LoopClock
 
 if TYPE_CHECKING:
     from mainstem.log.damage import Damage
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 RANGES_MAX: Final = 6
 RANGES_AFTER: Final = 3
 KEYS_BYTES_MAX: Final = 1 << 20
+# How long a client waits for an answer.
+PATIENCE_S: Final = 5.0
+
+T = TypeVar("T")
 
 
 class SimNode:
@@ -52,22 +57,34 @@ class SimNode:
         folder: its disk.
         council: where the catalogue is kept.
         network: between the nodes.
+        disk: what its files are on, and what is wrong with it.
         rng: decides what a power loss leaves.
     """
 
     def __init__(
-        self, number: int, folder: Path, council: SimCouncil, network: PeerNetwork, rng: Random
+        self,
+        number: int,
+        folder: Path,
+        council: SimCouncil,
+        network: PeerNetwork,
+        disk: SimDisk,
+        rng: Random,
     ) -> None:
         self.id = NodeId(number)
         self._rng = rng
         self.incarnation = 0
         self.is_up = False
         self.fatal: list[BaseException] = []
+        self.exits = 0  # because a sync failed
         self.streams: StreamService | None = None
         self._coordinators: SimCoordinators | None = None
         self._boots = 0
         self.folder = folder
-        self._disk = SimDisk()
+        self.disk = disk
+        self.clock = council.clocks[self.id]
+        self._process = ProcessCalls(self.id)
+        member = council.nodes[self.id]
+        member.context, member.on_fatal = self._process.context, self._failed
         self._council = council
         self._network = network
         self._store: LogStore
@@ -81,22 +98,59 @@ class SimNode:
         self.is_up = True
         self.incarnation += 1
         settings = StoreSettings(boot_id=f"boot {self._boots}")
-        self._store = LogStore(self.folder, settings, LoopClock(), self._disk)
-        service = self._council.begin(self.id)
-        self._starting = asyncio.get_running_loop().create_task(self._start(service))
+        self._store = LogStore(self.folder, settings, self.clock, self.disk)
+        context = self._process.context
+        service = context.run(self._council.begin, self.id)
+        loop = asyncio.get_running_loop()
+        self._starting = loop.create_task(self._start(service), context=context)
         return self._starting
+
+    async def serve(self, request: Callable[[], Awaitable[T]]) -> T:
+        """What this node answers to a request that it has been sent.
+
+        Raises:
+            TimeoutError: it has not answered in time; it may still do what was asked.
+        """
+        return await self._process.call(request, PATIENCE_S)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process does not run."""
+        return self._process.is_paused
+
+    def pause(self, seconds: float) -> None:
+        """Nothing of the process runs for a while; time goes on."""
+        self._process.pause(seconds)
+
+    def resume(self) -> None:
+        """Go on at once."""
+        self._process.resume()
+
+    def _failed(self, error: BaseException) -> None:
+        """Something ends the process: that is right only where the disk has failed a sync."""
+        if not self.disk.has(FileFault.SYNCS_FAIL):
+            self.fatal.append(error)
+            return
+        loop, life = asyncio.get_running_loop(), self.incarnation
+
+        def end() -> None:
+            if self.is_up and self.incarnation == life:
+                self.exits += 1
+                self.kill(lost_syncs=True)
+
+        loop.call_soon(end)
 
     async def _start(self, service: GroupPlacementService) -> None:
         life = self.incarnation
 
         def failed(error: BaseException) -> None:
             if self.is_up and self.incarnation == life:
-                self.fatal.append(error)
+                self._failed(error)
 
         await self._register(service)
         service.subscribe(self._on_fact)
-        clock = LoopClock()
-        commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed, self._disk)
+        clock = self.clock
+        commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed, self.disk)
         rolls = RollDriver(service, self._store, commits, failed)
         flusher = Flusher(Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed)
         peers = self._network.join(self.id)
@@ -109,13 +163,15 @@ class SimNode:
             self.id,
             peers=peers,
         )
-        self._duties = SimDuties(self._council.nodes[self.id], service, failed)
+        self._duties = SimDuties(self._council.nodes[self.id], service, clock, failed)
         self._duties.begin(peers, life, streams)
         self._council.on_restored[self.id] = streams.resync
         self.streams = streams
         await streams.start(life)
         self._duties.keep_fresh()
-        self._coordinators = SimCoordinators((self.id, life), service, streams, peers, self._rng)
+        self._coordinators = SimCoordinators(
+            (self.id, life), service, streams, peers, clock, self._rng
+        )
 
     @property
     def groups(self) -> GroupsRuntime:
@@ -151,12 +207,13 @@ class SimNode:
         assert self.streams is not None, "a node that serves"
         service = self._council.services[self.id]
         compaction = CompactionDriver(
-            self.streams, service, self._store, LoopClock(), KEYS_BYTES_MAX
+            self.streams, service, self._store, self.clock, KEYS_BYTES_MAX
         )
         self._upkeep(compaction.run_once())
 
     def _upkeep(self, work: Coroutine[None, None, int]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, context=self._process.context)
         self._under_way[task] = None
         life = self.incarnation
 
@@ -195,13 +252,16 @@ class SimNode:
             except (MainstemError, TimeoutError):
                 await asyncio.sleep(0.1)  # nobody leads, or it is not known what became of it
 
-    def kill(self, *, power: bool = False) -> None:
+    def kill(self, *, power: bool = False, lost_syncs: bool = False) -> None:
         """Leave everything as it is; only the locks are gone.
 
         Args:
             power: the machine loses its power, and what was not synced.
+            lost_syncs: the machine goes on, but the kernel has dropped what it could not write.
         """
         self.is_up = False
+        self.disk.process_ended()
+        self._process.end()
         if self._starting is not None:
             self._starting.cancel()
         for task in list(self._under_way):
@@ -209,8 +269,8 @@ class SimNode:
         if self._duties is not None:
             self._duties.end()
         self._network.leave(self.id)
-        if power:
-            self._boots += 1
+        self._boots += power
+        if power or lost_syncs:
             for log in self._store.logs.values():
                 _lose_unsynced(log, self._rng)
         if self._coordinators is not None:
@@ -221,7 +281,7 @@ class SimNode:
             self.streams = None
             self._commits.close()
         self._council.on_restored.pop(self.id, None)
-        self._council.end(self.id, power=power)
+        self._council.end(self.id, power=power or lost_syncs)
         os.close(self._store._lock)
 
     def kill_and_rot(self) -> bool:

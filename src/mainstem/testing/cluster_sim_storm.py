@@ -6,7 +6,7 @@ from typing import Final
 
 from mainstem.testing.cluster_sim_clients import SimClients
 from mainstem.testing.cluster_sim_node import rot
-from mainstem.testing.cluster_sim_world import NODES, SimWorld
+from mainstem.testing.cluster_sim_world import SimWorld
 
 COUNTED: Final = ("kills", "power losses", "cuts", "rotten bits", "rolls", "moves", "trims")
 
@@ -49,7 +49,8 @@ class SimStorm:
         up = self._world.up()
         if len(up) > 1:
             # Two power losses before anybody is whole again are more than two copies can bear.
-            power = self._is_sound() and not self._is_open_rotten and self._rng.random() < 0.5
+            is_safe = self._world.may_lose_one() and not self._is_open_rotten
+            power = is_safe and self._rng.random() < 0.5
             self._rng.choice(up).kill(power=power)
             self.counts["power losses" if power else "kills"] += 1
 
@@ -70,14 +71,11 @@ class SimStorm:
 
     def _rot_open(self) -> None:
         """A node is killed, and its disk loses some of an open range that it had synced."""
-        if self._is_sound() and not self.counts["rotten bits"] and self._rng.random() < 0.5:
+        is_safe = self._world.may_lose_one() and not self.counts["rotten bits"]
+        if is_safe and self._rng.random() < 0.5:
             self._is_open_rotten = self._rng.choice(self._world.up()).kill_and_rot()
             self.counts["rotten bits"] += self._is_open_rotten
             self.counts["kills"] += 1
-
-    def _is_sound(self) -> bool:
-        """Whether all nodes are up and every copy is whole: one may be lost."""
-        return len(self._world.up()) == NODES and self._world.is_whole()
 
     def _cut_off(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))

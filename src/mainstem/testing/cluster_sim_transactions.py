@@ -7,7 +7,7 @@ position that moves with it, as it was told; what was seen stays; a position nev
 import asyncio
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Final
 
@@ -24,7 +24,6 @@ from mainstem.testing.cluster_sim_node import SimNode
 
 TOPIC: Final = "x"
 PARTITIONS: Final = 2
-PATIENCE_S: Final = 5.0
 TIMEOUT_MS: Final = 8_000
 
 # Who writes a partition of a topic, or coordinates what is kept there, as clients are told.
@@ -66,10 +65,8 @@ class SimPositions:
 
     async def _commit(self, node: SimNode, position: int) -> None:
         kept = (OffsetToCommit(TOPIC, 0, position),)
-        async with asyncio.timeout(PATIENCE_S):
-            outcomes = await node.groups.commit_offsets(
-                CommitRequest(group_id="plain", offsets=kept)
-            )
+        request = CommitRequest(group_id="plain", offsets=kept)
+        outcomes = await node.serve(partial(node.groups.commit_offsets, request))
         if any(outcomes):
             raise Offended(f"a position is refused: {outcomes}")
         self.reached = position
@@ -117,10 +114,8 @@ class SimTransactions:
 
     async def _begin(self) -> None:
         node = self._coordinator()
-        async with asyncio.timeout(PATIENCE_S):
-            answer = await node.transactions.init(
-                InitRequest(transactional_id=self.id, timeout_ms=TIMEOUT_MS)
-            )
+        request = InitRequest(transactional_id=self.id, timeout_ms=TIMEOUT_MS)
+        answer = await node.serve(partial(node.transactions.init, request))
         self._producer = answer.producer
 
     async def _begin_beside(self, producer: ProducerIdentity) -> None:
@@ -171,25 +166,27 @@ class SimTransactions:
             raise _nobody()
         stamp = ProducerStamp(*producer, 0)  # every transaction has an epoch of its own
         batch = build_batch([Record(0, 1, b"k", value)], flags=TRANSACTIONAL_MASK, producer=stamp)
-        async with asyncio.timeout(PATIENCE_S):
-            [refusal] = await node.transactions.add_partitions(
-                self.id, *producer, [(TOPIC, partition)], verify_only=False
-            )
-            if refusal is not None:
-                raise Unavailable(refusal, "it is not part of the transaction")
-            if node.streams is None:
-                raise _nobody()
-            await node.streams.append(TOPIC, partition, batch, verified=True)
+        adding = partial(
+            node.transactions.add_partitions,
+            *(self.id, *producer, [(TOPIC, partition)]),
+            verify_only=False,
+        )
+        [refusal] = await node.serve(adding)
+        if refusal is not None:
+            raise Unavailable(refusal, "it is not part of the transaction")
+        if node.streams is None:
+            raise _nobody()
+        await node.serve(partial(node.streams.append, TOPIC, partition, batch, verified=True))
 
     async def _move(self, producer: ProducerIdentity, number: int) -> None:
         node = self._find(OFFSETS_TOPIC, 0)
         if node is None:
             raise _nobody()
         request = CommitRequest(group_id=self.id, offsets=(OffsetToCommit(TOPIC, 0, number),))
-        async with asyncio.timeout(PATIENCE_S):
-            outcomes = await node.transactions.commit_offsets(
-                self.id, producer, request, verify_only=False
-            )
+        moving = partial(
+            node.transactions.commit_offsets, self.id, producer, request, verify_only=False
+        )
+        outcomes = await node.serve(moving)
         if any(outcomes):
             raise Offended(f"a position is refused: {outcomes}")
 
@@ -198,8 +195,8 @@ class SimTransactions:
         request = EndRequest(transactional_id=self.id, producer=producer, commit=is_commit)
         while True:
             try:
-                async with asyncio.timeout(PATIENCE_S):
-                    return await self._coordinator().transactions.end(request)
+                node = self._coordinator()
+                return await node.serve(partial(node.transactions.end, request))
             except (MainstemError, TimeoutError) as error:
                 if self.is_done or (isinstance(error, MainstemError) and not error.retriable):
                     raise
@@ -283,7 +280,7 @@ class CommittedReader:
 
     def _read(self, partition: int) -> None:
         node = self._find(TOPIC, partition)
-        if node is None or node.streams is None:
+        if node is None or node.streams is None or node.is_paused:
             raise _nobody()
         door = node.streams.reader(TOPIC, partition)
         offset = door.start_offset
@@ -331,8 +328,8 @@ async def fetched(find: Find, group: str) -> int:
     node = find(OFFSETS_TOPIC, 0)
     if node is None:
         raise _nobody()
-    async with asyncio.timeout(PATIENCE_S):
-        [found] = await node.groups.fetch_offsets(group, [(TOPIC, 0)], stable=True)
+    fetching = partial(node.groups.fetch_offsets, group, [(TOPIC, 0)], stable=True)
+    [found] = await node.serve(fetching)
     if found.outcome is not None:
         raise Unavailable(found.outcome, "an open transaction may move it")
     return found.committed.offset

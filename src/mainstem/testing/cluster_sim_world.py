@@ -13,15 +13,19 @@ from mainstem.placement.leases import NORMAL
 from mainstem.placement.records import CreateTopic
 from mainstem.testing.cluster_sim_clients import Offended
 from mainstem.testing.cluster_sim_council import SimCouncil
+from mainstem.testing.cluster_sim_disk import SimDisk
 from mainstem.testing.cluster_sim_node import SimNode
 from mainstem.testing.cluster_sim_transactions import PARTITIONS
 from mainstem.testing.cluster_sim_transactions import TOPIC as TRANSACTED
+from mainstem.testing.faulty_files import FaultyFiles, FileFault
 from mainstem.testing.peer_network import PeerNetwork
+from mainstem.testing.raft_cluster import SimulatedLoop
 
 NODES = 3
 TOPIC = TopicId(b"simulated topic.")
 STREAM = StreamId(TOPIC, PartitionIndex(0))
 OTHER_TOPICS = ((TRANSACTED, PARTITIONS), (OFFSETS_TOPIC, 1), (TRANSACTION_STATE_TOPIC, 1))
+DOUBTFUL = (FileFault.SYNCS_FAIL, FileFault.READS_FAIL)
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
@@ -32,20 +36,26 @@ class SimWorld:
         folder: all disks.
         rng: the story's chance.
         policy: the flush policy of all topics.
+        files: where disks fail.
     """
 
-    def __init__(self, folder: Path, rng: Random, policy: str) -> None:
+    def __init__(self, folder: Path, rng: Random, policy: str, files: FaultyFiles) -> None:
         self.rng = rng
         self.network = PeerNetwork(delay_s=0.005, rng=rng)
         members = tuple(NodeId(number) for number in range(1, NODES + 1))
         self.council = SimCouncil(folder, rng, members)
-        self.nodes = {
-            member: SimNode(member, folder / f"streams-{member}", self.council, self.network, rng)
-            for member in members
-        }
+        self.nodes = {member: self._node(member, folder, files) for member in members}
         self._policy = policy
         self._known: Stream
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop), "time is virtual"
+        self.loop = loop
         self._fatal: list[BaseException] = []
+
+    def _node(self, node: NodeId, folder: Path, files: FaultyFiles) -> SimNode:
+        member, streams = self.council.nodes[node], folder / f"streams-{node}"
+        disk = SimDisk(files, (streams, member.folder), member.disk)
+        return SimNode(node, streams, self.council, self.network, disk, self.rng)
 
     async def begin(self) -> None:
         """All nodes begin, and make the topics."""
@@ -98,6 +108,14 @@ class SimWorld:
         everybody, streams = set(self.nodes), self.streams()
         return bool(streams) and all(is_whole(stream, everybody) for stream in streams)
 
+    def may_lose_one(self) -> bool:
+        """Whether all nodes are up, no disk is doubtful and every copy is whole."""
+        return (
+            len(self.up()) == NODES
+            and not any(node.disk.has(fault) for node in self.up() for fault in DOUBTFUL)
+            and self.is_whole()
+        )
+
     def start(self, node: SimNode) -> None:
         """A node begins anew."""
 
@@ -115,6 +133,10 @@ class SimWorld:
     async def heal(self) -> None:
         """Nothing hostile happens any more."""
         self.mend()
+        self.loop.end_stalls()
+        for node in self.nodes.values():
+            node.disk.end()
+            node.resume()
         for node in self.nodes.values():
             if not node.is_up:
                 self.start(node)

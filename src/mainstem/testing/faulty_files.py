@@ -70,19 +70,22 @@ class FaultyFiles:
     def check_fd(self, fd: int, fault: FileFault) -> None:
         """Raise what a call on an open file would raise."""
         if self._faults:
-            self.check(os.readlink(f"/proc/self/fd/{fd}"), fault)
+            self.check(_path_of(fd), fault)
 
-    def check_growth(self, fd: int, until: int) -> bool:
+    def check_growth(self, fd: int, size: int, position: int | None = None) -> bool:
         """Whether a write must be cut short; raises when it must not be made at all.
 
         A disk that fills up takes the first part of a write and refuses the next.
         """
-        if not self._faults or until <= os.fstat(fd).st_size:
+        if not self._faults:
             return False
-        path = os.readlink(f"/proc/self/fd/{fd}")
+        path = _path_of(fd)
         try:
             self.check(path, FileFault.FULL)
         except OSError:
+            start = os.lseek(fd, 0, os.SEEK_CUR) if position is None else position
+            if start + size <= os.fstat(fd).st_size:
+                return False
             if path in self._was_short:
                 self._was_short.discard(path)
                 raise
@@ -98,6 +101,10 @@ class FaultyFiles:
     def __exit__(self, *_: object) -> None:
         self._faults.clear()
         self._replaced.__exit__(None, None, None)
+
+
+def _path_of(fd: int) -> str:
+    return str(Path(f"/proc/self/fd/{fd}").readlink())
 
 
 @contextmanager
@@ -135,7 +142,7 @@ def _opening(files: FaultyFiles) -> dict[tuple[Any, str], Callable[..., Any]]:
         if files._faults:
             name = os.fspath(path)
             files.check(name, FileFault.NO_DESCRIPTORS)
-            if flags & os.O_CREAT and not os.path.exists(name):
+            if flags & os.O_CREAT and not Path(name).exists():
                 files.check(name, FileFault.FULL)
         return real_open(path, flags, *args, **named)
 
@@ -153,28 +160,24 @@ def _writing(files: FaultyFiles) -> dict[tuple[Any, str], Callable[..., Any]]:
     real_write, real_pwrite, real_pwritev = os.write, os.pwrite, os.pwritev
 
     def write(fd: int, data: Buffer) -> int:
-        if files._faults:
-            until = os.lseek(fd, 0, os.SEEK_CUR) + len(data)
-            if files.check_growth(fd, until):
-                return real_write(fd, data[: max(1, len(data) // 2)])
+        if files.check_growth(fd, len(data)):
+            return real_write(fd, data[: max(1, len(data) // 2)])
         return real_write(fd, data)
 
     def pwrite(fd: int, data: Buffer, position: int) -> int:
-        if files._faults and files.check_growth(fd, position + len(data)):
+        if files.check_growth(fd, len(data), position):
             return real_pwrite(fd, data[: max(1, len(data) // 2)], position)
         return real_pwrite(fd, data, position)
 
     def pwritev(fd: int, views: Sequence[Buffer], position: int) -> int:
-        if files._faults and files.check_growth(fd, position + sum(map(len, views))):
+        if files.check_growth(fd, sum(map(len, views)), position):
             return real_pwrite(fd, views[0][: max(1, len(views[0]) // 2)], position)
         return real_pwritev(fd, views, position)
 
     return {(os, "write"): write, (os, "pwrite"): pwrite, (os, "pwritev"): pwritev}
 
 
-def _with_fd(
-    real: Callable[..., Any], files: FaultyFiles, fault: FileFault
-) -> Callable[..., Any]:
+def _with_fd(real: Callable[..., Any], files: FaultyFiles, fault: FileFault) -> Callable[..., Any]:
     def call(fd: int, *args: Any) -> Any:
         files.check_fd(fd, fault)
         return real(fd, *args)

@@ -6,6 +6,7 @@ as it is when a connection ends. On a virtual loop a course of events depends on
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
 from random import Random
 
 from mainstem.cluster.peers.frames import Chunk, Service
@@ -31,11 +32,14 @@ class PeerNetwork:
         self._rng = rng
         self._nodes: dict[NodeId, NetworkPeers] = {}
         self._cuts: set[tuple[NodeId, NodeId]] = set()
+        self._slow: dict[tuple[NodeId, NodeId], float] = {}
+        self._contexts: dict[NodeId, Context] = {}
         self._due: dict[tuple[NodeId, NodeId], float] = {}
 
     def join(self, node: NodeId) -> "NetworkPeers":
         """How a node, begun just now, reaches the others; what went to its former self is lost."""
         peers = self._nodes[node] = NetworkPeers(self, node)
+        self._contexts[node] = copy_context()
         return peers
 
     def leave(self, node: NodeId) -> None:
@@ -51,9 +55,14 @@ class PeerNetwork:
         for other in self._nodes:
             self._cuts |= {(node, other), (other, node)}
 
+    def slow_down(self, source: NodeId, target: NodeId, by_s: float) -> None:
+        """Everything from one node to the other takes longer."""
+        self._slow[source, target] = by_s
+
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """Everybody reaches everybody at once."""
         self._cuts.clear()
+        self._slow.clear()
 
     def reaches(self, source: NodeId, target: NodeId) -> bool:
         """Whether a message may get through now."""
@@ -65,6 +74,7 @@ class PeerNetwork:
         loop, way, nodes = asyncio.get_running_loop(), (source, target), self._nodes
         sender, receiver = nodes.get(source), nodes.get(target)
         delay_s = self.delay_s if self._rng is None else self.delay_s * self._rng.random()
+        delay_s += self._slow.get(way, 0.0)
         due = max(loop.time() + delay_s, self._due.get(way, 0.0))
         self._due[way] = due
 
@@ -73,7 +83,7 @@ class PeerNetwork:
             if is_same and receiver is not None and way not in self._cuts:
                 deliver()
 
-        loop.call_at(due, arrived)
+        loop.call_at(due, arrived, context=self._contexts.get(target))
 
     def peers_of(self, node: NodeId) -> "NetworkPeers":
         """A node's side."""

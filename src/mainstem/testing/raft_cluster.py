@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ from mainstem.cluster.raft.messages import ConfState, Durable, SoftState
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.ids import NodeId
-from mainstem.testing.virtual_loop import VirtualLoop
+from mainstem.testing.virtual_loop import PROCESS, VirtualLoop
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -35,11 +36,19 @@ class SimulatedLoop(VirtualLoop):
 
     job_delay_s: Callable[[], float] = staticmethod(lambda: 0.0005)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._stalled: dict[int, float] = {}  # until when, by process
+
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run ``func`` a moment later; whoever gave up waiting has crashed, and the job with it."""
+        """Run ``func`` a moment later; whoever gave up waiting has crashed, and the job with it.
+
+        While the disk of the process stalls nothing is done.
+        """
         del executor
+        stall_s = self._stalled.get(PROCESS.get(), 0.0) - self.now_s
         done: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
@@ -52,8 +61,16 @@ class SimulatedLoop(VirtualLoop):
             else:
                 self._answer(done, result)
 
-        self.call_later(self.job_delay_s(), run)
+        self.call_later(max(self.job_delay_s(), stall_s), run)
         return done
+
+    def stall(self, process: int, seconds: float) -> None:
+        """The disk of a process does nothing for a while."""
+        self._stalled[process] = self.now_s + seconds
+
+    def end_stalls(self) -> None:
+        """Every disk does what it is asked from now on."""
+        self._stalled.clear()
 
     def _answer(self, done: asyncio.Future[T], outcome: T | Exception) -> None:
         """A crash can also come when the job is done and nobody knows it yet."""
@@ -148,6 +165,13 @@ class Node:
         self.fatal: BaseException | None = None
         self.members = ConfState()
         self.on_role: Callable[[], None] = lambda: None
+        self.on_fatal: Callable[[BaseException], None] = lambda _error: None
+        self.context = copy_context()  # of its process
+
+    def failed(self, error: BaseException) -> None:
+        """The node cannot go on."""
+        self.fatal = error
+        self.on_fatal(error)
 
 
 class RaftCluster:
@@ -167,6 +191,7 @@ class RaftCluster:
         self.loss = loss
         self.delay_s = 0.002
         self.cut: set[tuple[NodeId, NodeId]] = set()
+        self.slow: dict[tuple[NodeId, NodeId], float] = {}  # by how many seconds
         self.nodes: dict[NodeId, Node] = {}
         self.messages = 0
         self.on_role: Callable[[NodeId, SoftState], None] = lambda _node, _role: None
@@ -197,7 +222,7 @@ class RaftCluster:
             now_s=clock.monotonic(),
         )
         hooks = Hooks(
-            on_fatal=lambda error: setattr(node, "fatal", error),
+            on_fatal=node.failed,
             on_role=partial(self._role_changed, node),
             on_members=lambda members: setattr(node, "members", members),
             settings=self._driver_settings,
@@ -257,14 +282,18 @@ class RaftCluster:
     def heal(self) -> None:
         """Everybody hears everybody."""
         self.cut.clear()
+        self.slow.clear()
 
     def carry(self, from_: NodeId, to: NodeId, data: bytes) -> None:
         """A message is on its way."""
         self.messages += 1
         if (from_, to) in self.cut or self._random.random() < self.loss:
             return
-        delay_s = self.delay_s * (0.5 + self._random.random())
-        asyncio.get_running_loop().call_later(delay_s, self._arrive, from_, to, data)
+        delay_s = self.delay_s * (0.5 + self._random.random()) + self.slow.get((from_, to), 0.0)
+        node = self.nodes.get(to)
+        if node is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_s, self._arrive, from_, to, data, context=node.context)
 
     def check_agreement(self) -> None:
         """Everybody has applied the same, as far as each is."""

@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call it in the next round."""
-        call = _Call(0.0, callback, args, context or copy_context())
+        call = _Call(0.0, callback, args, copy_context() if context is None else context)
         self._calls.append(call)
         return call
 
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call it at that time."""
-        call = _Call(when, callback, args, context or copy_context())
+        call = _Call(when, callback, args, copy_context() if context is None else context)
         self._number += 1
         heappush(self._due, (when, self._number, call))
         return call
@@ -112,6 +112,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Whether a process does not run."""
         return process in self._paused
 
+    def _is_kept(self, call: _Call) -> bool:
+        """Whether a call waits because its process is paused."""
+        waiting = self._paused.get(call._context.get(PROCESS, NO_PROCESS))
+        if waiting is not None:
+            waiting.append(call)
+        return waiting is not None
+
     def _run_once(self) -> None:
         """Run until somebody stops the loop."""
         due, calls = self._due, self._calls
@@ -125,13 +132,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 calls.append(heappop(due)[2])
             for _ in range(len(calls)):
                 call = calls.popleft()
-                if call._cancelled:
+                if call._cancelled or (self._paused and self._is_kept(call)):
                     continue
-                if self._paused:
-                    waiting = self._paused.get(call._context.get(PROCESS, NO_PROCESS))
-                    if waiting is not None:
-                        waiting.append(call)
-                        continue
                 try:
                     call._context.run(call._callback, *call._args)
                 except (SystemExit, KeyboardInterrupt):

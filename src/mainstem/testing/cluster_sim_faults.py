@@ -1,0 +1,133 @@
+"""What fails below the nodes of ``cluster_sim``: disks, clocks, processes and links.
+
+Each fault lasts a while. Disks that are full, stalled or out of descriptors and processes that are
+paused end no node; a failed sync ends it, and what the kernel dropped then is not trusted.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.testing.cluster_sim_node import SimNode
+from mainstem.testing.cluster_sim_world import SimWorld
+from mainstem.testing.faulty_files import FileFault
+
+FAULTS: Final = (
+    "full disks", "stalled disks", "failed syncs", "failed reads", "descriptor shortages",
+    "clock jumps", "pauses", "slow links",
+)  # fmt: skip
+FULL_S: Final = 15.0
+STALL_S: Final = 30.0
+SYNCS_FAIL_S: Final = 10.0
+SHORT_S: Final = 4.0
+PAUSE_S: Final = 12.0
+SLOW_S: Final = 2.0
+CLOCK_JUMP_MS: Final = 2 * 3_600_000
+
+
+class SimFaults:
+    """See the module's text.
+
+    Args:
+        world: whom they befall.
+        note: told of every fault.
+        wanted: names of the faults that happen; None: all of them.
+    """
+
+    def __init__(
+        self, world: SimWorld, note: Callable[[str], None], wanted: tuple[str, ...] | None = None
+    ) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._note = note
+        acts = (
+            self._fill_disks, self._stall, self._fail_syncs, self._fail_reads,
+            self._use_up_descriptors, self._set_clock, self._pause, self._slow_down,
+        )  # fmt: skip
+        named = dict(zip(FAULTS, acts, strict=True))
+        self._acts = {name: named[name] for name in (FAULTS if wanted is None else wanted)}
+        self.counts = dict.fromkeys(FAULTS, 0)
+
+    async def rage(self, seconds: float) -> None:
+        """Go on for so long."""
+        loop = self._world.loop
+        until = loop.time() + seconds
+        while self._acts and loop.time() < until:
+            await asyncio.sleep(self._rng.random() * 4)
+            name = self._rng.choice(list(self._acts))
+            self._note(name)
+            self.counts[name] += self._acts[name]()
+            self._world.check_fatal()
+
+    def _fill_disks(self) -> int:
+        """One disk has no room, or two, or that of whoever leads the catalogue."""
+        leader = self._world.council.leader()
+        nodes = self._rng.sample(list(self._world.nodes.values()), self._rng.choice((1, 1, 2)))
+        if leader is not None and self._rng.random() < 0.3:
+            nodes = [self._world.nodes[leader.id]]
+        seconds = self._rng.random() * FULL_S
+        for node in nodes:
+            self._fail(node, FileFault.FULL, seconds)
+        return len(nodes)
+
+    def _stall(self) -> int:
+        node = self._rng.choice(list(self._world.nodes.values()))
+        self._world.loop.stall(node.id, self._rng.random() ** 2 * STALL_S)
+        return 1
+
+    def _fail_syncs(self) -> int:
+        """The node exits with the first of them."""
+        if not self._world.may_lose_one():
+            return 0
+        self._fail(self._rng.choice(self._world.up()), FileFault.SYNCS_FAIL, SYNCS_FAIL_S)
+        return 1
+
+    def _fail_reads(self) -> int:
+        if not self._world.may_lose_one():
+            return 0
+        node = self._rng.choice(self._world.up())
+        self._fail(node, FileFault.READS_FAIL, self._rng.random() * SHORT_S)
+        return 1
+
+    def _use_up_descriptors(self) -> int:
+        up = [node for node in self._world.up() if node.streams is not None]
+        if not up:
+            return 0
+        seconds = self._rng.random() * SHORT_S
+        self._fail(self._rng.choice(up), FileFault.NO_DESCRIPTORS, seconds)
+        return 1
+
+    def _set_clock(self) -> int:
+        node = self._rng.choice(list(self._world.nodes.values()))
+        node.clock.ahead_ms = self._rng.randint(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
+        return 1
+
+    def _pause(self) -> int:
+        up = self._world.up()
+        if not up:
+            return 0
+        self._rng.choice(up).pause(self._rng.random() ** 2 * PAUSE_S)
+        return 1
+
+    def _slow_down(self) -> int:
+        """One way is slow, or both are, by as much or not."""
+        source, target = self._rng.sample(list(self._world.nodes), 2)
+        ways = [(source, target)]
+        if self._rng.random() < 0.5:
+            ways.append((target, source))
+        for way in ways:
+            by_s = self._rng.random() ** 2 * SLOW_S
+            self._world.network.slow_down(*way, by_s)
+            self._world.council.slow[way] = by_s
+        return len(ways)
+
+    def _fail(self, node: SimNode, fault: FileFault, seconds: float) -> None:
+        node.disk.begin(fault)
+        life = node.incarnation
+
+        def over() -> None:
+            # A process that began meanwhile has faults of its own; a full disk outlives it.
+            if fault is FileFault.FULL or node.incarnation == life:
+                node.disk.end(fault)
+
+        self._world.loop.call_later(seconds, over)
