@@ -94,6 +94,8 @@ class RangeLog:
                 return read_checked(self.directory / OPENING_SNAPSHOT, SNAPSHOT_KIND)
             except FileNotFoundError:
                 return None
+            except OSError as error:
+                raise storage_error(error, self.directory) from error
         return self.snapshot
 
     def materialise(self) -> None:

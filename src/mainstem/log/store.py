@@ -177,7 +177,13 @@ class LogStore:
 
     def drop_aside(self, directory: Path) -> None:
         """What was set aside of a range is not needed any more."""
-        for aside in directory.parent.glob(f"{directory.name}.*{ASIDE_SUFFIX[1:]}"):
+        try:
+            found = list(directory.parent.glob(f"{directory.name}.*{ASIDE_SUFFIX[1:]}"))
+        except OSError as error:
+            # The range itself is gone; what stays is dropped with its topic.
+            logger.warning("%s: what was set aside was not looked for: %s", directory, error)
+            return
+        for aside in found:
             self._condemn(aside)
 
     def range_beyond(self, log: RangeLog) -> RangeHeader | None:

@@ -77,7 +77,7 @@ class StreamRounds(ABC):
             if stream.closed is None and self._is_due(stream):
                 try:
                     count += await self._tend(stream)
-                except (MainstemError, BrokenProcessPool) as error:
+                except (MainstemError, OSError, BrokenProcessPool) as error:
                     log.warning("%s %s: %s", _name(stream), self._complaint, error)
                     self._worker.dismiss()
         self._worker.dismiss()

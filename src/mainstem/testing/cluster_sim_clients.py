@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
 from mainstem.testing.cluster_sim_node import SimNode
+from mainstem.testing.faulty_files import FileFault
 
 CREDULOUS: Final = 0
 READER: Final = -1
@@ -130,6 +131,9 @@ class SimClients:
                 continue
             try:
                 self.read(node)
+            except OSError:
+                if not node.disk.has(FileFault.READS_FAIL):
+                    raise
             except MainstemError as error:
                 if not error.retriable and error.code is not ErrorCode.CORRUPT:
                     raise Offended(f"cannot be read: {error}") from error

@@ -37,8 +37,9 @@ class SimCouncil(RaftCluster):
         leader = self.leader()
         if leader is not None:
             return self.services[leader.id]
-        up = [node for node in self.nodes.values() if node.driver is not None]
-        return max((self.services[node.id] for node in up), key=lambda service: service.next_index)
+        up = [node.id for node in self.nodes.values() if node.driver is not None]
+        known = [self.services[node] for node in up or self.nodes]
+        return max(known, key=lambda service: service.next_index)
 
     def begin(self, node: NodeId) -> GroupPlacementService:
         """A node begins; its door to the catalogue."""

@@ -58,8 +58,8 @@ class SimDisk(FileAccess):
 
     def sync_path(self, path: Path) -> None:
         """Nothing to do, unless it fails."""
-        self._files.check(f"{path}/", FileFault.NO_DESCRIPTORS)
-        self._files.check(f"{path}/", FileFault.SYNCS_FAIL)
+        self._files.check(str(path), FileFault.NO_DESCRIPTORS)
+        self._files.check(str(path), FileFault.SYNCS_FAIL)
 
     def sync_file_system(self, fd: int) -> None:
         """Nothing to do, unless it fails."""

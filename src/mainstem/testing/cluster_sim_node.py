@@ -75,7 +75,7 @@ class SimNode:
         self.incarnation = 0
         self.is_up = False
         self.fatal: list[BaseException] = []
-        self.exits = 0  # because a sync failed
+        self.exits = 0  # because the disk failed
         self.streams: StreamService | None = None
         self._coordinators: SimCoordinators | None = None
         self._boots = 0
@@ -84,7 +84,7 @@ class SimNode:
         self.clock = council.clocks[self.id]
         self._process = ProcessCalls(self.id)
         member = council.nodes[self.id]
-        member.context, member.on_fatal = self._process.context, self._failed
+        member.context, member.on_fatal = self._process.context, self.failed
         self._council = council
         self._network = network
         self._store: LogStore
@@ -126,9 +126,10 @@ class SimNode:
         """Go on at once."""
         self._process.resume()
 
-    def _failed(self, error: BaseException) -> None:
-        """Something ends the process: that is right only where the disk has failed a sync."""
-        if not self.disk.has(FileFault.SYNCS_FAIL):
+    def failed(self, error: BaseException) -> None:
+        """Something ends the process: only its own failing disk may."""
+        lost_syncs = self.disk.has(FileFault.SYNCS_FAIL)
+        if not lost_syncs and not self.disk.has(FileFault.READS_FAIL):
             self.fatal.append(error)
             return
         loop, life = asyncio.get_running_loop(), self.incarnation
@@ -136,7 +137,7 @@ class SimNode:
         def end() -> None:
             if self.is_up and self.incarnation == life:
                 self.exits += 1
-                self.kill(lost_syncs=True)
+                self.kill(lost_syncs=lost_syncs)
 
         loop.call_soon(end)
 
@@ -145,7 +146,7 @@ class SimNode:
 
         def failed(error: BaseException) -> None:
             if self.is_up and self.incarnation == life:
-                self._failed(error)
+                self.failed(error)
 
         await self._register(service)
         service.subscribe(self._on_fact)
@@ -222,7 +223,7 @@ class SimNode:
             if task.cancelled() or (error := task.exception()) is None:
                 return
             if not isinstance(error, MainstemError) and self.is_up and self.incarnation == life:
-                self.fatal.append(error)
+                self.failed(error)
 
         task.add_done_callback(ended)
 
@@ -323,9 +324,7 @@ def rot(folder: Path, topic: str, indexes: set[int], rng: Random) -> bool:
     if not found:
         return False
     path = rng.choice(found)
-    data = bytearray(path.read_bytes())
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
+    _flip(path, rng.randrange(path.stat().st_size), rng)
     return True
 
 
@@ -357,6 +356,11 @@ def _lose_synced(log: RangeLog, rng: Random) -> None:
     if rng.random() < 0.5:
         os.truncate(path, at)
         return
+    _flip(path, at, rng)
+
+
+def _flip(path: Path, at: int, rng: Random) -> None:
+    """Turn a bit of a file over."""
     with path.open("r+b") as file:
         file.seek(at)
         (value,) = file.read(1)

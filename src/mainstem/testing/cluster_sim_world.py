@@ -121,7 +121,7 @@ class SimWorld:
 
         def begun(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
-                self._fatal.append(error)
+                node.failed(error)
 
         node.begin().add_done_callback(begun)
 

@@ -62,7 +62,8 @@ class FaultyFiles:
 
     def check(self, path: str, fault: FileFault) -> None:
         """Raise what a call on a path would raise."""
-        if any(path.startswith(each) and fault in has for each, has in self._faults.items()):
+        below = f"{path}/"
+        if any(below.startswith(each) and fault in has for each, has in self._faults.items()):
             self.refused[fault] += 1
             number = ERRORS[fault]
             raise OSError(number, os.strerror(number), path)

@@ -147,7 +147,9 @@ class FaultyDisk:
             kept = self._synced.get(path.stat().st_ino, b"")
             unsynced = path.read_bytes()[len(kept) :]
             torn = unsynced[: self._random.randrange(len(unsynced) + 1)] if unsynced else b""
-            path.write_bytes(kept + torn)
+            with path.open("r+b") as file:
+                file.write(kept + torn)
+                file.truncate()
 
 
 class Node:

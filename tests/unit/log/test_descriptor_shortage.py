@@ -15,6 +15,7 @@ from mainstem.log.range_log import SegmentSettings
 from mainstem.log.scrub import Scrubber
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.file_errors import FileErrorKind, classify
+from mainstem.testing.faulty_files import FaultyFiles, FileFault
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=100)
 
@@ -141,3 +142,25 @@ def test_a_seal_that_cannot_open_its_folders_is_refused(disk: Disk) -> None:
     with no_free_descriptors(), pytest.raises(Unavailable) as refused:
         log.seal()
     assert refused.value.code is ErrorCode.OVERLOADED
+
+
+def test_a_dropped_range_is_gone_although_what_was_set_aside_cannot_be_looked_for(
+    disk: Disk,
+) -> None:
+    log = disk.open(SMALL)
+    fill(log, 3)
+    with FaultyFiles() as files:  # closing the range would free descriptors
+        files.begin(disk.path, FileFault.NO_DESCRIPTORS)
+        disk.store.drop_range(log)
+    assert not log.directory.exists()
+    assert disk.store.logs == {}
+
+
+def test_an_opening_state_that_cannot_be_read_now_is_not_damaged(disk: Disk) -> None:
+    fill(disk.open(SMALL), 3)
+    disk.restart()
+    log = disk.open(SMALL)
+    with no_free_descriptors(), pytest.raises(Unavailable) as refused:
+        log.opening_snapshot()
+    assert refused.value.code is ErrorCode.OVERLOADED
+    assert log.opening_snapshot() == b"state of producers"

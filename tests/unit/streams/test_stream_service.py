@@ -16,6 +16,7 @@ from mainstem.placement.records import DeleteTopic
 from mainstem.streams.compaction_driver import CompactionDriver
 from mainstem.streams.merge_driver import RANGES_AFTER, RANGES_MAX, MergeDriver
 from mainstem.streams.recovery import range_log
+from mainstem.testing.faulty_files import FaultyFiles, FileFault
 
 
 def test_every_restart_bumps_the_epoch_and_keeps_the_records(tmp_path: Path) -> None:
@@ -201,6 +202,30 @@ def test_ranges_of_a_compacted_stream_are_joined_and_stay_clean(tmp_path: Path) 
             assert await compaction.run_once() == 0
         async with House(tmp_path) as house:
             assert house.records() == kept
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_cannot_be_compacted_now_is_compacted_in_the_next_round(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with House(tmp_path) as house:
+            await house.create(
+                cleanup_policy="compact",
+                internal_segment_bytes="1024",
+                min_cleanable_dirty_ratio="0.01",
+            )
+            for number in range(20):
+                await house.write(b"%03d" % number + b"x" * 300, key=b"%d" % (number % 5))
+                await house.rolls.settled()
+            compaction = CompactionDriver(
+                house.streams, house.placement.service, house.store, house.clock, 10**6
+            )
+            with FaultyFiles() as files:
+                files.begin(tmp_path, FileFault.NO_DESCRIPTORS)
+                assert await compaction.run_once() == 0
+            assert await compaction.run_once() == 1
 
     asyncio.run(story())
 
