@@ -61,8 +61,8 @@ def test_a_process_without_descriptors_opens_nothing_and_keeps_what_is_open(
     ("fault", "call"),
     [
         (FileFault.READS_FAIL, lambda fd: os.pread(fd, 6, 0)),
-        (FileFault.SYNCS_FAIL, lambda fd: os.fsync(fd)),
-    ],  # noqa: PLW0108 - looked up when called,
+        (FileFault.SYNCS_FAIL, lambda fd: os.fsync(fd)),  # noqa: PLW0108 - the call of now
+    ],
 )
 def test_reads_and_syncs_fail_only_where_the_fault_is(
     files: FaultyFiles, tmp_path: Path, fault: FileFault, call: Callable[[int], object]
