@@ -32,7 +32,7 @@ from mainstem.queues.exchange import (
     exchange_of,
 )
 from mainstem.queues.exchange_topics import DEFAULT_NAMESPACE, topic_for
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import AT_ONCE, Reason
 from mainstem.queues.selection import selection
 from mainstem.queues.settings import NATIVE, DeliveryMode, Overflow, QueueSettings
 from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
@@ -54,6 +54,7 @@ from mainstem.queues.window import Window
 
 __all__ = [
     "ACKNOWLEDGE",
+    "AT_ONCE",
     "DEFAULT_EXCHANGE",
     "DEFAULT_NAMESPACE",
     "NATIVE",
@@ -278,8 +279,10 @@ class Queues(Protocol):
         """Let a queue be there; ``connection`` owns it if it is exclusive."""
         ...
 
-    def status(self, namespace: str, name: str, *, connection: str = "") -> QueueStatus:
-        """A queue that is there: AMQP's passive declaration."""
+    def status(
+        self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
+    ) -> QueueStatus:
+        """A queue that is there; AMQP's passive declaration counts as a use of it."""
         ...
 
     async def delete_queue(

@@ -23,6 +23,7 @@ from mainstem.broker.queues_api import (
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.consumers import Consumer
+from mainstem.queues.effects import Effects
 from mainstem.queues.exchange_topics import encoded_topic, topic_for
 from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.queue import Queue
@@ -142,11 +143,19 @@ class NodeQueues:
             is_new=declared.is_new,
         )
 
-    def status(self, namespace: str, name: str, *, connection: str = "") -> QueueStatus:
+    def status(
+        self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
+    ) -> QueueStatus:
         """A queue that is there."""
-        _, _, queue = self._need(namespace, name, connection)
+        shard, number, queue = self._need(namespace, name, connection)
+        if is_use:
+            queue.attendance.used(shard.now_ms())
+            shard.take(number, Effects())
         return QueueStatus(
-            name=name, messages=queue.body.ready_count, consumers=len(queue.attendance)
+            name=name,
+            messages=queue.body.ready_count,
+            consumers=len(queue.attendance),
+            tells_failures=queue.body.settings.tells_failures,
         )
 
     async def delete_queue(

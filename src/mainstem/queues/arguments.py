@@ -5,6 +5,7 @@ so that clients may note what they like. Numbers may come as any of AMQP's integ
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -14,6 +15,7 @@ from mainstem.queues.settings import (
     DeliveryMode,
     Overflow,
     QueueSettings,
+    QueueType,
     check_settings,
 )
 
@@ -36,7 +38,7 @@ _TEXTS = {
 _DELIVERY_LIMIT = "x-delivery-limit"
 _NUMBERED = {setting: argument for argument, (setting, _, _) in _NUMBERS.items()}
 _WRITTEN = {setting: argument for argument, setting in _TEXTS.items()}
-_QUEUE_TYPES = ("classic", "quorum")
+_QUEUE_TYPE = "x-queue-type"
 
 # What each setting is called where it differs between two declarations.
 ARGUMENT_NAMES = {
@@ -46,6 +48,7 @@ ARGUMENT_NAMES = {
     "mode": "x-delivery-mode",
     "overflow": "x-overflow",
     "single_active": "x-single-active-consumer",
+    "queue_type": _QUEUE_TYPE,
     "max_attempts": _DELIVERY_LIMIT,
     **_NUMBERED,
     **_WRITTEN,
@@ -68,6 +71,7 @@ def settings_of(
         "durable": durable,
         "exclusive": exclusive,
         "auto_delete": auto_delete,
+        "queue_type": QueueType.CLASSIC,
     }
     for argument, value in arguments.items():
         if argument in _NUMBERS:
@@ -85,9 +89,10 @@ def settings_of(
             said["mode"] = _choice(argument, value, DeliveryMode)
         elif argument == "x-single-active-consumer":
             said["single_active"] = _flag(argument, value)
-        elif argument == "x-queue-type" and _text(argument, value) not in _QUEUE_TYPES:
-            raise refused(argument, f"{value!r} is none of {', '.join(_QUEUE_TYPES)}")
+        elif argument == _QUEUE_TYPE:
+            said["queue_type"] = _choice(argument, value, QueueType)
     settings = QueueSettings(**said)
+    _check_type(settings)
     try:
         check_settings(settings)
     except InvalidRequest as refusal:
@@ -96,17 +101,38 @@ def settings_of(
     return settings
 
 
+def _check_type(settings: QueueSettings) -> None:
+    """Refuse what RabbitMQ's quorum queues cannot be.
+
+    Raises:
+        InvalidRequest: with the argument that does not fit.
+    """
+    if settings.queue_type is not QueueType.QUORUM:
+        return
+    unfit = {
+        "durable": not settings.durable,
+        "exclusive": settings.exclusive,
+        "auto_delete": settings.auto_delete,
+        "x-max-priority": settings.max_priority > 0,
+    }
+    for argument, is_unfit in unfit.items():
+        if is_unfit:
+            wanted = "has to be durable" if argument == "durable" else f"has no {argument}"
+            raise refused(argument, f"a quorum queue {wanted}")
+
+
 def arguments_of(settings: QueueSettings) -> dict[str, Any]:
     """The arguments that ask for these settings, without those that ask for what is usual."""
-    usual = QueueSettings()
+    usual = QueueSettings(queue_type=QueueType.CLASSIC)
     found: dict[str, Any] = {}
     for setting, argument in ARGUMENT_NAMES.items():
         value = getattr(settings, setting)
-        if not argument.startswith("x-") or value == getattr(usual, setting):
+        is_usual = value is None or value == getattr(usual, setting)
+        if not argument.startswith("x-") or is_usual:
             continue
         if argument == _DELIVERY_LIMIT:
             value -= 1
-        found[argument] = str(value) if isinstance(value, Overflow | DeliveryMode) else value
+        found[argument] = str(value) if isinstance(value, StrEnum) else value
     return found
 
 
@@ -140,8 +166,8 @@ def _flag(argument: str, value: Any) -> bool:
 
 
 def _choice(
-    argument: str, value: Any, choices: type[Overflow] | type[DeliveryMode]
-) -> Overflow | DeliveryMode:
+    argument: str, value: Any, choices: type[Overflow] | type[DeliveryMode] | type[QueueType]
+) -> Overflow | DeliveryMode | QueueType:
     text = _text(argument, value)
     try:
         return choices(text)

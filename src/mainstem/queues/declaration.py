@@ -49,7 +49,17 @@ class Difference(Struct, frozen=True):
         return f"inequivalent arg '{self.argument}': received {wanted} but current is {current}"
 
 
-_HARD = frozenset({"mode", "durable", "exclusive", "max_priority", "single_active", "auto_delete"})
+_HARD = frozenset(
+    {
+        "mode",
+        "durable",
+        "exclusive",
+        "max_priority",
+        "single_active",
+        "auto_delete",
+        "queue_type",
+    }
+)
 _INFO = frozenset({"max_length", "max_length_bytes", "max_attempts", "max_acquired"})
 _TIMES = frozenset({"message_ttl_ms", "expires_ms", "lease_ms"})
 
@@ -60,6 +70,7 @@ def differences(current: QueueSettings, wanted: QueueSettings) -> tuple[Differen
         Difference(name, ours, theirs, _severity(name, current, wanted))
         for name in QueueSettings.__struct_fields__
         if (ours := getattr(current, name)) != (theirs := getattr(wanted, name))
+        and not (name == "queue_type" and None in (ours, theirs))
     )
 
 
@@ -74,6 +85,14 @@ def settled_settings(
     found = differences(current, wanted)
     if not found or policy is OnDifference.IGNORE:
         return current
+    if policy is OnDifference.FAIL and current.exclusive is not wanted.exclusive:
+        # Looked at first, and a refusal of its own, as AMQP clients expect.
+        raise InvalidRequest(
+            ErrorCode.RESOURCE_LOCKED,
+            "the queue is exclusive" if current.exclusive else "the queue is not exclusive",
+            subject=subject,
+            remedy="declare it as it is, or delete it first",
+        )
     worst = found[0]
     if policy is OnDifference.OVERRIDE:
         worst = max(found, key=lambda difference: difference.severity)

@@ -64,6 +64,10 @@ _AMQP_WORDS = {
 }
 
 
+# An expiry: on arrival, unless a consumer has room for the message then.
+AT_ONCE = 1
+
+
 class Pointer(Struct, frozen=True, array_like=True, gc=False):
     """Where a message stands in its stream, and what a queue must know of it; 0 ms is never."""
 

@@ -23,6 +23,7 @@ from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import ActiveChanged, ConsumerCancelled, Effects
 from mainstem.queues.facts import (
     ALL_LANES,
+    AT_ONCE,
     ONLY_LANE,
     Acquired,
     Pointer,
@@ -83,13 +84,16 @@ class Queue:
         effects.count = len(fresh)
         if not fresh:
             return self._done(now_ms, effects)
+        is_timed = any(pointer.expires_ms for pointer in fresh)
+        if is_timed:
+            fresh = tuple(_from_now(pointer, now_ms) for pointer in fresh)
         ttl_ms = body.settings.message_ttl_ms
         if ttl_ms is not None:
+            is_timed = True
             fresh = tuple(_limited(pointer, ttl_ms, now_ms) for pointer in fresh)
         start = body.ledger.next_sequence
         body.record(PointersAdded(body.id, start, stream, fresh), effects)
         sequences = range(start, body.ledger.next_sequence)
-        is_timed = any(pointer.expires_ms for pointer in fresh)
         for lane in body.lanes.values():
             held = lane.ledger.items
             items = [held[sequence] for sequence in sequences]
@@ -278,6 +282,11 @@ class Queue:
                 self._active = name
                 effects.notices.append(ActiveChanged(body.id, name))
         return effects
+
+
+def _from_now(pointer: Pointer, now_ms: int) -> Pointer:
+    """The pointer of a message that goes to a consumer that waits for it, or expires."""
+    return replace(pointer, expires_ms=now_ms) if pointer.expires_ms == AT_ONCE else pointer
 
 
 def _limited(pointer: Pointer, ttl_ms: int, now_ms: int) -> Pointer:

@@ -19,6 +19,7 @@ from mainstem.queues.shard_turn_runtime import LiveBook, OfferSource, ShardTurns
 from mainstem.queues.subscription_runtime import Holder, LiveSubscription
 from mainstem.queues.vocabulary import Delivery
 from mainstem.queues.watermarks import Watermarks
+from mainstem.queues.window import Window
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ class Surroundings(TurnSurroundings, Protocol):
         """Facts could not be stored."""
         ...
 
-    def shared_changed(self, subscription: LiveSubscription) -> None:
-        """The window of a channel may have room for its other consumers."""
+    def shared_changed(self, shared: Window) -> None:
+        """The window of a channel may have room for its consumers."""
         ...
 
 
@@ -127,6 +128,17 @@ class QueueShardRuntime(ShardTurns):
                 self._settle(holder, queue)
 
     def _settle(self, holder: Holder, queue: Queue) -> None:
+        shared = holder.consumer.shared if isinstance(holder, LiveSubscription) else None
+        if shared is None or not shared.is_limited:
+            self._apply(holder, queue)
+            return
+        # The room that this makes is for all consumers of the channel, not for this one first.
+        shared.hold()
+        self._apply(holder, queue)
+        shared.let_go()
+        self._house.shared_changed(shared)
+
+    def _apply(self, holder: Holder, queue: Queue) -> None:
         counts = self._house.counts
         for how, numbers in holder.take_wishes():
             effects = queue.on_settled(holder.id, numbers, how, self.now_ms())
@@ -137,8 +149,6 @@ class QueueShardRuntime(ShardTurns):
             else:
                 counts.rejected += effects.count
             self.take(holder.queue, effects)
-        if isinstance(holder, LiveSubscription) and holder.consumer.shared is not None:
-            self._house.shared_changed(holder)
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Append dead letters, then settle the originals."""

@@ -28,6 +28,7 @@ from mainstem.queues.steady_clock import SteadyClock
 from mainstem.queues.subscription_runtime import LiveSubscription
 from mainstem.queues.vocabulary import Routing
 from mainstem.queues.watermarks import Pressure
+from mainstem.queues.window import Window
 
 
 class QueuesSwitchboard(ABC):
@@ -153,16 +154,21 @@ class QueuesSwitchboard(ABC):
             for publisher in list(self._publishers):
                 publisher.on_pressure(is_slow=is_slow)
 
-    def shared_changed(self, subscription: LiveSubscription) -> None:
-        """The window of a channel may have room for its other consumers."""
-        sharing = self._sharing.get(id(subscription.consumer.shared), {})
-        for other in list(sharing):
-            if not other.is_open:
-                del sharing[other]
-            elif other is not subscription:
-                other.shard.window_changed(other)
+    def shared_changed(self, shared: Window) -> None:
+        """The window of a channel may have room: its consumers take turns, queue by queue."""
+        sharing = self._sharing.get(id(shared), {})
+        for subscription in list(sharing):
+            if not subscription.is_open:
+                del sharing[subscription]
+                continue
+            before = shared.unsettled
+            subscription.shard.window_changed(subscription)
+            if shared.unsettled > before:
+                # It got something: the others come first the next time.
+                del sharing[subscription]
+                sharing[subscription] = None
         if not sharing:
-            self._sharing.pop(id(subscription.consumer.shared), None)
+            self._sharing.pop(id(shared), None)
 
     def partition_for(self, key: str) -> int:
         """A number for a key; whoever asks takes it modulo its partitions."""

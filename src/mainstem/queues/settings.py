@@ -57,6 +57,13 @@ class Overflow(StrEnum):
         return self is not Overflow.DROP_HEAD
 
 
+class QueueType(StrEnum):
+    """What RabbitMQ would keep the queue as; here it decides what a declaration may say."""
+
+    CLASSIC = "classic"
+    QUORUM = "quorum"
+
+
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """One declaration. None stands for "no limit" and "never".
 
@@ -86,6 +93,8 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     retry_factor: float = 2.0
     # How long an unnamed subscriber of a fan-out may stay away.
     absence_ms: int = 30_000
+    # None: not declared by AMQP, or before types were kept; it may be declared as either.
+    queue_type: QueueType | None = None
 
     @property
     def top_priority(self) -> int:
@@ -103,6 +112,11 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     def is_limited(self) -> bool:
         """Whether the length has a limit of its own."""
         return self.max_length is not None or self.max_length_bytes is not None
+
+    @property
+    def tells_failures(self) -> bool:
+        """Whether clients of AMQP are told how often a message failed."""
+        return self.queue_type is QueueType.QUORUM or self.max_attempts is not None
 
     def retry_delay_ms(self, failures: int) -> int:
         """How long a message waits after failing for the n-th time."""

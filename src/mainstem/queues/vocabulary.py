@@ -28,7 +28,8 @@ NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 class Routing(NamedTuple):
     """What decides where a message goes: its keys (several with CC and BCC) and headers.
 
-    Times are milliseconds since 1970, 0 is never. ``visible_ms`` is when the message may reach a
+    Times are milliseconds since 1970, 0 is never. ``expires_ms`` may be ``AT_ONCE``: on arrival in
+    a queue, unless a consumer has room there. ``visible_ms`` is when the message may reach a
     consumer at the earliest.
     """
 
@@ -127,6 +128,8 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     messages: int
     consumers: int
     is_new: bool = False
+    # Whether clients of AMQP are told how often a message failed.
+    tells_failures: bool = False
 
 
 class QueueView(Struct, frozen=True, kw_only=True):

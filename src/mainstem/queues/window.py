@@ -33,6 +33,19 @@ class Window:
             return False
         return self.credit is None or self.credit > 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether what is unsettled has a bound."""
+        return bool(self.messages_max or self.bytes_max)
+
+    def hold(self) -> None:
+        """Let nothing through until ``let_go``; for windows without credit."""
+        self.credit = 0
+
+    def let_go(self) -> None:
+        """Let through what there is room for."""
+        self.credit = None
+
     def sent(self, size_bytes: int, *, is_settled: bool) -> None:
         """A message went out; one that needs no acknowledgement uses up credit only."""
         if self.credit is not None:

@@ -85,10 +85,13 @@ class Raw:
                 data += piece
         return bytes(data)
 
-    def open(self) -> Self:
+    def open(self, capabilities: dict[str, bool] | None = None) -> Self:
         self.send(frames.PROTOCOL_HEADER)
         self.hear()
-        self.say(connection.ConnectionStartOk(response=b"\0guest\0guest"))
+        properties = {"capabilities": capabilities or {}}
+        self.say(
+            connection.ConnectionStartOk(client_properties=properties, response=b"\0guest\0guest")
+        )
         self.hear()
         self.say(connection.ConnectionTuneOk(channel_max=2047, frame_max=131_072))
         self.say(connection.ConnectionOpen())

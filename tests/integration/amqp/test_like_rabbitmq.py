@@ -3,6 +3,7 @@
 The half that runs RabbitMQ needs Debian's ``rabbitmq-server``, and is skipped where it is missing.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,3 +209,56 @@ def test_a_prefetch_of_a_channel_is_for_consumers_that_begin_later(
     eventually(lambda: connection.process_data_events(0.1) or sum(map(len, got.values())) == 8)
     connection.process_data_events(0.3)
     assert [len(got[queue]) for queue in queues] == [3, 5]
+
+
+def test_a_prefetch_of_the_whole_channel_serves_all_its_queues(connection: Any, name: Name) -> None:
+    queues = [name("queue") for _ in range(2)]
+    channel = connection.channel()
+    channel.confirm_delivery()
+    got: list[str] = []
+
+    def take(channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        got.append(method.routing_key)
+        channel.basic_ack(method.delivery_tag)
+
+    channel.basic_qos(prefetch_count=10, global_qos=True)
+    for queue in queues:
+        channel.queue_declare(queue)
+        for _ in range(60):
+            channel.basic_publish("", queue, b"x")
+    for queue in queues:
+        channel.basic_consume(queue, take)
+    eventually(lambda: connection.process_data_events(0.1) or len(got) >= 60)
+    # Neither waits until the other is empty.
+    assert min(got[:60].count(queue) for queue in queues) >= 5
+
+
+# Expiration
+
+
+def test_a_message_that_expires_at_once_reaches_a_consumer_that_waits(
+    connection: Any, channel: Any, name: Name
+) -> None:
+    queue = name("queue")
+    channel.queue_declare(queue)
+    at_once = pika.BasicProperties(expiration="0")
+    channel.basic_publish("", queue, b"nobody waits", at_once)
+    eventually(lambda: messages_in(channel, queue) == 0)
+    got: list[bytes] = []
+    channel.basic_consume(queue, lambda _c, _m, _p, body: got.append(body), auto_ack=True)
+    for number in range(20):
+        channel.basic_publish("", queue, b"%d" % number, at_once)
+    eventually(lambda: connection.process_data_events(0.1) or len(got) == 20)
+    assert got == [b"%d" % number for number in range(20)]
+
+
+def test_a_passive_declaration_is_a_use_of_a_queue_that_expires(
+    connection: Any, channel: Any, name: Name
+) -> None:
+    queue = name("queue")
+    channel.queue_declare(queue, arguments={"x-expires": 2_000})
+    until = time.monotonic() + 3.5
+    while time.monotonic() < until:
+        messages_in(channel, queue)
+        connection.sleep(0.3)
+    messages_in(channel, queue)

@@ -105,12 +105,14 @@ class Channel:
     def wait_for(self, work: Awaitable[Any], numbers: tuple[int, int], done: Any) -> None:
         """Serve nothing else of this channel until ``work`` is done."""
         self._is_busy = True
+        self.consuming.waits(is_waiting=True)
 
         def finished(answer: Any, error: BaseException | None) -> None:
             if error is None:
                 done(answer)
             elif not self.is_closed:
                 self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
+            self.consuming.waits(is_waiting=False)
             self.go_on()
 
         self._link.runner.run(work, finished)
@@ -277,7 +279,7 @@ def _get(channel: Channel, method: basic.BasicGet) -> None:
     channel.wait_for(
         get_message(place, queue, no_ack=method.no_ack),
         method.ID,
-        lambda found: channel.consuming.got(*found, no_ack=method.no_ack),
+        lambda found: channel.consuming.got(found, no_ack=method.no_ack),
     )
 
 
@@ -314,10 +316,11 @@ def _transact(channel: Channel, _: basic.TxSelect) -> None:
     channel.reply(basic.TxSelectOk())
 
 
-# What they find depends on what was published before.
+# What they find, or have to come behind, depends on what was published before.
 _COUNTING: Final = frozenset(
     {
         basic.BasicGet,
+        basic.ConfirmSelect,
         entity.QueueDeclare,
         entity.QueuePurge,
         entity.QueueDelete,

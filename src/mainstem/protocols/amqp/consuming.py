@@ -23,6 +23,7 @@ from mainstem.broker.queues_api import (
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import DELIVERIES_UNSETTLED_PER_CHANNEL_MAX, MIB, QUEUE_CONSUMERS_MAX
 from mainstem.protocols.amqp.contents import Content
+from mainstem.protocols.amqp.entities_service import Got
 from mainstem.protocols.amqp.link import AmqpService, Link
 from mainstem.protocols.amqp.refusal import (
     ACCESS_REFUSED,
@@ -60,7 +61,10 @@ Held = tuple[int, Settling, int]  # tag, holder, number there
 class Consumer:
     """One consumer of the channel."""
 
-    __slots__ = ("credit", "frame_tag", "is_waiting", "no_ack", "subscription", "tag", "window")
+    __slots__ = (
+        "credit", "frame_tag", "is_waiting", "no_ack", "subscription", "tag", "tells_failures",
+        "window",
+    )  # fmt: skip
 
     def __init__(self, tag: str, window: Window, *, no_ack: bool) -> None:
         self.tag = tag
@@ -69,6 +73,7 @@ class Consumer:
         self.no_ack = no_ack
         self.credit = CREDIT_FIRST
         self.is_waiting = False  # for the client to take what it was sent
+        self.tells_failures = False
         self.subscription: Subscription | None = None
 
 
@@ -86,6 +91,8 @@ class Consuming:
         self._shared = Window()
         self._is_flowing = True
         self._is_closed = False
+        # Tags of consumers whose queue is gone, while an answer is due that comes first.
+        self._notices: list[str] | None = None
         self._reply_name = ""
 
     # Consumers
@@ -116,9 +123,13 @@ class Consuming:
             is_exclusive=method.exclusive,
             priority=_priority(method.arguments),
             window=consumer.window,
-            shared=self._shared,
+            # What needs no acknowledgement is never unsettled, so no prefetch bounds it.
+            shared=None if method.no_ack else self._shared,
         )
         with _consuming(queue, self._link.namespace):
+            consumer.tells_failures = self._service.queues.status(
+                self._link.namespace, queue, connection=self._link.connection
+            ).tells_failures
             consumer.subscription = self._service.queues.consume(
                 self._link.namespace,
                 queue,
@@ -218,8 +229,9 @@ class Consuming:
 
     # Deliveries
 
-    def got(self, delivery: Delivery | None, left: int, *, no_ack: bool) -> None:
+    def got(self, found: Got, *, no_ack: bool) -> None:
         """The answer to ``basic.get``."""
+        delivery, left, tells_failures = found
         link = self._link
         if delivery is None:
             if not self._is_closed:
@@ -238,12 +250,14 @@ class Consuming:
             message_count=left,
         )
         now_ms = self._service.clock.wall_ms()
-        link.write(self._content(encode_method(method), delivery, now_ms))
+        failures = delivery.failures if tells_failures else 0
+        link.write(self._content(encode_method(method), delivery, now_ms, failures))
 
     def _deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         if self._is_closed:
             return  # what the channel had was returned with it
         no_ack, frame_tag = consumer.no_ack, consumer.frame_tag
+        tells_failures = consumer.tells_failures
         parts = []
         now_ms = self._service.clock.wall_ms()
         exchange, exchange_text = "", short_text("")
@@ -257,7 +271,8 @@ class Consuming:
                 _short_key(delivery.message.key),
                 redelivered=delivery.attempt > 1,
             )
-            parts.append(self._content(payload, delivery, now_ms))
+            failures = delivery.failures if tells_failures else 0
+            parts.append(self._content(payload, delivery, now_ms, failures))
         data = b"".join(parts)
         self._link.write(data)
         consumer.credit -= len(deliveries)
@@ -312,9 +327,9 @@ class Consuming:
             self._unsettled[tag] = (tag, delivery.source, delivery.number)
         return tag
 
-    def _content(self, payload: bytes, delivery: Delivery, now_ms: int) -> bytes:
+    def _content(self, payload: bytes, delivery: Delivery, now_ms: int, failures: int) -> bytes:
         message = delivery.message
-        properties = self._service.converter.properties_of(message, now_ms, delivery.failures)
+        properties = self._service.converter.properties_of(message, now_ms, failures)
         body = message.value or b""
         return content_frames(self._channel, payload, properties, body, self._link.frame_max)
 
@@ -323,8 +338,18 @@ class Consuming:
         if self._is_closed or self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
-        if CANCEL_NOTIFY in self._link.capabilities:
+        if CANCEL_NOTIFY not in self._link.capabilities:
+            return
+        if self._notices is not None:
+            self._notices.append(consumer.tag)
+        else:
             self._link.method(self._channel, BasicCancel(consumer_tag=consumer.tag, nowait=True))
+
+    def waits(self, *, is_waiting: bool) -> None:
+        """The channel waits for an answer, or has sent it: notices follow behind it."""
+        notices, self._notices = self._notices or [], [] if is_waiting else None
+        for tag in notices if not self._is_closed else ():
+            self._link.method(self._channel, BasicCancel(consumer_tag=tag, nowait=True))
 
     def _check(self, method: BasicConsume, tag: str) -> None:
         if tag in self._consumers:

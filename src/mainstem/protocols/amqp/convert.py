@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mainstem.broker.queues_api import Routing
+from mainstem.broker.queues_api import AT_ONCE, Routing
 from mainstem.model import message as names
 from mainstem.model.limits import HEADERS_PER_RECORD_MAX
 from mainstem.model.message import Message
@@ -125,6 +125,9 @@ def message_of(parsed: Parsed, body: bytes, key: str, now_ms: int) -> tuple[Mess
     if parsed.expiration_ms is not None:
         expires_ms = now_ms + parsed.expiration_ms
         headers = ((names.EXPIRES_AT, b"%d" % expires_ms), *headers)
+        if not parsed.expiration_ms:
+            # It takes a moment to reach a queue, where a consumer may be waiting for it.
+            expires_ms = AT_ONCE
     routing = Routing((key, *parsed.more_keys), parsed.by_name, parsed.priority, expires_ms)
     return Message(key.encode(), body, headers, now_ms), routing
 

@@ -6,7 +6,7 @@ the client did not want one. Refusals come in RabbitMQ's words.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -85,6 +85,14 @@ class Place(Struct):
         return self.last_queue
 
 
+class Got(NamedTuple):
+    """The answer to ``basic.get``; ``left`` counts what is ready besides it."""
+
+    delivery: Delivery | None
+    left: int
+    tells_failures: bool
+
+
 Handler = Callable[[Place, Any], Awaitable[Method]]
 
 
@@ -109,13 +117,11 @@ async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> No
 
 async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
     """``exchange.declare``."""
-    name, link = method.exchange, place.link
+    name, link = _clean(method.exchange), place.link
+    _not_default(name)
     if method.passive:
-        if name == DEFAULT_EXCHANGE:
-            return ExchangeDeclareOk()
         wish = Exchange(name=name, kind=ExchangeKind.DIRECT)
     else:
-        _not_default(name)
         if method.type not in _TYPES:
             raise ConnectionRefusal(COMMAND_INVALID, f"unknown exchange type '{method.type}'")
         place.permissions.exchange(Operation.CREATE, name)
@@ -135,7 +141,7 @@ async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
 
 async def delete_exchange(place: Place, method: ExchangeDelete) -> Method:
     """``exchange.delete``."""
-    name, link = method.exchange, place.link
+    name, link = _clean(method.exchange), place.link
     _not_default(name)
     if name.startswith(RESERVED):
         raise ChannelRefusal(
@@ -162,13 +168,13 @@ async def unbind_exchange(place: Place, method: ExchangeUnbind) -> Method:
 async def declare_queue(place: Place, method: QueueDeclare) -> Method:
     """``queue.declare``."""
     link, queues = place.link, place.service.queues
-    name = method.queue
+    name = _clean(method.queue)
     if name == REPLY_TO or name.startswith(PREFIX):
         return _declared_replies(place, name)
     if method.passive:
         name = place.queue(name)
         with _about("queue", name, link):
-            status = queues.status(link.namespace, name, connection=link.connection)
+            status = queues.status(link.namespace, name, connection=link.connection, is_use=True)
     else:
         if not name:
             name = f"amq.gen-{place.service.new_name()}"
@@ -216,7 +222,7 @@ async def purge_queue(place: Place, method: QueuePurge) -> Method:
 
 async def delete_queue(place: Place, method: QueueDelete) -> Method:
     """``queue.delete``; one that is not there is gone already."""
-    name, link = place.queue(method.queue), place.link
+    name, link = place.queue(_clean(method.queue)), place.link
     place.permissions.queue(Operation.DELETE, name)
     count = 0
     with _about("queue", name, link, may_miss=True):
@@ -230,13 +236,15 @@ async def delete_queue(place: Place, method: QueueDelete) -> Method:
     return QueueDeleteOk(message_count=count)
 
 
-async def get_message(place: Place, queue: str, *, no_ack: bool) -> tuple[Delivery | None, int]:
-    """``basic.get``: a message, if there is one, and how many are left."""
-    link = place.link
+async def get_message(place: Place, queue: str, *, no_ack: bool) -> Got:
+    """``basic.get``: a message, if there is one."""
+    link, queues = place.link, place.service.queues
     with _about("queue", queue, link):
-        return await place.service.queues.get(
+        status = queues.status(link.namespace, queue, connection=link.connection)
+        delivery, left = await queues.get(
             link.namespace, queue, connection=link.connection, no_ack=no_ack
         )
+    return Got(delivery, left, status.tells_failures)
 
 
 HANDLERS: Final[dict[type[Method], Handler]] = {
@@ -270,31 +278,35 @@ def _destination(binding: Binding) -> tuple[str, str]:
 
 
 def _between_exchanges(place: Place, method: ExchangeBind | ExchangeUnbind) -> Binding:
-    _not_default(method.source)
-    _not_default(method.destination)
-    place.permissions.exchange(Operation.WRITE, method.destination)
-    place.permissions.exchange(Operation.READ, method.source)
-    destination = Destination(is_queue=False, name=method.destination)
-    return Binding(
-        method.source, destination, method.routing_key, binding_arguments(method.arguments)
-    )
+    source, name = _clean(method.source), _clean(method.destination)
+    _not_default(source)
+    _not_default(name)
+    place.permissions.exchange(Operation.WRITE, name)
+    place.permissions.exchange(Operation.READ, source)
+    destination = Destination(is_queue=False, name=name)
+    return Binding(source, destination, method.routing_key, binding_arguments(method.arguments))
 
 
 def _to_queue(place: Place, method: QueueBind | QueueUnbind) -> Binding:
-    queue = place.queue(method.queue)
-    _not_default(method.exchange)
+    queue, exchange = place.queue(_clean(method.queue)), _clean(method.exchange)
+    _not_default(exchange)
     place.permissions.queue(Operation.WRITE, queue)
-    place.permissions.exchange(Operation.READ, method.exchange)
+    place.permissions.exchange(Operation.READ, exchange)
     key = method.routing_key
     if not key and not method.queue:
         # Neither is named: the queue declared last, by its own name.
         key = queue
     return Binding(
-        method.exchange,
+        exchange,
         Destination(is_queue=True, name=queue),
         key,
         binding_arguments(method.arguments),
     )
+
+
+def _clean(name: str) -> str:
+    """The name without line ends: RabbitMQ takes them out of names that it declares and binds."""
+    return name.replace("\r", "").replace("\n", "")
 
 
 def _declared_replies(place: Place, name: str) -> Method:

@@ -29,6 +29,7 @@ from mainstem.protocols.amqp.refusal import (
     INTERNAL_ERROR,
     NOT_IMPLEMENTED,
     SYNTAX_ERROR,
+    UNEXPECTED_FRAME,
     ConnectionRefusal,
     Refusal,
     translated,
@@ -227,8 +228,10 @@ class AmqpSession:
 
     def _frame(self, kind: int, channel: int, view: memoryview, start: int, until: int) -> None:
         if kind == HEARTBEAT:
-            if channel or until != start:
-                raise ConnectionRefusal(FRAME_ERROR, "a heartbeat has no channel and no payload")
+            if channel:
+                raise ConnectionRefusal(UNEXPECTED_FRAME, f"a heartbeat on channel {channel}")
+            if until != start:
+                raise ConnectionRefusal(FRAME_ERROR, "a heartbeat has no payload")
             return
         if channel:
             if self._state is State.RUNNING and self._connected is not None:

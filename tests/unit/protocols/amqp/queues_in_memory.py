@@ -215,9 +215,16 @@ class QueuesInMemory:
         self.found.setdefault(name, OneQueue(settings, connection))
         return self.status(namespace, name, connection=connection)
 
-    def status(self, namespace: str, name: str, *, connection: str = "") -> QueueStatus:
+    def status(
+        self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
+    ) -> QueueStatus:
         queue = self._queue(name, connection)
-        return QueueStatus(name=name, messages=len(queue.ready), consumers=len(queue.consumers))
+        return QueueStatus(
+            name=name,
+            messages=len(queue.ready),
+            consumers=len(queue.consumers),
+            tells_failures=True,
+        )
 
     async def delete_queue(
         self,
