@@ -320,7 +320,7 @@ MUTANTS = (
         "        if log.applied == log.last_index:\n",
         "        if log.applied == log.committed:\n",
         PLACEMENT + "test_unknown_outcomes.py"
-        "::test_partitions_that_are_added_again_while_the_first_outcome_is_unknown_are_added_once",
+        "::test_commands_that_wait_for_an_unknown_outcome_are_decided_once_it_is_known",
     ),
     Mutant(
         "a command that waited over a change of leadership is decided",
