@@ -17,6 +17,7 @@ UNIT = "tests/unit/cluster/raft/"
 EPISODES = "tests/properties/test_raft_episodes.py"
 STORM = "tests/properties/test_raft_storm.py"
 PLACEMENT = "tests/unit/placement/"
+STREAMS = "tests/unit/streams/test_replicated_streams.py"
 ANY_FACTS = "tests/properties/test_any_facts.py"
 
 
@@ -404,5 +405,19 @@ MUTANTS = (
         "            self._log_ignored(fact)\n",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_a_cluster_starts_from_a_log_that_holds_a_fact_twice",
+    ),
+    Mutant(
+        "a writer hands over what its replicas lack",
+        "mainstem.streams.replication_driver",
+        "        while machine.committed < machine.next_offset and self.stream.closed is None:\n",
+        "        while machine.committed < 0 and self.stream.closed is None:\n",
+        STREAMS + "::test_what_was_acknowledged_by_the_writer_alone_survives_planned_moves",
+    ),
+    Mutant(
+        "a writer takes appends while it hands over",
+        "mainstem.streams.replication_driver",
+        "        if self._handing_over_to is not None:\n            raise",
+        "        if self._handing_over_to == -1:\n            raise",
+        STREAMS + "::test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer",
     ),
 )

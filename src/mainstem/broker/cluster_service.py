@@ -37,8 +37,9 @@ REBALANCED_AT_ONCE = 1_000
 # How long an answer about writers waits for the death of a node to be decided upon.
 SETTLE_S = 1.0
 SETTLE_PAUSE_S = 0.005
-# How long clients are told of a node that is gone: a client that hears of it no more tears down all
-# it has with it, which librdkafka does not always survive (its issue 5511); most nodes come back.
+# How long clients are told of a node that was lost: a client that hears of it no more tears down
+# all it has with it, which librdkafka does not always survive (its issue 5511); most nodes come
+# back. A node that stopped in good order is not named: clients with racks would stay with it.
 NAMED_AFTER_LOSS_S = 30.0
 _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 
@@ -218,7 +219,11 @@ class ClusterAdmin:
     def lost_lately(self) -> Sequence[Node]:
         """See ``Cluster``: those that this node has found taken for dead not long ago."""
         own, now = self._node().id, self._monotonic()
-        lost = {known.node.id: known.node for known in self._catalogue.nodes() if known.fenced}
+        lost = {
+            known.node.id: known.node
+            for known in self._catalogue.nodes()
+            if known.fenced and not known.stopped
+        }
         self._lost_at = {node: self._lost_at.get(node, now) for node in lost if node != own}
         return [lost[n] for n, since in self._lost_at.items() if now - since < NAMED_AFTER_LOSS_S]
 

@@ -31,7 +31,7 @@ from mainstem.placement.leases import PRESETS
 from mainstem.placement.leases_service import LeaseHooks, LeasesService
 from mainstem.placement.placing import RollOrder
 from mainstem.placement.placing_driver import PlacingDriver
-from mainstem.placement.replication_records import FenceNode
+from mainstem.placement.replication_records import STOPPED, FenceNode
 from mainstem.streams.service import StreamService
 from mainstem.streams.surroundings import PeerCalls
 from mainstem.streams.writer_driver import StreamWriter
@@ -154,6 +154,7 @@ class Duties:
         self._incarnation = incarnation
         self._streams = streams
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_leaving = False
         self.leases: LeasesService
 
     def begin(self, clock: Clock, preset: str, on_fatal: Fatal) -> None:
@@ -211,18 +212,12 @@ class Duties:
 
     async def give_away(self) -> None:
         """Let others write what this node writes, before it stops."""
-        await self.end()  # a lease that is renewed would undo the fence at the end
-        catalogue = self._cluster.service.catalogue
-        mine = list(catalogue.streams_of(self._cluster.node))
-        handed = 0
-        for stream in mine:
-            heir = successor(catalogue, stream)
-            if heir is not None:
-                self._streams.roll(stream.id, new_writer=heir)
-                handed += 1
-        if handed:
-            await self._until_handed_over()
-        farewell = FenceNode(self._cluster.node, self._incarnation, "it stops")
+        # The lease is renewed until all is handed over: without it others would take the streams,
+        # and what this node alone has acknowledged would be lost.
+        self._is_leaving = True
+        await self._hand_streams_over()
+        await self.end()  # a lease that is renewed would undo the fence
+        farewell = FenceNode(self._cluster.node, self._incarnation, STOPPED)
         try:
             # Where all nodes stop together there may be no majority left to hear it.
             async with asyncio.timeout(FAREWELL_S):
@@ -231,15 +226,24 @@ class Duties:
             _log.info("the others will notice by themselves that this node stops: %s", error)
         await self._cluster.hand_over()
 
-    async def _until_handed_over(self) -> None:
+    async def _hand_streams_over(self) -> None:
+        """Have every stream that another node can write handed over; not longer than allowed."""
         catalogue = self._cluster.service.catalogue
         loop = asyncio.get_running_loop()
         give_up = loop.time() + HAND_OVER_S
+        asked: set[tuple[StreamId, int]] = set()
         while loop.time() < give_up:
-            if not any(
-                successor(catalogue, stream) for stream in catalogue.streams_of(self._cluster.node)
-            ):
+            heirs = [
+                (stream, heir)
+                for stream in catalogue.streams_of(self._cluster.node)
+                if (heir := successor(catalogue, stream)) is not None
+            ]
+            if not heirs:
                 return
+            for stream, heir in heirs:
+                if (stream.id, stream.last.index) not in asked:  # it was rolled, or came back
+                    asked.add((stream.id, stream.last.index))
+                    self._streams.roll(stream.id, new_writer=heir)
             await asyncio.sleep(0.02)
 
     def _keep_fresh(self, stream: StreamWriter) -> None:
@@ -256,6 +260,8 @@ class Duties:
         stream.lapsed = lapsed
 
     def _roll(self, orders: Sequence[RollOrder]) -> None:
+        if self._is_leaving:
+            return
         for order in orders:
             known = self._cluster.service.catalogue.stream(order.stream)
             if known is not None and (known.epoch, known.last.index) == (order.epoch, order.index):

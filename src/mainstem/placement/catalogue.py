@@ -95,9 +95,12 @@ class Catalogue(Tables):
         self, fact: replication.NodeFenced | replication.NodeUnfenced, *, fenced: bool
     ) -> bool:
         known = self._nodes.get(fact.node)
-        if known is None or known.incarnation != fact.incarnation or known.fenced == fenced:
+        if known is None or known.incarnation != fact.incarnation:
             return False
-        self._nodes[fact.node] = replace(known, fenced=fenced)
+        stopped = isinstance(fact, replication.NodeFenced) and fact.reason == replication.STOPPED
+        if known.fenced == fenced and (known.stopped or not stopped):
+            return False
+        self._nodes[fact.node] = replace(known, fenced=fenced, stopped=stopped)
         self._elect(fact.elections)
         return True
 

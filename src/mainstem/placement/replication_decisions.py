@@ -89,9 +89,10 @@ def _directories(tables: Tables, replicas: tuple[NodeId, ...]) -> tuple[str, ...
 
 def _fence_node(tables: Tables, command: replication.FenceNode, now_ms: int) -> Outcome:
     current_incarnation(tables, command.node, command.incarnation)
-    if known_node(tables, command.node).fenced:
+    known = known_node(tables, command.node)
+    if known.fenced and (known.stopped or command.reason != replication.STOPPED):
         return (), None
-    elections = tuple(electing.elections_without(tables, command.node))
+    elections = () if known.fenced else tuple(electing.elections_without(tables, command.node))
     fact = replication.NodeFenced(
         command.node, command.incarnation, command.reason, elections, now_ms
     )

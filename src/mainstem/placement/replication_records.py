@@ -4,7 +4,7 @@ The rules of ``records`` hold here as well. An election names the writer of a st
 epoch; the range stays open until that writer has sealed it.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -15,12 +15,16 @@ from mainstem.placement.fact import Command, Fact
 
 NodeStatus = Literal["live", "fenced", "draining"]
 
+STOPPED: Final = "it stops"
+"""The reason with which a node that stops in good order fences itself."""
+
 
 class RegisteredNode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the catalogue knows of a node.
 
     ``fenced``: its lease has ended, so it writes nothing; ``draining``: it is to hold nothing;
-    ``levels``: which ones of ``mainstem.version`` it reads.
+    ``levels``: which ones of ``mainstem.version`` it reads; ``stopped``: it is fenced because it
+    stopped in good order.
     """
 
     node: Node
@@ -29,6 +33,7 @@ class RegisteredNode(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     fenced: bool = False
     draining: bool = False
     levels: Levels = LEVELS_OF_0_1
+    stopped: bool = False
 
     @property
     def status(self) -> NodeStatus:

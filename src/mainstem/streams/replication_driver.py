@@ -6,9 +6,11 @@
 
 Promises: what one replica did not get is sent again; from the freeze on nothing is committed until
 the catalogue has decided; a writer that learns of a newer one answers everybody who waits and takes
-nothing more.
+nothing more. A writer that hands its stream over first refuses appends and waits until all that it
+has written is committed: what it acknowledged by itself (``acks=1``) is not cut off.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -41,6 +43,9 @@ from mainstem.streams.surroundings import Surroundings, policy_of
 from mainstem.streams.writer_driver import StreamWriter
 
 LIMITS: Final = WriterLimits()
+HAND_OVER_WAIT_S: Final = 2.0
+"""So long a writer that is to hand over refuses appends, then it goes on writing instead."""
+HAND_OVER_PAUSE_S: Final = 0.002
 ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
@@ -82,6 +87,7 @@ class ReplicationDriver:
         self._is_unsettled = False
         self._exclude: set[NodeId] = set()
         self._new_writer: NodeId | None = None
+        self._handing_over_to: NodeId | None = None
         # The next range is wanted for other reasons than that this one is full.
         self.wants_roll = False
         facts = stream.known.last
@@ -127,8 +133,14 @@ class ReplicationDriver:
         """Refuse batches that may not be written.
 
         Raises:
-            Unavailable: too much waits for replicas, or another writer was elected.
+            Unavailable: too much waits for replicas, or another writer was elected or will be.
         """
+        if self._handing_over_to is not None:
+            raise Unavailable(
+                ErrorCode.NOT_WRITER,
+                f"it is being handed over to node {self._handing_over_to}",
+                subject=f"{self.stream.topic}-{self.stream.id.partition}",
+            )
         machine = self._machine
         start, until = Offset(staged[0][1]), Offset(staged[-1][2])
         try:
@@ -201,12 +213,39 @@ class ReplicationDriver:
         self._around.flusher.roll(self.stream)
 
     async def roll(self) -> None:
-        """Seal the open range where it is committed and go on in the next one."""
+        """Seal the open range where it is committed and go on in the next one, or let another."""
+        self._handing_over_to, self._new_writer = self._new_writer, None
+        try:
+            if self._handing_over_to in self._exclude:
+                self._handing_over_to = None
+            if self._handing_over_to is not None and not await self._all_committed():
+                name = f"{self.stream.topic}-{self.stream.id.partition}"
+                _log.warning("%s stays here: its replicas lack what was written last", name)
+                self._handing_over_to = None
+                if not self._exclude and not self.stream.is_full:
+                    self.wants_roll = self._new_writer is not None
+                    return
+            if self.stream.closed is None:
+                await self._roll(self._handing_over_to)
+        finally:
+            self._handing_over_to = None
+
+    async def _all_committed(self) -> bool:
+        """Wait until everything that was written is committed; False: it takes too long."""
+        machine = self._machine
+        give_up_ms = self._around.now_ms() + int(HAND_OVER_WAIT_S * 1000)
+        self._carry_out(machine.send_gathered(self._around.now_ms()))
+        while machine.committed < machine.next_offset and self.stream.closed is None:
+            if self._around.now_ms() >= give_up_ms:
+                return False
+            await asyncio.sleep(HAND_OVER_PAUSE_S)
+        return True
+
+    async def _roll(self, new_writer: NodeId | None) -> None:
         stream = self.stream
         exclude, self._exclude = tuple(sorted(self._exclude)), set()
-        new_writer, self._new_writer = self._new_writer, None
-        if new_writer in exclude:
-            new_writer = None
+        if new_writer in exclude:  # it was left behind meanwhile
+            new_writer = self._handing_over_to = None
         self.wants_roll = False
         self._carry_out(self._machine.send_gathered(self._around.now_ms()))
         point = self._machine.freeze()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,14 +19,16 @@ PARTITIONS = 3
 class Writer:
     """A producer that knows what was acknowledged."""
 
-    def __init__(self, cluster: LocalCluster, topic: str, *, padded_to: int = 0) -> None:
+    def __init__(
+        self, cluster: LocalCluster, topic: str, *, padded_to: int = 0, acks: str = "all"
+    ) -> None:
         self._topic = topic
         self._padded_to = padded_to
         self._producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
+                "acks": acks,
+                "enable.idempotence": acks == "all",
                 "message.timeout.ms": 60_000,
                 "topic.metadata.refresh.interval.ms": 500,
             }
@@ -69,6 +72,12 @@ def everything(address: str, topic: str, *, timeout_s: float = 60.0) -> list[int
         seen += [int(m.value() or b"") for m in consumer.consume(1_000, 0.5) if not m.error()]
     consumer.close()
     return seen
+
+
+def named_by(cluster: LocalCluster, stopped: int) -> set[int]:
+    """The nodes that another node names in its metadata."""
+    other = next(node for number, node in cluster.nodes.items() if number != stopped)
+    return set(AdminClient({"bootstrap.servers": other.kafka}).list_topics(timeout=20).brokers)
 
 
 def create(cluster: LocalCluster, topic: str) -> AdminClient:
@@ -121,6 +130,7 @@ def test_nodes_restarted_one_after_the_other_leave_no_partition_without_a_writer
         assert node.stop() == 0, node.log_tail()
         assert time.monotonic() - began_s < 20
         stopped_s = time.monotonic()
+        assert node.number not in named_by(cluster, node.number), "it has said that it stops"
         writer.write(300)
         writer.settle()
         pauses_s.append(time.monotonic() - stopped_s)
@@ -128,6 +138,40 @@ def test_nodes_restarted_one_after_the_other_leave_no_partition_without_a_writer
     # Handed over before, nobody has to wait for a lease to end.
     assert sorted(pauses_s)[1] < 5.0, pauses_s
     assert sorted(everything(cluster.bootstrap, "rolling")) == list(range(1_200))
+
+
+def test_planned_moves_lose_nothing_that_one_node_acknowledged(cluster: LocalCluster) -> None:
+    admin = create(cluster, "lightly")
+    writer = Writer(cluster, "lightly", acks="1")
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            writer.write(50)
+            time.sleep(0.01)
+
+    def leaders() -> set[int]:
+        found = admin.list_topics("lightly", timeout=20).topics["lightly"].partitions
+        return {part.leader for part in found.values()}
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        for node in cluster.nodes.values():
+            assert node.stop() == 0, node.log_tail()
+            node.start()
+            # The node is given back what it wrote before, which is a planned move as well.
+            give_up_s = time.monotonic() + 60
+            while leaders() != {1, 2, 3}:
+                assert time.monotonic() < give_up_s, leaders()
+                time.sleep(0.2)
+    finally:
+        stop.set()
+        writing.join()
+    writer.settle()
+    assert len(writer.acknowledged) > 500
+    missing = set(writer.acknowledged) - set(everything(cluster.bootstrap, "lightly"))
+    assert not missing, sorted(missing)[:10]
 
 
 def test_a_node_is_emptied_and_forgotten_and_another_takes_its_place(

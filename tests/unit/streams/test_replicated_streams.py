@@ -144,6 +144,75 @@ def test_a_stream_is_handed_over_while_it_is_written(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_what_was_acknowledged_by_the_writer_alone_survives_planned_moves(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            acknowledged: list[int] = []
+            refused = 0
+            moves = 0
+            for number in range(3_000):
+                writer = town.writer
+                if number % 500 == 250:
+                    heir = next(node for node in town.nodes.values() if node is not writer)
+                    writer.streams.roll(town.stream.id, new_writer=heir.id)
+                    moves += 1
+                batch = batch_of(b"%d" % number)
+                try:  # as a produce request with acks=1 does
+                    door = writer.streams.door("t", 0)
+                    base = door.stage(memoryview(batch), 0, len(batch))
+                    writer.streams.flush()
+                    refusal = door.failure(base)
+                except Unavailable as error:
+                    refusal = error
+                if refusal is None:
+                    acknowledged.append(number)
+                else:
+                    assert refusal.code is ErrorCode.NOT_WRITER
+                    refused += 1
+                await asyncio.sleep(0.0005 if number % 3 else 0)
+            assert moves == 6
+            assert len(acknowledged) > 1_000
+            await eventually(lambda: town.writer.streams.door("t", 0).closed is None)
+            await town.write(b"99999")
+            found = {int(value or b"") for value in town.values(town.writer)}
+            assert set(acknowledged) <= found
+
+    asyncio.run(story())
+
+
+def test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainstem.streams.replication_driver.HAND_OVER_WAIT_S", 0.3)
+
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            writer = town.writer
+            heir = next(node for node in town.nodes.values() if node is not writer)
+            town.network.isolate(writer.id)
+            waiting = asyncio.create_task(writer.streams.append("t", 0, batch_of(b"1")))
+            await asyncio.sleep(0.01)
+            writer.streams.roll(town.stream.id, new_writer=heir.id)
+            await asyncio.sleep(0.05)
+            door, batch = writer.streams.door("t", 0), batch_of(b"2")
+            base = door.stage(memoryview(batch), 0, len(batch))
+            writer.streams.flush()
+            refusal = door.failure(base)
+            assert refusal is not None
+            assert refusal.code is ErrorCode.NOT_WRITER
+            await eventually(lambda: not writer.rolls._rolling)
+            assert town.stream.writer == writer.id
+            town.network.heal()
+            await waiting
+            await town.write(b"3")
+            assert town.values() == [b"0", b"1", b"3"]
+
+    asyncio.run(story())
+
+
 def test_a_deposed_writer_that_lives_on_acknowledges_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:

@@ -12,7 +12,7 @@ from mainstem.broker.cluster_service import NAMED_AFTER_LOSS_S, SETTLE_S, Cluste
 from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId
 from mainstem.placement.records import RegisterNode
-from mainstem.placement.replication_records import FenceNode
+from mainstem.placement.replication_records import STOPPED, FenceNode, UnfenceNode
 from mainstem.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from mainstem.wire.kafka.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -369,5 +369,29 @@ def test_a_node_is_named_for_a_while_after_it_was_lost() -> None:
         assert [node for node, _ in both] == [NODE.id, lost.id]
         assert both[1] == (lost.id, lost.port)
         assert await brokers() == both[:1]
+
+    tell(story)
+
+
+def test_a_node_that_stops_in_good_order_is_named_no_more() -> None:
+    async def story(client: Client) -> None:
+        admin, watch = client.counter.topics, Watch()
+        client.counter.cluster = ClusterAdmin(admin._placement, lambda: admin.node, watch)
+        stopped, lost = (replace(NODE, id=NodeId(n), port=9_090 + n) for n in (2, 3))
+        for node in (stopped, lost):
+            await admin._placement.submit(RegisterNode(node, 1, f"{node.id}d" * 16, OWN_LEVELS))
+        await admin._placement.submit(FenceNode(stopped.id, 1, STOPPED))
+        await admin._placement.submit(FenceNode(lost.id, 1, "it is gone"))
+
+        async def brokers() -> list[int]:
+            return [one.node_id for one in (await metadata(client, [])).brokers]
+
+        assert await brokers() == [NODE.id, lost.id]
+        # It was taken for dead before its own announcement came.
+        await admin._placement.submit(FenceNode(lost.id, 1, STOPPED))
+        assert await brokers() == [NODE.id]
+        await admin._placement.submit(UnfenceNode(lost.id, 1))
+        await admin._placement.submit(FenceNode(lost.id, 1, "it is gone"))
+        assert await brokers() == [NODE.id, lost.id]
 
     tell(story)
