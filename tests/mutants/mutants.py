@@ -409,8 +409,8 @@ MUTANTS = (
     Mutant(
         "a writer hands over what its replicas lack",
         "mainstem.streams.replication_driver",
-        "        while machine.committed < machine.next_offset and self.stream.closed is None:\n",
-        "        while machine.committed < 0 and self.stream.closed is None:\n",
+        "    while machine.committed < machine.next_offset and stream.closed is None:\n",
+        "    while machine.committed < 0 and stream.closed is None:\n",
         STREAMS + "::test_what_was_acknowledged_by_the_writer_alone_survives_planned_moves",
     ),
     Mutant(

@@ -215,39 +215,29 @@ class ReplicationDriver:
     async def roll(self) -> None:
         """Seal the open range where it is committed and go on in the next one, or let another."""
         self._handing_over_to, self._new_writer = self._new_writer, None
+        if self._handing_over_to in self._exclude:
+            self._handing_over_to = None
         try:
-            if self._handing_over_to in self._exclude:
-                self._handing_over_to = None
-            if self._handing_over_to is not None and not await self._all_committed():
-                name = f"{self.stream.topic}-{self.stream.id.partition}"
-                _log.warning("%s stays here: its replicas lack what was written last", name)
+            self._carry_out(self._machine.send_gathered(self._around.now_ms()))
+            if self._handing_over_to is not None and not await _all_committed(
+                self._around, self.stream, self._machine
+            ):
                 self._handing_over_to = None
                 if not self._exclude and not self.stream.is_full:
                     self.wants_roll = self._new_writer is not None
                     return
             if self.stream.closed is None:
-                await self._roll(self._handing_over_to)
+                await self._seal()
         finally:
             self._handing_over_to = None
 
-    async def _all_committed(self) -> bool:
-        """Wait until everything that was written is committed; False: it takes too long."""
-        machine = self._machine
-        give_up_ms = self._around.now_ms() + int(HAND_OVER_WAIT_S * 1000)
-        self._carry_out(machine.send_gathered(self._around.now_ms()))
-        while machine.committed < machine.next_offset and self.stream.closed is None:
-            if self._around.now_ms() >= give_up_ms:
-                return False
-            await asyncio.sleep(HAND_OVER_PAUSE_S)
-        return True
-
-    async def _roll(self, new_writer: NodeId | None) -> None:
+    async def _seal(self) -> None:
         stream = self.stream
         exclude, self._exclude = tuple(sorted(self._exclude)), set()
-        if new_writer in exclude:  # it was left behind meanwhile
-            new_writer = self._handing_over_to = None
+        if self._handing_over_to in exclude:  # it was left behind meanwhile
+            self._handing_over_to = None
+        new_writer = self._handing_over_to
         self.wants_roll = False
-        self._carry_out(self._machine.send_gathered(self._around.now_ms()))
         point = self._machine.freeze()
         now = (self._machine.opened.epoch, self._around.clock.wall_ms())
         # Nothing is committed from here on: whatever this node's storage refuses is waited for.
@@ -267,7 +257,7 @@ class ReplicationDriver:
             return
         followed = outcome.opened
         if followed is None or followed.writer != self._around.node:
-            self._stand_down()
+            _stand_down(self)
         elif await _retried(
             stream,
             lambda: _carry_over(
@@ -370,18 +360,32 @@ class ReplicationDriver:
             self.wants_roll = True
             self._around.flusher.roll(self.stream)
         if effects.deposed_by is not None:
-            self._stand_down()
-
-    def _stand_down(self) -> None:
-        """Another writer was elected: the catalogue says, or will say, who."""
-        self.close()
-        if self.stream.closed is None:
-            self.stream.close(not_writer(self.stream.known, self.stream.topic))
+            _stand_down(self)
 
     def _unsettled(self) -> None:
         if not self._is_unsettled:
             self._is_unsettled = True
             self._on_unsettled(self)
+
+
+def _stand_down(driver: ReplicationDriver) -> None:
+    """Another writer was elected: the catalogue says, or will say, who."""
+    driver.close()
+    stream = driver.stream
+    if stream.closed is None:
+        stream.close(not_writer(stream.known, stream.topic))
+
+
+async def _all_committed(around: Surroundings, stream: StreamWriter, machine: RangeWriter) -> bool:
+    """Wait until everything that was written is committed; False: it takes too long."""
+    give_up_ms = around.now_ms() + int(HAND_OVER_WAIT_S * 1000)
+    while machine.committed < machine.next_offset and stream.closed is None:
+        if around.now_ms() >= give_up_ms:
+            name = f"{stream.topic}-{stream.id.partition}"
+            _log.warning("%s stays here: its replicas lack what was written last", name)
+            return False
+        await asyncio.sleep(HAND_OVER_PAUSE_S)
+    return True
 
 
 def _carry_over(
