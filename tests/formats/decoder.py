@@ -136,7 +136,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "range.seal": lambda data: named(SEAL, unpack(">qqqqI", small_file(data))),
     "compaction.mark": lambda data: named("clean_until horizon", unpack(">qq", small_file(data))),
     ".log": log, ".index": index, ".timeindex": index, "journal": journal, "snapshot": snapshot,
-    ".json": json.loads, ".lock": bytes,
+    ".json": json.loads, ".lock": bytes, "disk.ballast": bytes, "log.synced": small_file,
 }  # fmt: skip
 
 

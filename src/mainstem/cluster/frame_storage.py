@@ -141,6 +141,14 @@ def refusal(error: OSError, path: Path) -> Unavailable | None:
     return Unavailable(code, f"{error.strerror or error}", subject=str(path))
 
 
+def write_again(fd: int, data: bytes, durable: int, end: int) -> None:
+    """Write what lies behind the mark over itself, so that the next sync has it to write.
+
+    After a failed sync the kernel takes it for written, though the disk does not have it.
+    """
+    write_all(fd, data[durable:end], durable)
+
+
 def write_mark(fd: int, end: int) -> None:
     """Note in the header that a file is durable up to ``end``.
 

@@ -7,7 +7,7 @@ that is still being sent keeps the bytes of a deleted segment readable.
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mainstem.model.batch import Buffer
@@ -33,7 +33,12 @@ class OpenFile:
 
 
 class FileAccess:
-    """The calls of the room on a real disk."""
+    """The calls of the room on a real disk.
+
+    ``on_sync_failed`` is told, on whatever thread it happens, before anybody else hears of it.
+    """
+
+    on_sync_failed: Callable[[], None] | None = None
 
     def open_for_append(self, path: Path, *, create: bool) -> OpenFile:
         """Open for reading and writing; a file that is to be created must not exist."""
@@ -63,6 +68,11 @@ class FileAccess:
     def sync_data(self, fd: int) -> None:
         """Make the bytes of a file durable."""
         os.fdatasync(fd)
+
+    def sync_failed(self) -> None:
+        """A sync has failed: what the disk holds is unknown from now on."""
+        if self.on_sync_failed is not None:
+            self.on_sync_failed()
 
     def sync_path(self, path: Path) -> None:
         """Make a small file or the entries of a directory durable."""

@@ -193,6 +193,7 @@ def _sync(piece: list[_Request], access: FileAccess) -> list[_Failure]:
             try:
                 access.sync_file_system(with_file.job.files[0].fd)
             except OSError as error:
+                access.sync_failed()
                 return [_Failure(with_file, error)]
             return []
     failures = []

@@ -51,6 +51,7 @@ class Circumstances(NamedTuple):
 
     trust: Trust
     point: RecoveryPoint | None
+    sync_failed: bool = False
 
 
 class _Scanned(NamedTuple):
@@ -85,6 +86,8 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
         next_base = None if is_last else bases[place + 1]
         segments.append(segment)
         if seal is None and _needs_scan(circumstances.trust, base, point, is_last=is_last):
+            if circumstances.sync_failed:
+                _write_again(segment, point)
             if _scan_open(segment, point, next_base, circumstances.trust):
                 _set_segments_aside(log.directory, bases[place + 1 :])
                 break
@@ -191,6 +194,21 @@ def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, tr
     return False
 
 
+def _write_again(segment: Segment, point: RecoveryPoint) -> None:
+    """Write what was not known to be durable over itself, so that the next sync has it to write.
+
+    After a failed sync the kernel takes it for written: it can be read and is on no disk.
+    """
+    position = point.position if segment.base_offset == point.segment_base else 0
+    size = segment.path.stat().st_size
+    fd = segment.file.fd
+    while position < size:
+        data = read_fully(fd, min(_COPY_BYTES, size - position), position)
+        if not data:
+            break
+        position += segment.file_access.pwritev(fd, [data], position)
+
+
 def _saved_index(
     segment: Segment, size: int, trusted_bytes: int
 ) -> tuple[Summary, SegmentIndex] | None:
@@ -215,7 +233,11 @@ def _forget_index(segment: Segment) -> None:
 
 def _take_over(segment: Segment, scanned: _Scanned) -> None:
     # What was written but not durable becomes durable now: it will be shown to readers.
-    segment.file_access.sync_data(segment.file.fd)
+    try:
+        segment.file_access.sync_data(segment.file.fd)
+    except OSError:
+        segment.file_access.sync_failed()
+        raise
     segment.damage.extend(scanned.holes)
     segment.adopt(scanned.summary, scanned.entries, checked=not scanned.holes)
 

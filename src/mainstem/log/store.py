@@ -2,6 +2,7 @@
 
 data/directory.id        which disk this is: a replaced disk is not the one that was assigned
 data/log.checkpoint      clean stop or not, recovery points
+data/log.synced          no sync has failed: see ``sync_marker``
 data/log.lock            held while a process owns the directory
 data/topics/...          see ``naming``
 """
@@ -49,6 +50,7 @@ from mainstem.log.naming import (
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog, SegmentSettings, is_open_on_disk
 from mainstem.log.recovery import Circumstances, recover
+from mainstem.log.sync_marker import SyncMarker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
@@ -103,7 +105,16 @@ class LogStore:
         self.copying: set[Path] = set()
         self._condemned = Condemned(data_dir / TOPICS)
         checkpoint = _load_checkpoint(data_dir)
-        self.trust = trust_in(checkpoint, settings.boot_id)
+        self._marker = SyncMarker(data_dir)
+        # A clean stop is recorded only behind a sync of everything.
+        is_unclean = checkpoint is not None and not checkpoint.clean
+        self.sync_failed = is_unclean and not self._marker.is_there
+        if self.sync_failed:
+            logger.error("the process before ended because a sync failed, or was of release 0.1")
+        # What could not be synced may be gone from the disk, though this machine can still read it.
+        self.trust = (
+            Trust.OTHER_BOOT if self.sync_failed else trust_in(checkpoint, settings.boot_id)
+        )
         # That the machine went down must not be forgotten when this process dies early, too.
         self._is_settled = self.trust is not Trust.OTHER_BOOT
         self._boot_before = checkpoint.boot_id if checkpoint else ""
@@ -113,7 +124,16 @@ class LogStore:
             # What the process before wrote is there, though perhaps in the kernel's memory only;
             # from here on it counts as durable.
             self._sync_all()
+        self.files.access.on_sync_failed = self._marker.remove
+        if not self.sync_failed:
+            self._put_marker()
         self.write_checkpoint()
+
+    def _put_marker(self) -> None:
+        try:
+            self._marker.put()
+        except OSError as error:
+            raise storage_error(error, self.data_dir) from error
 
     def open_range(  # noqa: PLR0913 -- a range has that many names
         self,
@@ -141,7 +161,12 @@ class LogStore:
         try:
             self._condemn_other_generations(directory, index)
             point = self._points.get(self._key(directory))
-            is_there = _recovered(log, Circumstances(self.trust, point), self._clock, self.files)
+            is_there = _recovered(
+                log,
+                Circumstances(self.trust, point, sync_failed=self.sync_failed),
+                self._clock,
+                self.files,
+            )
         except OSError as error:
             raise storage_error(error, directory) from error
         if not is_there:
@@ -300,6 +325,7 @@ class LogStore:
         if not self._is_settled:
             self._is_settled = True
             self.write_checkpoint()
+            self._put_marker()
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.
@@ -349,6 +375,7 @@ class LogStore:
         try:
             self.files.access.sync_file_system(self._lock)
         except OSError as error:
+            self.files.access.sync_failed()
             raise storage_error(error, self.data_dir) from error
 
     def _forget(self, log: RangeLog) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mainstem.log.file_access import FileAccess, OpenFile
+from mainstem.model.file_errors import is_descriptor_shortage
 
 
 class SyncJob(NamedTuple):
@@ -18,7 +19,12 @@ class SyncJob(NamedTuple):
 
 def carry_out(job: SyncJob, access: FileAccess) -> None:
     """Sync every file and path of the job; blocks."""
-    for file in job.files:
-        access.sync_data(file.fd)
-    for path in job.paths:
-        access.sync_path(path)
+    try:
+        for file in job.files:
+            access.sync_data(file.fd)
+        for path in job.paths:
+            access.sync_path(path)
+    except OSError as error:
+        if not is_descriptor_shortage(error):
+            access.sync_failed()
+        raise

@@ -302,6 +302,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
     commits = GroupCommit(
         asyncio.get_running_loop(),
         on_fatal,
+        store.files.access,
         threads=config.log.storage_threads,
         on_round=metrics.synced,
     )

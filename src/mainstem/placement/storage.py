@@ -38,6 +38,7 @@ from mainstem.cluster.frame_storage import (
     replace_and_open,
     start_of_file,
     sync_folder,
+    write_again,
     write_all,
     write_mark,
 )
@@ -131,6 +132,7 @@ class JournalStorage:
         if cut_bytes:
             os.ftruncate(self._fd, self._end)
         # What the last life wrote but had not synced is visible now, so it must last.
+        write_again(self._fd, data, self._read_header(data)[1], self._end)
         self._sync(self._fd)
         write_mark(self._fd, self._end)
         return Stored(snapshot, frames, cut_bytes)

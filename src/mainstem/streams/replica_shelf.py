@@ -70,7 +70,7 @@ class ReplicaShelf:
         if log.damage or is_in_limbo(
             acks_unsynced=not settings.fsync,
             unclean=around.store.trust is Trust.OTHER_BOOT and self._is_starting,
-            sync_failed=False,
+            sync_failed=around.store.sync_failed and self._is_starting,
             done=around.node in facts.done,
         ):
             promise.set_limbo(facts.index, is_in_limbo=True)

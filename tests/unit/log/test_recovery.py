@@ -376,7 +376,8 @@ def test_a_stop_is_clean_only_after_everything_is_durable(disk: Disk) -> None:
     os.close(disk.store._lock)
     recorder.is_gone = False
     disk.store = disk.start()
-    assert disk.store.trust is Trust.SAME_BOOT
+    assert disk.store.sync_failed
+    assert disk.store.trust is Trust.OTHER_BOOT
 
 
 @pytest.mark.usefixtures("saves_often")

@@ -241,6 +241,35 @@ def test_a_full_disk_refuses_one_command_and_the_next_may_succeed(
     assert reopened(tmp_path).frames == (b"before", b"after")
 
 
+def test_a_frame_whose_sync_failed_is_written_again_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken: list[bool] = []
+
+    def sync(fd: int) -> None:
+        if broken:
+            raise OSError(errno.EIO, "input/output error")
+        os.fdatasync(fd)
+
+    journal = JournalStorage(tmp_path, sync=sync)
+    journal.open()
+    journal.append_now(b"before")
+    durable = (tmp_path / "journal").stat().st_size
+    broken.append(True)
+    with pytest.raises(JournalFailed):
+        journal.append_now(b"in doubt")
+    journal.close()
+    real, written = os.pwrite, list[int]()
+
+    def noted(fd: int, data: memoryview, position: int) -> int:
+        written.append(position)
+        return real(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    assert reopened(tmp_path).frames == (b"before", b"in doubt")
+    assert durable in written, "a sync alone would find nothing to write"
+
+
 def test_a_damaged_catalogue_is_set_aside_not_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "catalogue"
     assert set_aside(folder) is None

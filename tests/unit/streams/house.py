@@ -47,7 +47,9 @@ class House:
             scan=list,
         )
         self.placement = await open_placement(start, self.clock, self.fatal.append)
-        self.commits = GroupCommit(asyncio.get_running_loop(), self.fatal.append)
+        self.commits = GroupCommit(
+            asyncio.get_running_loop(), self.fatal.append, self.store.files.access
+        )
         self.rolls = RollDriver(self.placement.service, self.store, self.commits, self.fatal.append)
         self.flusher = Flusher(
             Metrics(), sync=self.commits.request, roll=self.rolls.roll, fatal=self.fatal.append

@@ -13,7 +13,7 @@ from tests.unit.streams.test_rewritten_replicas import (
     one_key_over_and_over,
     readable,
 )
-from tests.unit.streams.town import Town, TownNode, eventually
+from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.ids import Epoch, Offset
 from mainstem.streams.range_writer import SealPoint
@@ -233,5 +233,27 @@ def test_the_end_of_a_range_can_be_told_where_its_copy_is_damaged(tmp_path: Path
             end = range_end(town.stream, town.stream.last, log, point, (Epoch(1), later))
             assert 0 < end.size_bytes <= size
             assert end.max_timestamp == later
+
+    asyncio.run(story())
+
+
+def test_a_replica_whose_sync_failed_is_in_limbo_after_a_restart_on_the_same_boot(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"a")
+            node = next(node for node in town.nodes.values() if node is not town.writer)
+            node.store.files.access.sync_failed()
+            await node.crash()
+            node.fatal.clear()
+            await node.start()
+            roles = node.streams._roles
+            assert roles is not None
+            held = roles.replicas.hold(
+                town.placement.catalogue.need_topic(STREAM.topic), town.stream, town.stream.last
+            )
+            assert held.machine.limbo
 
     asyncio.run(story())

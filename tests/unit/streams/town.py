@@ -70,7 +70,9 @@ class TownNode:
                 OWN_LEVELS,
             )
         )
-        self.commits = GroupCommit(asyncio.get_running_loop(), self.fatal.append)
+        self.commits = GroupCommit(
+            asyncio.get_running_loop(), self.fatal.append, self.store.files.access
+        )
         self.rolls = RollDriver(service, self.store, self.commits, self.fatal.append)
         flusher = Flusher(
             Metrics(), sync=self.commits.request, roll=self.rolls.roll, fatal=self.fatal.append

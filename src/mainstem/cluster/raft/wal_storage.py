@@ -30,6 +30,7 @@ from mainstem.cluster.frame_storage import (
     replace_and_open,
     start_of_file,
     sync_folder,
+    write_again,
     write_all,
     write_mark,
 )
@@ -119,6 +120,10 @@ class WalStorage:
             if self.cut_bytes:
                 os.ftruncate(self._fd, self._end)
             # What the last life wrote but had not synced is visible now, so it must last.
+            data = self._segments[-1].path.read_bytes()
+            write_again(
+                self._fd, data, self._read_header(self._segments[-1].path, data)[1], self._end
+            )
             self._synced()
         return self._hard_state, start, entries
 

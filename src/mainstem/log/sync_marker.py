@@ -1,0 +1,47 @@
+"""Remembers over a restart that a sync has failed.
+
+After a failed sync the kernel takes the bytes that it could not write for written: they can be
+read until their pages are needed for something else, and a second sync succeeds without writing
+them. The boot id does not tell, since the machine did not go down. So a file is there as long as no
+sync has failed, and is removed by the first that does: that needs no space, and a process that is
+killed at any other moment leaves it behind. Where the file cannot even be removed, because the file
+system became read-only, the log of the node says so.
+"""
+
+import logging
+from pathlib import Path
+
+from mainstem.log.checked_file import write_checked
+
+MARKER = "log.synced"
+MARKER_KIND = b"SY"
+
+logger = logging.getLogger(__name__)
+
+
+class SyncMarker:
+    """The file of one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / MARKER
+
+    @property
+    def is_there(self) -> bool:
+        """Whether no sync has failed since the file was put."""
+        return self._path.exists()
+
+    def put(self) -> None:
+        """Put the file, durably, unless it is there."""
+        if not self.is_there:
+            write_checked(self._path, MARKER_KIND, b"", sync=True)
+
+    def remove(self) -> None:
+        """A sync has failed; for any thread."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.critical(
+                "a sync failed, and %s cannot be removed: remove it before the next start (%s)",
+                self._path,
+                error,
+            )
