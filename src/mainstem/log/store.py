@@ -126,14 +126,8 @@ class LogStore:
             self._sync_all()
         self.files.access.on_sync_failed = self._marker.remove
         if not self.sync_failed:
-            self._put_marker()
-        self.write_checkpoint()
-
-    def _put_marker(self) -> None:
-        try:
             self._marker.put()
-        except OSError as error:
-            raise storage_error(error, self.data_dir) from error
+        self.write_checkpoint()
 
     def open_range(  # noqa: PLR0913 -- a range has that many names
         self,
@@ -325,7 +319,7 @@ class LogStore:
         if not self._is_settled:
             self._is_settled = True
             self.write_checkpoint()
-            self._put_marker()
+            self._marker.put()
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.

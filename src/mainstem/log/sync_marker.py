@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 
 from mainstem.log.checked_file import write_checked
+from mainstem.log.file_access import storage_error
 
 MARKER = "log.synced"
 MARKER_KIND = b"SY"
@@ -31,9 +32,17 @@ class SyncMarker:
         return self._path.exists()
 
     def put(self) -> None:
-        """Put the file, durably, unless it is there."""
-        if not self.is_there:
+        """Put the file, durably, unless it is there.
+
+        Raises:
+            Unavailable: a call failed.
+        """
+        if self.is_there:
+            return
+        try:
             write_checked(self._path, MARKER_KIND, b"", sync=True)
+        except OSError as error:
+            raise storage_error(error, self._path) from error
 
     def remove(self) -> None:
         """A sync has failed; for any thread."""
