@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mainstem.model import scram as arithmetic
 from mainstem.model.scram import ScramCredential
+from mainstem.security.decoys import Decoys
 from mainstem.security.sasl import Challenge, Proven, Refused
 from mainstem.security.scram import Credentialer, ScramServer
 
@@ -26,7 +27,9 @@ def server(mechanism: str, credential: ScramCredential, user: str, nonce: str) -
     def find(name: str, wanted: str) -> ScramCredential | None:
         return credential if (name, wanted) == (user, mechanism) else None
 
-    return ScramServer(mechanism, Credentialer(find, lambda *_: None, b"decoy"), nonce)
+    return ScramServer(
+        mechanism, Credentialer(find, lambda *_: None, Decoys(lambda: b"secret")), nonce
+    )
 
 
 class Client:

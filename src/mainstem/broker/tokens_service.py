@@ -94,6 +94,13 @@ class TokenDesk:
 
     # Delegation tokens
 
+    async def ensure_token_secret(self) -> bytes:
+        """The secret of the catalogue that tokens are made with, made if it is not there."""
+        known = self._table.token_secret()
+        if known is not None:
+            return known
+        return await self._placement.submit(SetTokenSecret(secrets.token_bytes(SECRET_BYTES)))
+
     async def issue_delegation_token(
         self, caller: Caller, *, owner: str | None, renewers: Sequence[str], lifetime_ms: int
     ) -> IssuedToken:
@@ -106,10 +113,7 @@ class TokenDesk:
                 raise InvalidRequest(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are for users only")
         if owner != requester:
             caller.rights.need(Operation.CREATE_TOKENS, ResourceType.USER, owner)
-        secret = self._table.token_secret()
-        if secret is None:
-            command = SetTokenSecret(secrets.token_bytes(SECRET_BYTES))
-            secret = await self._placement.submit(command)
+        secret = await self.ensure_token_secret()
         now_ms = self._wall_ms()
         max_ms = now_ms + tokens.lifetime_ms(lifetime_ms)
         token = DelegationToken(

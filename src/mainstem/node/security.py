@@ -89,7 +89,15 @@ def build_security(
     return service, file
 
 
-async def ensure_admin(config: Config, security: SecurityService) -> None:
+async def prepare_logins(config: Config, security: SecurityService) -> None:
+    """Let there be what logins need: the secret that made-up salts come from, an administrator."""
+    asks = any(spec.sasl for spec in kafka_listeners(config)) or is_enforced(config)
+    if asks or security.users():
+        await security.ensure_token_secret()
+    await _ensure_admin(config, security)
+
+
+async def _ensure_admin(config: Config, security: SecurityService) -> None:
     """Let the user ``admin`` have the password and the role that the configuration asks for."""
     file = config.security.admin_password_file
     if file is None:

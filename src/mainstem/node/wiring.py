@@ -47,7 +47,11 @@ from mainstem.node.kafka_names import shown_names
 from mainstem.node.mqtt import MqttListeners, mqtt_topics
 from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms
-from mainstem.node.security import build_security, ensure_admin, tls_contexts
+from mainstem.node.security import (
+    build_security,
+    prepare_logins,
+    tls_contexts,
+)
 from mainstem.node.share_groups import all_groups, share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
@@ -341,7 +345,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         positions=groups.positions,
     )
     security, audit = build_security(config, placement.service, clock)
-    await ensure_admin(config, security)
+    await prepare_logins(config, security)
     measured = AuditFile(
         data / CLIENT_METRICS_FILE,
         file_bytes_max=CLIENT_METRICS_FILE_BYTES_MAX,

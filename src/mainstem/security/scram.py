@@ -3,8 +3,8 @@
     client-first   n,,n=alice,r=<nonce>            ──▶ r=<nonce+ours>,s=<salt>,i=<iterations>
     client-final   c=biws,r=<nonce+ours>,p=<proof> ──▶ v=<our signature>
 
-For a user who is not there the exchange goes on with made-up salt, always the same for a name, and
-fails at the proof: names cannot be fished for.
+For a user who is not there the exchange goes on with made-up keys (``decoys``) and fails at the
+proof: names cannot be fished for.
 """
 
 import base64
@@ -15,6 +15,7 @@ from typing import Final
 
 from mainstem.model import scram
 from mainstem.model.scram import ScramCredential
+from mainstem.security.decoys import Decoys
 from mainstem.security.sasl import Challenge, Proven, Step, refuse, text_of, unescaped
 
 NONCE_LENGTH_MAX: Final = 1_024
@@ -26,19 +27,10 @@ FindCredential = Callable[[str, str], ScramCredential | None]  # (user, mechanis
 class Credentialer:
     """Where an exchange looks keys up: those of users, those of delegation tokens."""
 
-    def __init__(self, of_user: FindCredential, of_token: FindCredential, decoy_key: bytes) -> None:
+    def __init__(self, of_user: FindCredential, of_token: FindCredential, decoys: Decoys) -> None:
         self.of_user = of_user
         self.of_token = of_token
-        self._decoy_key = decoy_key
-
-    def decoy(self, user: str, mechanism: str) -> ScramCredential:
-        """Keys that no password fits, with a salt that stays the same for a name."""
-        seed = hmac.digest(self._decoy_key, f"{mechanism}:{user}".encode(), "sha512")
-        keys = hmac.digest(self._decoy_key, seed, "sha512")
-        size = scram.KEY_BYTES[mechanism]
-        return ScramCredential(
-            mechanism, seed[: scram.SALT_BYTES], scram.ITERATIONS_MIN, keys[:size], keys[:size]
-        )
+        self.decoys = decoys
 
 
 class ScramServer:
@@ -78,10 +70,13 @@ class ScramServer:
         self._by_token = extensions.get(TOKEN_EXTENSION) == "true"
         if authzid not in ("", f"a={parts[0][2:]}"):
             refuse("asks to be somebody else", user=self.user)
-        find = self._keys.of_token if self._by_token else self._keys.of_user
+        keys, decoys = self._keys, self._keys.decoys
+        find, made_up = keys.of_user, decoys.of_user
+        if self._by_token:
+            find, made_up = keys.of_token, decoys.of_token
         found = find(self.user, self._mechanism)
         self._is_real = found is not None
-        self._credential = found or self._keys.decoy(self.user, self._mechanism)
+        self._credential = found or made_up(self.user, self._mechanism)
         self._header = f"{flag},{authzid},"
         self._nonce = nonce + self._our_nonce
         salt = base64.b64encode(self._credential.salt).decode()

@@ -13,6 +13,7 @@ from mainstem.client.login import renewal_pause_s
 from mainstem.client.sasl import ITERATIONS_MAX, Exchange, SaslSettings, exchange_for
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.security.decoys import Decoys
 from mainstem.security.sasl import (
     Challenge,
     CheckBearer,
@@ -48,7 +49,7 @@ def server(mechanism: str, user: str, password: str = PASSWORD) -> ScramServer:
     keys = Credentialer(
         lambda name, _: credential if name == user else None,
         lambda name, _: credential if name == f"token-of-{user}" else None,
-        b"decoy",
+        Decoys(lambda: b"secret"),
     )
     return ScramServer(mechanism, keys, "server-nonce")
 

@@ -9,6 +9,7 @@ from scramp import ScramClient, ScramException
 from mainstem.model import scram as arithmetic
 from mainstem.model.errors import ErrorCode
 from mainstem.model.scram import ScramCredential
+from mainstem.security.decoys import Decoys
 from mainstem.security.sasl import (
     Challenge,
     CheckBearer,
@@ -32,7 +33,7 @@ def server(mechanism: str, **passwords: str) -> ScramServer:
             mechanism, passwords[user], salt=SALT, iterations=arithmetic.ITERATIONS_MIN
         )
 
-    keys = Credentialer(of_user, lambda *_: None, b"decoy")
+    keys = Credentialer(of_user, lambda *_: None, Decoys(lambda: b"secret"))
     return ScramServer(mechanism, keys, "server-nonce")
 
 
