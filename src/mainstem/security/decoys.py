@@ -7,11 +7,12 @@ salt are those of some user.
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from mainstem.model import scram
 from mainstem.model.scram import ScramCredential
+from mainstem.security.passwords import Credentials
 
 _PURPOSE: Final = b"mainstem scram decoys"
 
@@ -31,24 +32,25 @@ class Decoys:
 
     Args:
         secret: the cluster's secret for this; None while there is none.
-        shapes: the shapes that users have with a mechanism, in a fixed order.
+        users: every user with a password.
         spare: a key that stands in for the secret.
     """
 
     def __init__(
         self,
         secret: Callable[[], bytes | None],
-        shapes: Callable[[str], Sequence[Shape]] = lambda _: (),
+        users: Callable[[], Mapping[str, Credentials]] = dict,
         spare: bytes = b"",
     ) -> None:
         self._secret = secret
-        self._shapes = shapes
+        self._users = users
+        self._shapes: dict[str, tuple[Shape, ...]] = {}
         self._spare = spare
 
     def of_user(self, user: str, mechanism: str, /) -> ScramCredential:
         """Keys that no password fits."""
         seed = self._seed("user", user, mechanism)
-        shapes = self._shapes(mechanism) or (USUAL_SHAPE,)
+        shapes = self._shapes_of(mechanism) or (USUAL_SHAPE,)
         shape = shapes[int.from_bytes(seed[:8]) % len(shapes)]
         key = _stretched(seed, b"key", scram.KEY_BYTES[mechanism])
         salt = _stretched(seed, b"salt", shape.salt_bytes)
@@ -66,6 +68,18 @@ class Decoys:
         return scram.make_credential(
             mechanism, password, salt=salt, iterations=USUAL_SHAPE.iterations
         )
+
+    def credentials_changed(self) -> None:
+        """Look again at how the keys of users look."""
+        self._shapes.clear()
+
+    def _shapes_of(self, mechanism: str) -> tuple[Shape, ...]:
+        known = self._shapes.get(mechanism)
+        if known is None:
+            every = (user.for_mechanism(mechanism) for user in self._users().values())
+            found = {Shape(each.iterations, len(each.salt)) for each in every if each is not None}
+            known = self._shapes[mechanism] = tuple(sorted(found))
+        return known
 
     def _seed(self, kind: str, name: str, mechanism: str) -> bytes:
         key = hmac.digest(self._secret() or self._spare, _PURPOSE, "sha512")

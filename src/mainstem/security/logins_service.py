@@ -21,7 +21,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.scram import ScramCredential
 from mainstem.security import passwords, tokens
 from mainstem.security.audit import Audit
-from mainstem.security.decoys import Decoys, Shape
+from mainstem.security.decoys import Decoys
 from mainstem.security.lockout import Lockout
 from mainstem.security.passwords import Credentials, RightPasswords
 from mainstem.security.principals import USER, Identity, Principal, parse_principal
@@ -102,9 +102,8 @@ class Logins:
         self._bearers = bearers
         self.mechanisms = tuple(mechanisms)
         self._right = RightPasswords(clock, secrets.token_bytes(32))
-        self._decoys = Decoys(book.token_secret, self._shapes_of, secrets.token_bytes(32))
+        self._decoys = Decoys(book.token_secret, lambda: book.users, secrets.token_bytes(32))
         self._keys = Credentialer(self._user_keys, self._token_keys, self._decoys)
-        self._shapes: dict[str, tuple[Shape, ...]] = {}
         self._threads = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="passwords")
         self._checking = 0
 
@@ -146,7 +145,7 @@ class Logins:
 
     def credentials_changed(self) -> None:
         """Forget what was found right under older credentials."""
-        self._shapes.clear()
+        self._decoys.credentials_changed()
         self._right.forget_all()
 
     async def make_credentials(self, password: str) -> Credentials:
@@ -268,15 +267,6 @@ class Logins:
             return None
         password = tokens.delegation_password(tokens.delegation_hmac(secret, token_id))
         return self._decoys.token_keys(token_id, password, mechanism)
-
-    def _shapes_of(self, mechanism: str) -> tuple[Shape, ...]:
-        """How the keys of users look from outside, found anew when credentials have changed."""
-        known = self._shapes.get(mechanism)
-        if known is None:
-            every = (user.for_mechanism(mechanism) for user in self._book.users.values())
-            found = {Shape(each.iterations, len(each.salt)) for each in every if each is not None}
-            known = self._shapes[mechanism] = tuple(sorted(found))
-        return known
 
 
 class Exchange:
