@@ -22,6 +22,7 @@ from mainstem.broker.queues_api import (
     QueueStatus,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import BATCH_BYTES_MAX
 from mainstem.queues.consumers import Consumer
 from mainstem.queues.effects import Effects
 from mainstem.queues.exchange_topics import encoded_topic, topic_for
@@ -40,7 +41,8 @@ EXCHANGE_CONFIGS = {
     "retention.ms": "3600000",
     "retention.bytes": "1073741824",
     "segment.bytes": "67108864",
-    "max.message.bytes": "16842752",
+    # How large a message may be is for the protocols to say.
+    "max.message.bytes": str(BATCH_BYTES_MAX),
 }
 EXCHANGE_PARTITIONS = 1
 

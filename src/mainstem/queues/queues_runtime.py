@@ -20,7 +20,7 @@ from mainstem.coordination.shard_runtime import LiveShard
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import StreamId
-from mainstem.model.limits import MIB
+from mainstem.model.limits import BATCH_BYTES_MAX, MIB
 from mainstem.model.topic_name import QUEUES_TOPIC
 from mainstem.queues.bodies_runtime import Doors
 from mainstem.queues.exchange import DEFAULT_EXCHANGE
@@ -50,7 +50,8 @@ DATA_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "60000",
     "segment.bytes": "67108864",
-    "max.message.bytes": "16842752",
+    # How large a message may be is for the protocols to say.
+    "max.message.bytes": str(BATCH_BYTES_MAX),
 }
 
 _log = logging.getLogger(__name__)

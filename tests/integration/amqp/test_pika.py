@@ -7,9 +7,10 @@ from typing import Any
 import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
-from tests.integration.amqp.conftest import dial, drained
+from tests.integration.amqp.conftest import WITH_AMQP, dial, drained
 from tests.integration.waiting import eventually
 
+from mainstem.model.limits import MESSAGE_BYTES_MAX
 from mainstem.testing.local_node import LocalNode
 
 Name = Callable[[str], str]
@@ -601,3 +602,23 @@ def test_more_urgent_consumers_are_served_first(connection: Any, name: Name) -> 
         channel.basic_publish("", queue, b"x")
     eventually(lambda: connection.process_data_events(0.1) or len(got) == 3)
     assert sorted(got) == ["high", "high", "low"]
+
+
+def test_the_largest_message_that_is_set_goes_through_and_a_larger_one_ends_its_channel() -> None:
+    arguments = (*WITH_AMQP, "--set", f"amqp.message_bytes_max={MESSAGE_BYTES_MAX}")
+    with LocalNode(arguments=arguments) as node, dial(node) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.exchange_declare("large", "fanout", durable=True)
+        channel.queue_declare("large", durable=True)
+        channel.queue_bind("large", "large")
+        body = b"x" * MESSAGE_BYTES_MAX
+        for exchange in ("", "large"):
+            channel.basic_publish(exchange, "large", body, mandatory=True)
+            method, _, got = channel.basic_get("large", auto_ack=True)
+            assert method.exchange == exchange
+            assert got == body
+        with pytest.raises(ChannelClosedByBroker) as caught:
+            channel.basic_publish("", "large", body + b"x", mandatory=True)
+        assert caught.value.reply_code == 406
+        assert "is larger than configured max size" in caught.value.reply_text

@@ -132,6 +132,25 @@ def test_more_than_receive_maximum_is_refused(mqtt_node: LocalNode) -> None:
         assert answer.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
 
 
+def test_receive_maximum_counts_messages_that_are_being_stored_as_well(
+    mqtt_node: LocalNode,
+) -> None:
+    with dialled(mqtt_node) as raw:
+        most = raw.connect(client_id="").properties["receive_maximum"]
+        first = most * 6 // 10
+        for number in range(1, first + 1):
+            raw.send(Publish("many", b"", 2, packet_id=number))
+        assert [type(raw.receive()) for _ in range(first)] == [Ack] * first
+        # None of them is released, and these come faster than they are stored.
+        raw.send(*(Publish("many", b"", 2, packet_id=each) for each in range(first + 1, most + 51)))
+        answers = 0
+        while isinstance(answer := raw.receive(), Ack):
+            answers += 1
+        assert isinstance(answer, Disconnect)
+        assert answer.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
+        assert first + answers <= most
+
+
 def test_numbers_that_nobody_knows_are_answered(mqtt_node: LocalNode) -> None:
     with dialled(mqtt_node) as raw:
         raw.connect(client_id="")

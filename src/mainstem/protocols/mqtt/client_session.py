@@ -182,6 +182,7 @@ class ClientSession:
         self.in_flight = InFlight()
         self.received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
         self.arriving: dict[int, list[Settled]] = {}  # of QoS 2, not stored yet: who waits
+        self.unstored: set[int] = set()  # those of them that are not in ``received`` yet
         self.lenders: dict[Lender, None] = {}
         self._retained: deque[str] = deque()
         self._house = house

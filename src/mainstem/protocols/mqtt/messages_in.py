@@ -97,8 +97,10 @@ class MessagesIn:
 
     def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
         session = self._session
-        # Many of QoS 2 are in both: whoever has more of them than was agreed is found all the same.
-        unanswered = self._pending + max(len(session.received), len(session.arriving))
+        # Those of QoS 2 count until they are released. A client that releases them before it is
+        # answered is held to the same number.
+        exchanges = max(len(session.received) + len(session.unstored), len(session.arriving))
+        unanswered = self._pending + exchanges
         if unanswered >= self._hub.settings.receive_max:
             self._slow_down(packet)
         ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
@@ -139,6 +141,7 @@ class MessagesIn:
                     each(error)
 
         def stored(error: MainstemError | None) -> None:
+            session.unstored.discard(number)
             if error is not None or not session.is_durable:
                 session.received.add(number)
                 told(error)
@@ -152,6 +155,7 @@ class MessagesIn:
             self._hub.publish(packet, session.client_id, told)
             self._hub.save(session, told)
         else:
+            session.unstored.add(number)
             self._hub.publish(packet, session.client_id, stored)
 
     def _without_alias(self, packet: Publish) -> Publish:
