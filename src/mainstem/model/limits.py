@@ -7,16 +7,17 @@ GIB = 1024 * MIB
 # Frames and connections
 FRAME_BYTES_MAX = 100 * MIB
 CONNECTIONS_MAX = 10_000
-# Connections that one address may hold at one listener before it has logged in: a sixteenth of the
+# Connections that one address may hold at one listener before it has logged in: an eighth of the
 # descriptors for clients, but at least so many.
 BEFORE_LOGIN_PER_ADDRESS_MIN = 32
+# Frames that a connection may send ahead of a request that is still being served.
 CONNECTION_BUFFER_BYTES = 256 * KIB
 CONNECTION_PENDING_REPLIES_MAX = 1_000
 CONNECTION_WRITE_BYTES_HIGH = 16 * MIB
 # What is read and thrown away between the last answer and the end of a connection.
 CLOSE_DRAIN_BYTES_MAX = 64 * MIB
 CLOSE_DRAIN_MS = 10_000
-# Frames above the connection buffer share this budget, so that many large claims cannot add up.
+# All received bytes that wait in a node: unfinished frames and messages, frames sent ahead.
 LARGE_FRAMES_BYTES_MAX = 512 * MIB
 HTTP_BODY_BYTES_MAX = 1 * MIB
 
@@ -34,7 +35,6 @@ CLIENT_ID_LENGTH_MAX = 4_096
 PEER_FRAME_BYTES_MAX = 64 * MIB
 
 # Batches and records
-BATCH_BYTES_DEFAULT_MAX = 1 * MIB + 12
 # No topic takes a larger batch: with the state of a stream (100,000 producers: 12 MiB), which goes
 # before the first batch of a range, it has to fit into one frame between nodes.
 BATCH_BYTES_MAX = 32 * MIB
@@ -43,7 +43,6 @@ MESSAGE_BYTES_MAX = BATCH_BYTES_MAX - 1 * MIB
 # A change of the catalogue; Raft sends entries whole.
 RAFT_ENTRY_BYTES_MAX = 32 * MIB
 DECOMPRESSED_BYTES_MAX = 256 * MIB
-RECORDS_PER_BATCH_MAX = 16 * MIB
 HEADERS_PER_RECORD_MAX = 10_000
 DELETED_NAMES_REMEMBERED_MAX = 10_000  # of topics, until somebody was told that they are gone
 WEBHOOK_WAITING_BYTES_MAX = 64 * MIB  # bodies of webhooks that wait for the disk

@@ -11,13 +11,13 @@ from mainstem.model.clock import Clock
 from mainstem.node.config import Config
 from mainstem.node.entrances import entrance
 from mainstem.protocols.accept_listener import TlsDoor
-from mainstem.protocols.admission import Admission
 from mainstem.protocols.amqp.convert import Converter
 from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
 from mainstem.protocols.amqp.listener import AmqpListener
 from mainstem.protocols.amqp.mechanisms import WITHOUT_LOGIN, with_own
 from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.protocols.listener import Buffers
+from mainstem.protocols.resources import Resources
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -47,7 +47,7 @@ class AmqpDoor:
         return {"amqp": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
 
     async def start(
-        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, admission: Admission
+        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, resources: Resources
     ) -> None:
         """Listen, unless AMQP is switched off."""
         config, broker = self._config, self._broker
@@ -68,6 +68,7 @@ class AmqpDoor:
             version=mainstem.__version__,
             converter=Converter(),
             replies=ReplyDesk(),
+            memory=resources.memory,
         )
         asked = entrance(config, broker, config.amqp)
         self._listener = AmqpListener(
@@ -75,10 +76,10 @@ class AmqpDoor:
             replace(asked, mechanisms=with_own(asked.mechanisms), unasked=WITHOUT_LOGIN),
             metrics,
             connections_max=config.amqp.max_connections,
-            buffers=Buffers(config.memory.large_frames_bytes_max),
+            buffers=Buffers(resources.memory),
         )
         self._listener.relays = self.relays
-        self._listener.admission = admission
+        self._listener.admission = resources.admission
         door: TlsDoor | None = None
         if config.amqp.tls:
             assert tls is not None, "checked when the configuration was read"

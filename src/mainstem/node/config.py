@@ -363,7 +363,11 @@ class MemorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     large_frames_bytes_max: Annotated[
         int,
-        Meta(ge=MIB, description="Memory for all large requests together; more wait their turn."),
+        Meta(
+            ge=MIB,
+            description="Memory for all that clients have sent and that cannot be served yet; a "
+            "connection that would need more is closed.",
+        ),
     ] = limits.LARGE_FRAMES_BYTES_MAX
 
 

@@ -11,10 +11,10 @@ from mainstem.node.config import Config
 from mainstem.node.listener_spec import ListenerSpec, kafka_listeners
 from mainstem.node.security import entrance
 from mainstem.protocols.accept_listener import TlsDoor
-from mainstem.protocols.admission import Admission
 from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.session import KafkaService
 from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.resources import Resources
 from mainstem.security.tls_transport import TlsContexts
 
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - asked about, not listened on
@@ -90,11 +90,11 @@ class KafkaListeners:
         security: SecurityService,
         clock: Clock,
         tls: TlsContexts | None,
-        admission: Admission,
+        resources: Resources,
     ) -> None:
         """Open them all."""
         config = self._config
-        buffers = Buffers(config.memory.large_frames_bytes_max)
+        buffers = Buffers(resources.memory)
         for held in self._reserved:
             held.close()
         for spec in self._specs:
@@ -105,7 +105,7 @@ class KafkaListeners:
                 idle_ms=config.kafka.connection_idle_ms,
                 buffers=buffers,
             )
-            listener.admission = admission
+            listener.admission = resources.admission
             door: TlsDoor | None = None
             if spec.tls:
                 assert tls is not None, "checked when the configuration was read"

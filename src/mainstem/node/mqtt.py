@@ -19,7 +19,6 @@ from mainstem.node.listener_spec import is_loopback
 from mainstem.node.mqtt_topics import MqttTopics
 from mainstem.placement.service import PlacementService
 from mainstem.protocols.accept_listener import TlsDoor
-from mainstem.protocols.admission import Admission
 from mainstem.protocols.listener import Buffers, Listener
 from mainstem.protocols.mqtt.entrance_service import MqttEntrance
 from mainstem.protocols.mqtt.hub_service import MqttHub
@@ -27,6 +26,7 @@ from mainstem.protocols.mqtt.listener import LoopRunner, mqtt_listener
 from mainstem.protocols.mqtt.session import MqttService
 from mainstem.protocols.mqtt.settings import MqttSettings, Route
 from mainstem.protocols.mqtt.websocket_transport import websocket_factory
+from mainstem.protocols.resources import Resources
 from mainstem.security.certificate_names import NameRules
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.streams.writer_driver import StreamWriter
@@ -115,10 +115,10 @@ class MqttListeners:
         service = MqttService(self.hub, entrance, self._metrics, self._runner)
         return websocket_factory(service, self.relays.get("http"))
 
-    async def start(self, tls: TlsContexts | None, admission: Admission) -> None:
+    async def start(self, tls: TlsContexts | None, resources: Resources) -> None:
         """Open them."""
         config = self._config
-        buffers = Buffers(config.memory.large_frames_bytes_max)
+        buffers = Buffers(resources.memory)
         wanted: list[tuple[str, int, TlsDoor | None]] = []
         if config.mqtt.cleartext:
             wanted.append(("mqtt", config.mqtt.port, None))
@@ -133,7 +133,7 @@ class MqttListeners:
                 buffers=buffers,
             )
             listener.relays = self.relays.get(name)
-            listener.admission = admission
+            listener.admission = resources.admission
             taken = await listener.start(config.mqtt.host, port, tls_door)
             self._open.append((name, listener, taken))
 

@@ -9,10 +9,10 @@ from mainstem.model.clock import Clock
 from mainstem.node.config import Config
 from mainstem.node.entrances import entrance
 from mainstem.protocols.accept_listener import TlsDoor
-from mainstem.protocols.admission import Admission
 from mainstem.protocols.listener import Buffers
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.listener import NativeListener
+from mainstem.protocols.resources import Resources
 from mainstem.security.tls_transport import TlsContexts
 from mainstem.telemetry.metrics import Metrics
 
@@ -42,7 +42,7 @@ class NativeDoor:
         return {"native": f"{f'[{host}]' if ':' in host else host}:{self._port}"}
 
     async def start(
-        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, admission: Admission
+        self, clock: Clock, metrics: Metrics, tls: TlsContexts | None, resources: Resources
     ) -> None:
         """Listen, unless it is switched off."""
         config = self._config
@@ -64,14 +64,14 @@ class NativeDoor:
             service,
             entrance(config, self._broker, config.native),
             connections_max=config.native.max_connections,
-            buffers=Buffers(config.memory.large_frames_bytes_max),
+            buffers=Buffers(resources.memory),
         )
         door: TlsDoor | None = None
         if config.native.tls:
             assert tls is not None, "checked when the configuration was read"
             door = TlsDoor(tls.context, TLS_HANDSHAKE_TIMEOUT_S)
         self._listener.relays = self.relays
-        self._listener.admission = admission
+        self._listener.admission = resources.admission
         self._port = await self._listener.start(config.native.host, config.native.port, door)
 
     async def stop(self, timeout_s: float) -> None:

@@ -47,6 +47,7 @@ from mainstem.node.kafka_names import shown_names
 from mainstem.node.mqtt import MqttListeners, mqtt_topics
 from mainstem.node.native import NativeDoor
 from mainstem.node.queues import NodeQueueRooms
+from mainstem.node.resources_health import resources_health
 from mainstem.node.security import (
     build_security,
     prepare_logins,
@@ -56,8 +57,10 @@ from mainstem.node.share_groups import all_groups, share_service
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
 from mainstem.protocols.admission import Admission
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.protocols.kafka.served import served_apis
 from mainstem.protocols.kafka.session import KafkaService
+from mainstem.protocols.resources import Resources
 from mainstem.protocols.rest.service import RestService
 from mainstem.protocols.rest.site import NodeFacts
 from mainstem.security.audit_storage import AuditFile
@@ -101,7 +104,7 @@ class Rooms:
     native: NativeDoor
     queues: NodeQueueRooms
     shares: ShareService
-    admission: Admission
+    resources: Resources
     watch: DiskWatch
     cluster: ClusterNode | None = None
     duties: Duties | None = None
@@ -138,31 +141,27 @@ class Rooms:
             [
                 Component("node", node),
                 Component("log", damaged),
-                self._connections_health(),
+                *resources_health(self.resources),
                 disk,
                 Component("groups", loaded),
                 Component("transactions", known),
             ]
         )
 
-    def _connections_health(self) -> Component:
-        """Whether clients can still connect."""
-        if not self.admission.is_near_limit:
-            return Component("connections", State.OK)
-        held, most = self.admission.held, self.admission.descriptors
-        detail = f"{held} of {most} descriptors for clients are in use: raise ulimit -n"
-        return Component("connections", State.DEGRADED, detail)
-
     async def listen(self, on_fatal: Fatal) -> None:
         """Open the listeners; the node serves from now on."""
         config = self.config
         service = KafkaService(
-            self.broker, served_apis(), self.metrics, config.kafka.frame_bytes_max
+            self.broker,
+            served_apis(),
+            self.metrics,
+            config.kafka.frame_bytes_max,
+            self.resources.memory,
         )
         tls = tls_contexts(config)
         if tls is not None:
             self.repeat(partial(tls.watch, config.tls.reload_interval_ms / 1000), on_fatal)
-        await self.kafka.start(service, self.security, self.clock, tls, self.admission)
+        await self.kafka.start(service, self.security, self.clock, tls, self.resources)
         # Clients are told the address they dialled, unless the operator chose another.
         host, port = config.kafka.advertised_host, config.kafka.advertised_port
         self.topics.node = replace(
@@ -183,7 +182,7 @@ class Rooms:
             )
             _lead_to_mqtt(self, self.mqtt)
             self.streams.watch(self.mqtt.opened, self.mqtt.closed)
-            await self.mqtt.start(tls, self.admission)
+            await self.mqtt.start(tls, self.resources)
         if config.http.enabled:
             self.http = rest_service(
                 config,
@@ -193,12 +192,12 @@ class Rooms:
                 health=self.health,
                 facts=self._facts,
             )
-            self.http.admission = self.admission
+            self.http.admission = self.resources.admission
             self.http.websocket = None if self.mqtt is None else self.mqtt.websocket()
             secure = tls.context if tls is not None and config.http.tls else None
             self.http_port = await self.http.start(config.http.host, config.http.port, secure)
-        await self.amqp.start(self.clock, self.metrics, tls, self.admission)
-        await self.native.start(self.clock, self.metrics, tls, self.admission)
+        await self.amqp.start(self.clock, self.metrics, tls, self.resources)
+        await self.native.start(self.clock, self.metrics, tls, self.resources)
 
     def repeat(self, chore: Callable[[], Coroutine[None, None, None]], on_fatal: Fatal) -> None:
         """Run a background job for as long as the node runs; one that fails ends the node.
@@ -398,12 +397,17 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         native=NativeDoor(config, broker),
         queues=queues,
         shares=shares,
-        admission=Admission(descriptors.clients),
+        resources=Resources(
+            Admission(descriptors.clients),
+            FrameMemory(config.memory.large_frames_bytes_max, metrics),
+        ),
         watch=watch,
         cluster=cluster,
         duties=duties,
     )
-    rooms.guide = None if cluster is None else Guide(cluster, rooms.addresses, rooms.admission)
+    rooms.guide = (
+        None if cluster is None else Guide(cluster, rooms.addresses, rooms.resources.admission)
+    )
     _lead_to_queues(rooms)
     await rooms.listen(on_fatal)
     run_background_jobs(rooms, flusher, on_fatal)

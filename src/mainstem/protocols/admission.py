@@ -16,7 +16,7 @@ from mainstem.model.limits import BEFORE_LOGIN_PER_ADDRESS_MIN, CONNECTIONS_MAX
 PROTOCOLS: Final = ("amqp", "http", "kafka", "mqtt", "native", "relay")
 DESCRIPTORS_UNLIMITED: Final = 100 * CONNECTIONS_MAX
 # What one address may hold before it has logged in, as a part of all descriptors for clients.
-BEFORE_LOGIN_PART: Final = 16
+BEFORE_LOGIN_PART: Final = 8
 
 Leave = Callable[["Place"], None]
 

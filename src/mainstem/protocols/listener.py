@@ -22,8 +22,9 @@ from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
 from mainstem.protocols.accept_listener import Acceptor, Gate, TlsDoor
 from mainstem.protocols.admission import Admission, Place, Refused
 from mainstem.protocols.closing_listener import Closing
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.protocols.outbox import FilePiece, Outbox
-from mainstem.protocols.session import ProtocolViolation, Session
+from mainstem.protocols.session import Overloaded, ProtocolViolation, Session
 from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SHARED_BUFFER_BYTES = 1 * MIB
 FIRST_OWN_BUFFER_BYTES = 512 * KIB
+BEFORE_LOGIN_BUFFER_BYTES = 4 * KIB
 POOLED_BUFFERS_MAX = 16
 TICK_MS = 5_000
 TLS_WRITE_BYTES = 256 * KIB
@@ -41,30 +43,27 @@ POOLED_BUFFER_BYTES_MAX = 4 * MIB
 
 
 class Buffers:
-    """The shared receive buffer and a few kept ones, with a budget over all that are in use."""
+    """The shared receive buffer and a few kept ones; those in use count as frame memory."""
 
-    def __init__(self, budget_bytes: int) -> None:
+    def __init__(self, memory: FrameMemory) -> None:
         self.shared = bytearray(SHARED_BUFFER_BYTES)
         self.shared_view = memoryview(self.shared)
         self._kept: list[bytearray] = []
-        self._budget = budget_bytes
-        self._used = 0
+        self._memory = memory
 
     def take(self, size: int) -> bytearray | None:
-        """A buffer of at least ``size`` bytes; None when the budget is spent."""
-        for at, kept in enumerate(self._kept):
-            if len(kept) >= size:
-                self._used += len(kept)
-                return self._kept.pop(at)
-        if self._used + size > self._budget:
-            return None
-        self._used += size
-        return bytearray(size)
+        """A buffer of at least ``size`` bytes; None when the memory is used up."""
+        if size >= FIRST_OWN_BUFFER_BYTES:
+            for at, kept in enumerate(self._kept):
+                if len(kept) >= size and self._memory.take(len(kept)):
+                    return self._kept.pop(at)
+        return bytearray(size) if self._memory.take(size) else None
 
     def give_back(self, buf: bytearray) -> None:
         """Return a buffer that nobody looks at any more."""
-        self._used -= len(buf)
-        if len(self._kept) < POOLED_BUFFERS_MAX and len(buf) <= POOLED_BUFFER_BYTES_MAX:
+        self._memory.give_back(len(buf))
+        is_usual = FIRST_OWN_BUFFER_BYTES <= len(buf) <= POOLED_BUFFER_BYTES_MAX
+        if is_usual and len(self._kept) < POOLED_BUFFERS_MAX:
             self._kept.append(buf)
 
 
@@ -165,7 +164,8 @@ class Connection(asyncio.BufferedProtocol):
             start, self._need = self.session.receive(buf, view, start, until)
         except ProtocolViolation as reason:
             log.warning("connection %s:%d closed: %s", *self.peer, reason)
-            self._listener.metrics.malformed_frames += 1
+            if not isinstance(reason, Overloaded):
+                self._listener.metrics.malformed_frames += 1
             self.abort()
             return
         if start == until:
@@ -179,14 +179,15 @@ class Connection(asyncio.BufferedProtocol):
         if buf is self._own and len(buf) - start >= self._need:
             self._start = start
             return
-        size = min(self._need, max(FIRST_OWN_BUFFER_BYTES, 2 * have))
+        # Whoever has not logged in gets no more than it has sent makes necessary.
+        first = FIRST_OWN_BUFFER_BYTES if self.session.is_in else BEFORE_LOGIN_BUFFER_BYTES
+        size = min(self._need, max(first, 2 * have))
         if buf is self._own and len(buf) >= size:
             view[:have] = view[start:until]
         else:
-            own = self._buffers.take(max(size, FIRST_OWN_BUFFER_BYTES))
+            own = self._buffers.take(max(size, first))
             if own is None:
-                log.warning("connection %s:%d closed: receive buffers are spent", *self.peer)
-                self._listener.metrics.connections_rejected += 1
+                log.warning("connection %s:%d closed: frame memory is used up", *self.peer)
                 self.abort()
                 return
             own_view = memoryview(own)

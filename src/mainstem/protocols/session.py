@@ -14,6 +14,10 @@ class ProtocolViolation(Exception):
     """The peer does not speak the protocol; the connection is closed, the reason is logged."""
 
 
+class Overloaded(ProtocolViolation):
+    """The peer did nothing wrong, but the node has no memory for what it sent."""
+
+
 class Sender(Protocol):
     """What a session may do to its connection."""
 

@@ -13,6 +13,7 @@ from mainstem.log.store import FoundRange, LogStore
 from mainstem.model.ids import NodeId
 from mainstem.placement.cluster_view import is_garbage
 from mainstem.placement.tables import Tables
+from mainstem.streams.storage_retry_driver import refusal_of
 
 FIRST_S: Final = 10.0
 PAUSE_S: Final = 3_600.0
@@ -40,6 +41,12 @@ class GarbageDriver:
         try:
             found = await asyncio.to_thread(lambda: list(self._store.scan()))
         except FileNotFoundError:  # something went while it was looked at; there is a next time
+            return 0
+        except OSError as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            _log.warning("garbage is looked for another time: %s", refusal)
             return 0
         removed = sum(self._remove(one) for one in found)
         if removed:

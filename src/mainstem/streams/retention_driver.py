@@ -17,6 +17,7 @@ from mainstem.model.errors import STORAGE_RECOVERS, Unavailable
 from mainstem.streams.flusher import Flusher
 from mainstem.streams.segment_age import segment_age_ms
 from mainstem.streams.service import StreamService
+from mainstem.streams.storage_retry_driver import refusal_of
 from mainstem.streams.writer_driver import StreamWriter
 from mainstem.telemetry import logs
 
@@ -54,8 +55,14 @@ class RetentionDriver:
         """Remove the files of what was dropped, a few at a time, for ever."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            for _ in iter(self._store.sweep, False):  # noqa: FBT003 - the value that ends it
-                await asyncio.sleep(0)
+            try:
+                for _ in iter(self._store.sweep, False):  # noqa: FBT003 - the value that ends it
+                    await asyncio.sleep(0)
+            except OSError as error:
+                refusal = refusal_of(error)
+                if refusal is None:
+                    raise
+                log.warning("deleted files are removed another time: %s", refusal)
 
     async def run_once(self) -> None:
         """One pass over all streams."""

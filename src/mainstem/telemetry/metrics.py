@@ -39,6 +39,8 @@ class Metrics:
         "disk_free_bytes",
         "disk_full",
         "fetches_parked",
+        "frame_bytes_held",
+        "frame_memory_refusals",
         "http_requests",
         "log_corruptions",
         "log_sync_seconds",
@@ -66,6 +68,8 @@ class Metrics:
         self.client_pushes = 0
         self.client_push_bytes = 0
         self.fetches_parked = 0
+        self.frame_bytes_held = 0
+        self.frame_memory_refusals = 0
         self.connections_active = 0
         self.connections_accepted = 0
         self.connections_rejected = 0
@@ -164,6 +168,10 @@ PLAIN: tuple[Declared, ...] = (
              "Their bytes, as they were sent."),
     Declared("fetches_parked", "mainstem_broker_fetches_parked",
              "Fetches waiting for new records.", "gauge"),
+    Declared("frame_bytes_held", "mainstem_frame_memory_bytes",
+             "Received bytes that are kept until they can be served.", "gauge"),
+    Declared("frame_memory_refusals", "mainstem_frame_memory_refusals",
+             "Connections closed because the memory for received bytes was used up."),
     Declared("connections_active", "mainstem_listener_connections_active",
              "Open client connections.", "gauge"),
     Declared("connections_accepted", "mainstem_listener_connections_accepted",

@@ -67,7 +67,7 @@ class FrameReader:
     """The frames of one client, in pieces as they arrive."""
 
     def __init__(self, payload_bytes_max: int) -> None:
-        self._most = payload_bytes_max
+        self.payload_bytes_max = payload_bytes_max
         self._held = bytearray()
         self._in_message = False
 
@@ -97,7 +97,7 @@ class FrameReader:
             if len(held) < head:
                 return None
             size = int.from_bytes(held[2:head])
-        if size > self._most:
+        if size > self.payload_bytes_max:
             raise WebSocketError(TOO_BIG, f"a frame of {size} bytes")
         until = head + 4 + size
         if len(held) < until:

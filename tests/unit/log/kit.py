@@ -1,6 +1,9 @@
 """A store in a temporary directory and batches to put into it."""
 
+import contextlib
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 from mainstem.log.file_access import FileAccess
@@ -117,3 +120,16 @@ def read_all(log: RangeLog, offset: int | None = None, max_bytes: int = 1 << 20)
         assert piece.until_offset > offset
         offset = piece.until_offset
     return bytes(data)
+
+
+@contextlib.contextmanager
+def no_free_descriptors() -> Iterator[None]:
+    """Let every call that needs a new descriptor fail with the kernel's own EMFILE."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

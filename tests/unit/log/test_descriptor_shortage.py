@@ -1,14 +1,11 @@
 """A process without free descriptors: requests are refused, files are neither lost nor damaged."""
 
 import asyncio
-import contextlib
 import errno
 import os
-import resource
-from collections.abc import Iterator
 
 import pytest
-from tests.unit.log.kit import Disk, fill, read_all, staged
+from tests.unit.log.kit import Disk, fill, no_free_descriptors, read_all, staged
 
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.range_log import SegmentSettings
@@ -18,19 +15,6 @@ from mainstem.model.file_errors import FileErrorKind, classify
 from mainstem.testing.faulty_files import FaultyFiles, FileFault
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=100)
-
-
-@contextlib.contextmanager
-def no_free_descriptors() -> Iterator[None]:
-    """Let every call that needs a new descriptor fail with the kernel's own EMFILE."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize(

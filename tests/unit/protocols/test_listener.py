@@ -10,6 +10,7 @@ import pytest
 from mainstem.model.errors import Corrupt
 from mainstem.protocols import closing_listener
 from mainstem.protocols import listener as module
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.protocols.listener import Buffers, Connection, Listener
 from mainstem.protocols.session import ProtocolViolation
 from mainstem.telemetry.metrics import Metrics
@@ -93,7 +94,7 @@ def told(
             "echo",
             Echo,
             connections_max=most,
-            buffers=Buffers(2**22),
+            buffers=Buffers(FrameMemory(2**22)),
             metrics=metrics,
             idle_ms=idle_ms,
         )
@@ -238,3 +239,39 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.close()
 
     told(story, idle_ms=200)
+
+
+def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
+    memory = FrameMemory(2**22)
+
+    async def story() -> list[int]:
+        listener = Listener(
+            "echo",
+            Echo,
+            connections_max=10,
+            buffers=Buffers(memory),
+            metrics=Metrics(),
+            idle_ms=60_000,
+        )
+        port = await listener.start("127.0.0.1", 0)
+        found = []
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"unfinished")
+        while not memory.used_bytes:  # noqa: ASYNC110 - nobody tells when bytes have arrived
+            await asyncio.sleep(0.01)
+        found.append(memory.used_bytes)
+        writer.write(b" no more\n")
+        assert await reader.readline() == b"unfinished no more\n"
+        writer.write(b"unfinished")
+        while not memory.used_bytes:  # noqa: ASYNC110 - nobody tells when bytes have arrived
+            await asyncio.sleep(0.01)
+        found.append(memory.used_bytes)
+        writer.close()
+        await listener.stop()
+        await listener.drain(5)
+        return found
+
+    before, after = asyncio.run(asyncio.wait_for(story(), 30))
+    assert before <= module.BEFORE_LOGIN_BUFFER_BYTES
+    assert after == module.FIRST_OWN_BUFFER_BYTES
+    assert memory.used_bytes == 0

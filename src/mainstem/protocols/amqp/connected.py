@@ -21,6 +21,7 @@ from mainstem.protocols.amqp.refusal import (
     CHANNEL_ERROR,
     FRAME_ERROR,
     NOT_ALLOWED,
+    RESOURCE_ERROR,
     ChannelRefusal,
     ConnectionRefusal,
     Refusal,
@@ -115,7 +116,7 @@ class Connected:
         self._channels: dict[int, Channel] = {}
         # Channels that we closed and whose close-ok is due; whether the client closed it as well.
         self._closing: dict[int, bool] = {}
-        self._unfinished = Unfinished()
+        self._unfinished = Unfinished(service.memory)
         self._publishes: dict[bytes, Publish] = {}
         self._backlog_bytes = 0
         self._crowded = 0
@@ -235,8 +236,16 @@ class Connected:
         self.method(channel, ChannelCloseOk())
 
     def backlog_changed(self, size_bytes: int) -> None:
-        """A channel that waits for an answer keeps more, or less, of what came meanwhile."""
+        """A channel that waits for an answer keeps more, or less, of what came meanwhile.
+
+        Raises:
+            ConnectionRefusal: the node keeps too much.
+        """
         self._backlog_bytes += size_bytes
+        if size_bytes < 0:
+            self._service.memory.give_back(-size_bytes)
+        elif not self._service.memory.add(size_bytes):
+            raise ConnectionRefusal(RESOURCE_ERROR, "the memory for what waits is used up")
         self._check_pause()
 
     def crowded(self, change: int) -> None:

@@ -17,6 +17,7 @@ from mainstem.protocols.amqp.refusal import (
     ChannelRefusal,
     ConnectionRefusal,
 )
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.wire.amqp.fields import Malformed
 
 UNFINISHED_BYTES_MAX: Final = 256 * MIB
@@ -50,10 +51,26 @@ class Content(NamedTuple):
 class Unfinished:
     """How many bytes of unfinished messages a connection holds."""
 
-    __slots__ = ("size_bytes",)
+    __slots__ = ("_memory", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: FrameMemory) -> None:
+        self._memory = memory
         self.size_bytes = 0
+
+    def take(self, size: int) -> None:
+        """Keep so many bytes more.
+
+        Raises:
+            ConnectionRefusal: the connection, or the node, would keep too much.
+        """
+        if self.size_bytes + size > UNFINISHED_BYTES_MAX or not self._memory.take(size):
+            raise ConnectionRefusal(RESOURCE_ERROR, "too much of unfinished messages")
+        self.size_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """So many bytes are part of a whole message now, or gone."""
+        self.size_bytes -= size
+        self._memory.give_back(size)
 
 
 class Assembly:
@@ -114,10 +131,8 @@ class Assembly:
         self._left -= size
         piece = bytes(view[start:until])
         if self._left:
+            self._unfinished.take(size)
             self._parts.append(piece)
-            self._unfinished.size_bytes += size
-            if self._unfinished.size_bytes > UNFINISHED_BYTES_MAX:
-                raise ConnectionRefusal(RESOURCE_ERROR, "too much of unfinished messages")
             return None
         if self._parts:
             self._parts.append(piece)
@@ -130,7 +145,7 @@ class Assembly:
         """The channel ends in the middle of a message, or the message is whole."""
         if self._parts:
             kept = self._parts[:-1] if not self._left else self._parts
-            self._unfinished.size_bytes -= sum(len(part) for part in kept)
+            self._unfinished.give_back(sum(len(part) for part in kept))
             self._parts = []
         self._publish = None
         self._has_header = False

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainstem.broker.queues_api import Queues
 from mainstem.broker.security_api import Rights, Security
@@ -12,6 +12,7 @@ from mainstem.model.limits import KIB, MIB
 from mainstem.protocols.amqp.convert import Converter
 from mainstem.protocols.amqp.refusal import Refusal
 from mainstem.protocols.amqp.replies import ReplyDesk
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.wire.amqp.method import Method
 
 Done = Callable[[Any, BaseException | None], None]
@@ -43,6 +44,7 @@ class AmqpService(Struct, frozen=True, kw_only=True):
     version: str
     converter: Converter
     replies: ReplyDesk
+    memory: FrameMemory = field(default_factory=FrameMemory)
 
 
 class Runner(Protocol):

@@ -105,12 +105,14 @@ class Publishing:
             return
         self._waiting.append(content)
         self._waiting_bytes += content.size_bytes
-        if self._waiting_bytes > WAITING_BYTES_MAX:
+        has_room = self._service.memory.add(content.size_bytes)
+        if not has_room or self._waiting_bytes > WAITING_BYTES_MAX:
             raise ConnectionRefusal(RESOURCE_ERROR, "a transaction that is too large")
 
     def commit(self, committed: Callable[[bool], None]) -> None:
         """Publish all that waits; ``committed`` is told whether all of it was stored."""
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        waiting = self._waiting
+        self.rollback()
         self._has_failed = False
         self._committed = committed
         first = self._token + 1
@@ -121,6 +123,7 @@ class Publishing:
 
     def rollback(self) -> None:
         """Forget all that waits."""
+        self._service.memory.give_back(self._waiting_bytes)
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
@@ -129,7 +132,7 @@ class Publishing:
         if self._is_crowded:
             self._link.crowded(-1)
         self._mandatory.clear()
-        self._waiting.clear()
+        self.rollback()
         self._publisher.close()
 
     def _publish(self, content: Content) -> None:

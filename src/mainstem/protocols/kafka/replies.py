@@ -17,22 +17,24 @@ Soon = Callable[[Callable[[], None]], object]  # calls back once the present wor
 class Reply:
     """The place of one answer in the queue; ``chunks`` is None until it is known."""
 
-    __slots__ = ("chunks",)
+    __slots__ = ("chunks", "size_bytes")
 
     def __init__(self) -> None:
         self.chunks: Sequence[Chunk] | None = None
+        self.size_bytes = 0
 
 
 class Replies:
     """The unanswered requests of one connection, oldest first."""
 
-    __slots__ = ("_queue", "_send", "_soon", "_waits", "on_fewer")
+    __slots__ = ("_queue", "_send", "_soon", "_waits", "held_bytes", "on_fewer")
 
     def __init__(self, send: Send, soon: Soon) -> None:
         self._send = send
         self._soon = soon
         self._waits = False  # for the moment when finished replies go out
         self._queue: deque[Reply] = deque()
+        self.held_bytes = 0  # of large answers that wait behind others
         self.on_fewer: Callable[[], None] | None = None  # told when answers have gone out
 
     def __len__(self) -> int:
@@ -44,16 +46,24 @@ class Replies:
         self._queue.append(reply)
         return reply
 
-    def answer(self, chunks: Sequence[Chunk]) -> None:
-        """Answer the newest request at once: sent now, or behind those that still wait."""
+    def answer(self, chunks: Sequence[Chunk], size_bytes: int = 0) -> None:
+        """Answer the newest request at once: sent now, or behind those that still wait.
+
+        ``size_bytes`` is left out where answers are small.
+        """
         if self._queue:
-            self.reserve().chunks = chunks
+            reply = self.reserve()
+            reply.chunks = chunks
+            reply.size_bytes = size_bytes
+            self.held_bytes += size_bytes
         else:
             self._send(chunks)
 
-    def settle(self, reply: Reply, chunks: Sequence[Chunk]) -> None:
+    def settle(self, reply: Reply, chunks: Sequence[Chunk], size_bytes: int = 0) -> None:
         """An answer is known; an empty one stands for a request that gets none."""
         reply.chunks = chunks
+        reply.size_bytes = size_bytes
+        self.held_bytes += size_bytes
         if not self._waits and self._queue and self._queue[0] is reply:
             self._waits = True
             self._soon(self._flush)
@@ -63,7 +73,9 @@ class Replies:
         queue = self._queue
         ready: list[Chunk] = []
         while queue and queue[0].chunks is not None:
-            ready.extend(queue.popleft().chunks or ())
+            reply = queue.popleft()
+            ready.extend(reply.chunks or ())
+            self.held_bytes -= reply.size_bytes
         if ready:
             self._send(ready)
         if self.on_fewer is not None:
@@ -72,4 +84,5 @@ class Replies:
     def clear(self) -> None:
         """The connection is gone."""
         self._queue.clear()
+        self.held_bytes = 0
         self.on_fewer = None

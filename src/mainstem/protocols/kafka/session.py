@@ -12,11 +12,17 @@ from inspect import isawaitable
 from struct import Struct as Layout
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainstem.broker.api import Broker
 from mainstem.model.errors import MainstemError
-from mainstem.model.limits import CLIENT_ID_LENGTH_MAX, CONNECTION_PENDING_REPLIES_MAX
+from mainstem.model.limits import (
+    CLIENT_ID_LENGTH_MAX,
+    CONNECTION_BUFFER_BYTES,
+    CONNECTION_PENDING_REPLIES_MAX,
+    CONNECTION_WRITE_BYTES_HIGH,
+)
+from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.protocols.kafka.call import Call, Peer, Served
 from mainstem.protocols.kafka.handlers import legacy_produce
 from mainstem.protocols.kafka.handlers.fetch import API_KEY as FETCH
@@ -27,7 +33,7 @@ from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
 from mainstem.protocols.kafka.login_service import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
 from mainstem.protocols.kafka.login_service import LOGIN_APIS
 from mainstem.protocols.kafka.replies import Replies, Reply
-from mainstem.protocols.session import Chunk, ProtocolViolation, Sender
+from mainstem.protocols.session import Chunk, Overloaded, ProtocolViolation, Sender
 from mainstem.security.quotas import PRODUCE_BYTES, REQUESTS, THROTTLE_MS_MAX
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
@@ -67,6 +73,7 @@ class KafkaService(Struct, frozen=True):
     served: Mapping[int, Served]
     metrics: Metrics
     frame_bytes_max: int
+    memory: FrameMemory = field(default_factory=FrameMemory)
 
 
 class KafkaSession:
@@ -92,7 +99,10 @@ class KafkaSession:
         self._produced_bytes = 0  # to be charged, where something is limited
         self._produced_requests = 0
         self._fetches: dict[Fetch, Reply] = {}
+        self._memory = service.memory
         self._later: deque[bytearray] = deque()
+        self._later_bytes = 0
+        self._next_bytes = 4  # of the frame that is arriving
         self._stop_work: Callable[[], None] | None = None
         self._paused = False
         self._muted = 0
@@ -120,6 +130,7 @@ class KafkaSession:
             raise ProtocolViolation(str(error)) from error
         finally:
             self._finish_produce()
+        self._next_bytes = need
         self._watch_backlog()
         return start, need
 
@@ -130,6 +141,8 @@ class KafkaSession:
         self._fetches.clear()
         self._replies.clear()
         self._later.clear()
+        self._memory.give_back(self._later_bytes)
+        self._later_bytes = 0
         if self._stop_work is not None:
             self._stop_work()
             self._stop_work = None
@@ -171,6 +184,10 @@ class KafkaSession:
         much = len(self._later) >= LOGIN_FRAMES_MAX or len(frame) > LOGIN_FRAME_BYTES_MAX
         if much and self._login is not None and not self._login.is_in:
             raise ProtocolViolation("too much is sent ahead of a login")
+        size = len(frame)
+        if not self._memory.take(size):
+            raise Overloaded("the memory for frames that wait is used up")
+        self._later_bytes += size
         self._later.append(bytearray(frame))
 
     def _finish_produce(self) -> None:
@@ -219,7 +236,8 @@ class KafkaSession:
             self._await(call, correlation, answer)
         else:
             self._tell_throttle(answer)
-            self._replies.answer(codec.encode_response_frame(api_key, version, correlation, answer))
+            chunks = codec.encode_response_frame(api_key, version, correlation, answer)
+            self._replies.answer(chunks, sum(map(len, chunks)))
 
     def _await(self, call: Call, correlation: int, work: Awaitable[Any]) -> None:
         reply = self._replies.reserve()
@@ -234,10 +252,8 @@ class KafkaSession:
                     raise error
                 return
             self._tell_throttle(answer)
-            self._replies.settle(
-                reply,
-                codec.encode_response_frame(call.api_key, call.version, correlation, answer),
-            )
+            chunks = codec.encode_response_frame(call.api_key, call.version, correlation, answer)
+            self._replies.settle(reply, chunks, sum(map(len, chunks)))
             if self._login is not None and self._login.has_failed:
                 # After the answer, which goes out a moment later: nothing else will be served.
                 self._runner.soon(self._sender.close)
@@ -260,6 +276,8 @@ class KafkaSession:
         try:
             while self._later and self._stop_work is None:
                 frame = self._later.popleft()
+                self._later_bytes -= len(frame)
+                self._memory.give_back(len(frame))
                 self._frame(frame, memoryview(frame), 0, len(frame))
             self._finish_produce()
         except (codec.Malformed, ProtocolViolation):
@@ -310,8 +328,17 @@ class KafkaSession:
 
     def _watch_backlog(self) -> None:
         """Read no more while too much is unanswered."""
-        waiting = len(self._replies) + len(self._later)
-        full = waiting > CONNECTION_PENDING_REPLIES_MAX or self._muted > 0
+        replies = self._replies
+        full = (
+            len(replies) + len(self._later) > CONNECTION_PENDING_REPLIES_MAX
+            or self._muted > 0
+            or replies.held_bytes > CONNECTION_WRITE_BYTES_HIGH
+            # What cannot be served yet stays in the socket, but for a little.
+            or (
+                self._stop_work is not None
+                and self._later_bytes + self._next_bytes > CONNECTION_BUFFER_BYTES
+            )
+        )
         if full != self._paused:
             self._paused = full
             # Answers go out later than they are known, and only then is there room again.

@@ -16,7 +16,12 @@ from ipaddress import ip_address
 from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
-from mainstem.protocols.mqtt.session import MqttPeer, MqttService, MqttSession
+from mainstem.protocols.mqtt.session import (
+    FIRST_PACKET_BYTES_MAX,
+    MqttPeer,
+    MqttService,
+    MqttSession,
+)
 from mainstem.protocols.relay_listener import Relay, Relays
 from mainstem.protocols.session import Chunk, ProtocolViolation
 from mainstem.wire import websocket
@@ -43,7 +48,8 @@ class MqttWebSocket(asyncio.Protocol):
         self._relays = relays
         self._relay: Relay | None = None
         self._state = state
-        self._frames = FrameReader(service.hub.settings.packet_bytes_max)
+        self._packet_bytes_max = service.hub.settings.packet_bytes_max
+        self._frames = FrameReader(min(FIRST_PACKET_BYTES_MAX, self._packet_bytes_max))
         self._pending = bytearray()
         self._session: MqttSession | None = None
         self._is_closing: bool = False
@@ -93,6 +99,8 @@ class MqttWebSocket(asyncio.Protocol):
         if self._session is None:
             self._upgrade(data)
             return
+        if self._session.is_in:
+            self._frames.payload_bytes_max = self._packet_bytes_max
         try:
             for opcode, payload in self._frames.feed(data):
                 self._take(opcode, payload)

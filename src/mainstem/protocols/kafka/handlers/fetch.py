@@ -11,7 +11,11 @@ from typing import Any
 from mainstem.broker.api import ReadDoor, Slice, Streams, check_fresh
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_NODE, TopicId
-from mainstem.model.limits import FETCH_RESPONSE_BYTES_MAX, FETCH_WAIT_MS_MAX
+from mainstem.model.limits import (
+    FETCH_RESPONSE_BYTES_MAX,
+    FETCH_WAIT_MS_MAX,
+    PARKED_FETCHES_MAX,
+)
 from mainstem.protocols.kafka.call import Call
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Wanted
@@ -89,7 +93,8 @@ class Fetch:
             self._send(FetchResponse(error_code=kafka_code(error), session_id=0, responses=[]))
             return
         found, enough = self._collect()
-        if enough or request.max_wait_ms <= 0:
+        parked = self._metrics.fetches_parked
+        if enough or request.max_wait_ms <= 0 or parked >= PARKED_FETCHES_MAX:
             self._respond(found)
             return
         self._doors = [w.door for w in self._session.wanted.values() if w.door is not None]
