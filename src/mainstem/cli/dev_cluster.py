@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from mainstem.cli.certificates import write_secret
 from mainstem.node.node_process import NodeProcess
 
 NODES_MAX = 9
@@ -73,8 +74,7 @@ def run_cluster(count: int, wishes: Wishes) -> int:
     wishes.folder.mkdir(parents=True, exist_ok=True)
     secret = wishes.folder / SECRET_NAME
     if not secret.exists():
-        secret.touch(mode=0o600)
-        secret.write_text(secrets.token_urlsafe(32) + "\n")
+        write_secret(secret, secrets.token_urlsafe(32))
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())

@@ -32,8 +32,7 @@ def cluster_secrets(data: Path, file: str | None, *, may_make: bool) -> tuple[by
                 subject=str(path),
                 remedy=f"copy {NAME} from the data folder of the first node to there",
             )
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, b64encode(os.urandom(SECRET_BYTES)) + b"\n")
-        path.chmod(0o600)
     lines = [line.strip() for line in path.read_bytes().splitlines()]
     return checked_secrets([line for line in lines if line])

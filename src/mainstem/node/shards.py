@@ -26,6 +26,7 @@ from typing import Final
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.node.config import Config
 from mainstem.node.node_process import NodeProcess
+from mainstem.placement.identity_storage import write_atomically
 
 SHARDS_MAX: Final = 64
 EXIT_USAGE: Final = 2
@@ -161,12 +162,10 @@ class Shards:
         return first + number + (path == "http.port") if first else 0
 
     def _share_secret(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         secret = self._folder / SECRET_NAME
         if self._config.cluster.secret_file is None and not secret.exists():
-            handle = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
+            write_atomically(secret, secrets.token_urlsafe(32).encode() + b"\n")
 
 
 def run_shards(config: Config, count: int, arguments: Sequence[str]) -> int:

@@ -83,9 +83,14 @@ def open_identity(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file so that either the old or the new content is there after a crash."""
+    """Replace a file so that either the old or the new content is there after a crash.
+
+    Only the owner may read it, from the first moment on.
+    """
     fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
+    fresh.unlink(missing_ok=True)  # left by a process that was killed, perhaps with another mode
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
