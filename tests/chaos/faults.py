@@ -80,6 +80,11 @@ def _fill_two_disks(cluster: LocalCluster, node: MemberNode, random: Random) -> 
     _fill_disks(cluster, [node, _another(cluster, node)], random.uniform(2.0, 6.0))
 
 
+def _fill_two_disks_for_a_minute(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
+    """Commands to the catalogue and load go on arriving all the while."""
+    _fill_disks(cluster, [node, _another(cluster, node)], 60.0)
+
+
 def _fill_disks(cluster: LocalCluster, nodes: list[MemberNode], seconds: float) -> None:
     assert isinstance(cluster, PoweredCluster), "only there disks are separate"
     cluster.fill(nodes)
@@ -102,6 +107,13 @@ def _restart_with_full_disk(cluster: LocalCluster, node: MemberNode, random: Ran
 def _stall_syncs(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
     """Nothing that a node writes gets durable for a while."""
     _switch(cluster, node, "sync_stalls", 1, random.choice((1.0, 3.0, 8.0)))
+
+
+def _stall_syncs_of_each_node(cluster: LocalCluster, _: MemberNode, random: Random) -> None:
+    """Every node in turn stalls for longer than any lease, election or request lasts."""
+    del random
+    for node in list(cluster.nodes.values()):
+        _switch(cluster, node, "sync_stalls", 1, 30.0)
 
 
 def _fail_reads(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
@@ -226,6 +238,10 @@ DISK_FAULTS: dict[str, Fault] = {
 POWER_FAULTS: dict[str, Fault] = {
     "power loss": _lose_power,
     "all lose power": _lose_all_power,
+}
+LONG_FAULTS: dict[str, Fault] = {
+    "two disks full for 60 s": _fill_two_disks_for_a_minute,
+    "fsync stalls for 30 s on each node": _stall_syncs_of_each_node,
 }
 MEMBER_FAULTS: dict[str, Fault] = {"drain": _drain, "add": _add, "replace": _replace}
 

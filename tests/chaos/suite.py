@@ -11,13 +11,22 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from bench.peers.kafka.peer import ApacheKafka
 from bench.peers.maven import ROOT, Unavailable
 from tests.chaos.cluster import fault_rounds
-from tests.chaos.faults import DISK_FAULTS, FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, POWER_FAULTS
+from tests.chaos.faults import (
+    DISK_FAULTS,
+    FAULTS,
+    LONG_FAULTS,
+    MEMBER_FAULTS,
+    NETWORK_FAULTS,
+    POWER_FAULTS,
+    Fault,
+)
 from tests.chaos.harsh import HarshCluster
 from tests.chaos.kill9 import SEGMENT_BYTES, kill_rounds, summary
 from tests.chaos.one_of_several import OneOfSeveral
@@ -68,6 +77,8 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         seed = options.seed + number
         count = min(FAULTS_PER_PART, faults - number * FAULTS_PER_PART)
         made[f"{count} faults in a cluster of three, seed {seed}"] = partial(_trouble, count, seed)
+    if faults:
+        made["faults that last"] = partial(_trouble, len(LONG_FAULTS), options.seed, LONG_FAULTS)
     if options.transactions and options.target == "mainstem":
         made[f"{TRANSACTIONS_PER_PART} transactions in a cluster of three"] = partial(
             _transactions_of_several, TRANSACTIONS_PER_PART, options.seed
@@ -98,11 +109,12 @@ def _transactions(target: str, count: int, seed: int) -> Verdict:
     return not run.anomalies, run.summary
 
 
-def _trouble(count: int, seed: int) -> Verdict:
-    faults = FAULTS | MEMBER_FAULTS
+def _trouble(count: int, seed: int, only: Mapping[str, Fault] | None = None) -> Verdict:
     is_harsh = os.geteuid() == 0 and shutil.which("ip") is not None
-    if is_harsh:
-        faults = faults | NETWORK_FAULTS | POWER_FAULTS | DISK_FAULTS
+    if only is not None and not is_harsh:
+        return True, "left out: these faults take root"
+    harsh = NETWORK_FAULTS | POWER_FAULTS | DISK_FAULTS
+    faults = only or FAULTS | MEMBER_FAULTS | (harsh if is_harsh else {})
     without_java = _java_is_missing()
     kind = HarshCluster if is_harsh else LocalCluster
     began = time.monotonic()

@@ -32,6 +32,7 @@ from mainstem.placement.leases_service import LeaseHooks, LeasesService
 from mainstem.placement.placing import RollOrder
 from mainstem.placement.placing_driver import PlacingDriver
 from mainstem.placement.replication_records import STOPPED, FenceNode
+from mainstem.streams.freshness import keep_fresh
 from mainstem.streams.service import StreamService
 from mainstem.streams.surroundings import PeerCalls
 from mainstem.streams.writer_driver import StreamWriter
@@ -197,7 +198,9 @@ class Duties:
             cluster.node, cluster.peers, cluster.service.catalogue, transactions, marking
         )
         cluster.on_restored.append(self._streams.resync)
-        self._streams.watch(self._keep_fresh, lambda _: None)
+        self._streams.watch(
+            partial(keep_fresh, holds_lease=lambda: self.leases.holds), lambda _: None
+        )
         silent = Unavailable(
             ErrorCode.NOT_WRITER, "this node's lease has ended: its copies may be out of date"
         )
@@ -245,19 +248,6 @@ class Duties:
                     asked.add((stream.id, stream.last.index))
                     self._streams.roll(stream.id, new_writer=heir)
             await asyncio.sleep(0.02)
-
-    def _keep_fresh(self, stream: StreamWriter) -> None:
-        """A stream that others hold as well answers only while nobody can have taken it over."""
-        lapse = Unavailable(
-            ErrorCode.NOT_WRITER,
-            "this node's lease has ended: another one may write it by now",
-            subject=f"{stream.topic}-{stream.id.partition}",
-        )
-
-        def lapsed() -> MainstemError | None:
-            return None if stream.replication is None or self.leases.holds else lapse
-
-        stream.lapsed = lapsed
 
     def _roll(self, orders: Sequence[RollOrder]) -> None:
         if self._is_leaving:

@@ -88,6 +88,8 @@ class ReplicationDriver:
         self._exclude: set[NodeId] = set()
         self._new_writer: NodeId | None = None
         self._handing_over_to: NodeId | None = None
+        # A hand-over was asked for: until its outcome is known another node may write already.
+        self.is_handed_over = False
         # The next range is wanted for other reasons than that this one is full.
         self.wants_roll = False
         facts = stream.known.last
@@ -238,6 +240,7 @@ class ReplicationDriver:
             self._handing_over_to = None
         new_writer = self._handing_over_to
         self.wants_roll = False
+        self.is_handed_over = new_writer is not None
         point = self._machine.freeze()
         now = (self._machine.opened.epoch, self._around.clock.wall_ms())
         # Nothing is committed from here on: whatever this node's storage refuses is waited for.
@@ -265,6 +268,7 @@ class ReplicationDriver:
             ),
         ):
             await self._follow(followed)
+            self.is_handed_over = False
 
     async def _follow(self, known: Stream) -> None:
         """The files of the next range hold what is in flight: go on there."""

@@ -73,6 +73,8 @@ class Replication(Protocol):
         """Whether the next range is wanted for other reasons than that this one is full."""
         ...
 
+    is_handed_over: bool
+
     @property
     def in_doubt(self) -> MainstemError | None:
         """What to say instead of a final refusal while another may write the stream by now."""

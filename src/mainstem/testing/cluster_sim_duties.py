@@ -5,6 +5,7 @@ The drivers are those of a real node (``node/duties``); the network between them
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from mainstem.cluster.peers.frames import Service
@@ -15,8 +16,8 @@ from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.leases_service import LeaseHooks, LeasesService
 from mainstem.placement.placing import RollOrder
 from mainstem.placement.placing_driver import PlacingDriver
+from mainstem.streams.freshness import keep_fresh
 from mainstem.streams.service import StreamService
-from mainstem.streams.writer_driver import StreamWriter
 from mainstem.testing.peer_network import NetworkPeers
 from mainstem.testing.raft_cluster import Node
 
@@ -71,10 +72,9 @@ class SimDuties:
         def lapsed() -> MainstemError | None:
             return None if self._leases.holds else LAPSED
 
-        def opened(stream: StreamWriter) -> None:
-            stream.lapsed = lapsed
-
-        self._streams.watch(opened, lambda _: None)
+        self._streams.watch(
+            partial(keep_fresh, holds_lease=lambda: self._leases.holds), lambda _: None
+        )
         self._streams.lapse(lapsed)
 
     def end(self) -> None:

@@ -3,14 +3,20 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.streams.town import STREAM, Town, TownNode, batch_of, eventually
 
+from mainstem.broker.api import check_fresh
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import Epoch, NodeId, RangeIndex
 from mainstem.model.record import ProducerStamp
+from mainstem.placement.fact import Command
+from mainstem.placement.records import SealAndCreate
+from mainstem.streams.freshness import keep_fresh
+from mainstem.streams.writer_driver import StreamWriter
 
 
 def test_a_record_is_committed_when_a_majority_holds_it(tmp_path: Path) -> None:
@@ -209,6 +215,42 @@ def test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer(
             await waiting
             await town.write(b"3")
             assert town.values() == [b"0", b"1", b"3"]
+
+    asyncio.run(story())
+
+
+def test_a_writer_answers_nothing_while_the_outcome_of_a_hand_over_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new writer may be ahead long before a node whose disk stalls learns of it."""
+
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.create()
+            await town.write(b"0")
+            former = town.writer
+            stream = former.streams.door("t", 0)
+            assert isinstance(stream, StreamWriter)
+            keep_fresh(stream, lambda: True)
+            check_fresh(stream)
+            held, answered = asyncio.Event(), asyncio.Event()
+            submit = town.placement.service.submit
+
+            async def slow(command: Command[Any]) -> Any:
+                if isinstance(command, SealAndCreate):
+                    held.set()
+                    await answered.wait()
+                return await submit(command)
+
+            monkeypatch.setattr(town.placement.service, "submit", slow)
+            heir = next(node for node in town.nodes.values() if node is not former)
+            former.streams.roll(town.stream.id, new_writer=heir.id)
+            await eventually(lambda: held.is_set())
+            with pytest.raises(Unavailable) as refused:
+                check_fresh(stream)
+            assert refused.value.code is ErrorCode.NOT_WRITER
+            answered.set()
+            await eventually(lambda: town.stream.writer == heir.id)
 
     asyncio.run(story())
 
