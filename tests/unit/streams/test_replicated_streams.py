@@ -245,7 +245,7 @@ def test_a_writer_answers_nothing_while_the_outcome_of_a_hand_over_is_unknown(
             monkeypatch.setattr(town.placement.service, "submit", slow)
             heir = next(node for node in town.nodes.values() if node is not former)
             former.streams.roll(town.stream.id, new_writer=heir.id)
-            await eventually(lambda: held.is_set())
+            await eventually(held.is_set)
             with pytest.raises(Unavailable) as refused:
                 check_fresh(stream)
             assert refused.value.code is ErrorCode.NOT_WRITER
