@@ -84,7 +84,7 @@ class RetentionDriver:
     async def _tend(self, stream: StreamWriter) -> None:
         now_ms = self._clock.wall_ms()
         name = f"the segment of {stream.topic}-{stream.id.partition}"
-        stream.state.expire(now_ms - PRODUCER_EXPIRY_MS)
+        stream.state.expire(now_ms, PRODUCER_EXPIRY_MS)
         self._postponing(partial(self._close_idle, stream, now_ms), name)
         settings = stream.settings
         if not settings.delete:

@@ -110,9 +110,9 @@ class StreamState:
         self.producers.forget_from(offset)
         self.transactions.forget_from(offset)
 
-    def expire(self, before_ms: int) -> int:
-        """Forget idle producers without an open transaction; how many."""
-        return self.producers.expire(before_ms, keep=self.transactions.ongoing.keys())
+    def expire(self, now_ms: int, idle_ms: int) -> int:
+        """Forget producers without an open transaction that were idle for longer; how many."""
+        return self.producers.expire(now_ms, idle_ms, keep=self.transactions.ongoing.keys())
 
     def described(self) -> list[DescribedProducer]:
         """Every producer that is remembered."""
@@ -122,7 +122,7 @@ class StreamState:
                 key,
                 producer.epoch,
                 producer.batches[-1][1] if producer.batches else NO_SEQUENCE,
-                producer.seen_ms,
+                producer.last_timestamp,
                 producer.coordinator_epoch,
                 ongoing.get(key, -1),
             )

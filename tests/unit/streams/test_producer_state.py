@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.streams import producer_state
 from mainstem.streams.producer_state import ProducerStates
 
 
 def stored(states: ProducerStates, first: int, count: int, offset: int, epoch: int = 0) -> None:
     assert states.check(7, epoch, first, count) is None
-    states.record(7, epoch, first, count, offset, now_ms=1)
+    states.record(7, epoch, first, count, offset, timestamp=1)
 
 
 def test_a_batch_that_arrives_again_is_answered_with_its_first_offset() -> None:
@@ -93,13 +94,62 @@ def test_what_could_not_be_written_is_taken_back() -> None:
     assert len(states) == 0
 
 
-def test_idle_producers_expire() -> None:
+def test_producers_expire_by_the_clock_of_the_node_that_looks() -> None:
     states = ProducerStates()
-    states.record(1, 0, 0, 1, 0, now_ms=10)
-    states.record(2, 0, 0, 1, 1, now_ms=20)
+    states.record(1, 0, 0, 1, 0, timestamp=10)
+    states.record(2, 0, 0, 1, 1, timestamp=20)
 
-    assert states.expire(before_ms=15) == 1
+    assert states.expire(1_000, idle_ms=100) == 0, "both were used since the last look"
+    states.record(2, 0, 1, 1, 2, timestamp=5)
+    assert states.expire(1_100, idle_ms=100) == 0
+    assert states.expire(1_101, idle_ms=100) == 1
     assert [key for key, _ in states.active()] == [2]
+
+
+def test_a_producer_of_old_records_is_not_forgotten_at_once() -> None:
+    day_ms = 24 * 3600 * 1000
+    states = ProducerStates()
+    states.record(9, 0, 0, 1, 0, timestamp=1_700_000_000_000 - 2 * day_ms)
+
+    states.expire(1_700_000_000_000, idle_ms=day_ms)
+    assert states.check(9, 0, 0, 1) == 0, "a repetition is still known"
+
+
+def test_a_restored_producer_has_a_whole_period_from_then_on() -> None:
+    states = ProducerStates()
+    states.record(1, 0, 0, 1, 0, timestamp=10)
+    states.expire(1_000, idle_ms=100)
+
+    restored = ProducerStates.restore(states.snapshot())
+    assert restored.expire(5_000, idle_ms=100) == 0
+    assert restored.expire(5_101, idle_ms=100) == 1
+
+
+def test_the_producer_that_was_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_PER_STREAM_MAX", 3)
+    states = ProducerStates()
+    for offset, producer in enumerate((1, 2, 3)):
+        states.record(producer, 0, 0, 1, offset, timestamp=0)
+    states.record(1, 0, 1, 1, 3, timestamp=0)
+    assert states.check(2, 0, 0, 1) == 1, "a repetition is a use too"
+    states.record(4, 0, 0, 1, 4, timestamp=0)
+
+    assert [key for key, _ in states.active()] == [1, 2, 4]
+    assert states.check(1, 0, 1, 1) == 3
+    states.seen(5, 0, timestamp=0)
+    assert len(states) == 3
+
+
+def test_the_order_of_use_is_kept_over_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_PER_STREAM_MAX", 2)
+    states = ProducerStates()
+    states.record(1, 0, 0, 1, 0, timestamp=0)
+    states.record(2, 0, 0, 1, 1, timestamp=0)
+    states.record(1, 0, 1, 1, 2, timestamp=0)
+
+    restored = ProducerStates.restore(states.snapshot())
+    restored.record(3, 0, 0, 1, 3, timestamp=0)
+    assert [key for key, _ in restored.active()] == [1, 3]
 
 
 @given(

@@ -133,11 +133,12 @@ def test_other_batches_are_no_markers() -> None:
 
 def test_an_open_transaction_survives_producer_expiry() -> None:
     state = StreamState()
-    state.producers.record(1, 0, 0, 1, 0, now_ms=1)
-    state.producers.record(2, 0, 0, 1, 1, now_ms=1)
+    state.producers.record(1, 0, 0, 1, 0, timestamp=1)
+    state.producers.record(2, 0, 0, 1, 1, timestamp=1)
     state.transactions.begin(2, 1)
 
-    assert state.expire(before_ms=100) == 1
+    state.expire(1, idle_ms=10)
+    assert state.expire(100, idle_ms=10) == 1
     assert [key for key, _ in state.producers.active()] == [2]
 
 
