@@ -43,7 +43,7 @@ class FileAccess:
     def open_for_append(self, path: Path, *, create: bool) -> OpenFile:
         """Open for reading and writing; a file that is to be created must not exist."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return OpenFile(path, os.open(path, flags, 0o644))
+        return OpenFile(path, os.open(path, flags, 0o600))
 
     def open_for_read(self, path: Path) -> OpenFile:
         """Open for reading."""

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.checked_file import FILE_MODE, read_checked, write_checked
 from mainstem.log.file_access import FileAccess
 from mainstem.log.identity import RANGE_KIND, SNAPSHOT_KIND, RangeHeader, Seal, pack_range_header
 from mainstem.log.index import RELATIVE_MAX, SegmentIndex, Summary, write_index
@@ -115,7 +115,9 @@ class GenerationWriter:
         if self._segment_count == 0:
             base_offset = self._source.start_offset  # a reader may begin at the start of the range
         self._path = segment_path(self.unfinished, base_offset)
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(
+            self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE
+        )
         self._index = SegmentIndex(base_offset)
         self._summary = Summary(base_offset, base_offset, 0)
         self._segment_count += 1

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.checked_file import FILE_MODE, read_checked, write_checked
 from mainstem.log.checkpoint import (
     CHECKPOINT,
     Checkpoint,
@@ -94,7 +94,8 @@ class LogStore:
         self.data_dir = data_dir
         self._settings = settings
         self._clock = clock
-        (data_dir / TOPICS).mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (data_dir / TOPICS).mkdir(mode=0o700, exist_ok=True)
         self._lock = _take_lock(data_dir)
         self.directory_id = _load_directory_id(data_dir)
         self.files = OpenFiles(access or FileAccess(), settings.files_open_max, space)
@@ -411,7 +412,7 @@ def _load_checkpoint(data_dir: Path) -> Checkpoint | None:
 
 
 def _take_lock(data_dir: Path) -> int:
-    fd = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -79,6 +79,7 @@ def run(
     ``announce`` is told the addresses once it serves; ``before_stop`` is awaited when it was asked
     to stop, while it still serves.
     """
+    os.umask(0o077)  # what a node writes is for its owner only
     try:
         raise_limit(config)
     except MainstemError as error:
