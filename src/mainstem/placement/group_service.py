@@ -45,6 +45,8 @@ ATTEMPT_TIMEOUT_S: Final = 3.0
 """After so long without an answer a command that may be repeated is sent again."""
 LEADER_PAUSE_S: Final = 0.05
 
+# Another try would not help: this node is on its way out, or has too much to do.
+_FINAL: Final = frozenset({ErrorCode.OVERLOADED, ErrorCode.SHUTTING_DOWN, ErrorCode.STORAGE_FAILED})
 _encode = msgspec.json.Encoder().encode
 _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
     kind.__name__: kind
@@ -133,7 +135,7 @@ class GroupPlacementService(PlacementService):
                 # Nothing was recorded this time; whoever leads now is soon known here.
                 last: Unavailable = refusal
             except Unavailable as refusal:
-                if self._closed or refusal.code is ErrorCode.OVERLOADED:
+                if self._closed or refusal.code in _FINAL:
                     raise unknown or refusal from None
                 if not can_be_repeated(self.catalogue, command):
                     raise

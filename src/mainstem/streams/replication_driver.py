@@ -120,6 +120,7 @@ class ReplicationDriver:
             known is not None
             and (known.writer, known.epoch) == (around.node, stream.epoch)
             and not self._machine.is_frozen
+            and self._handing_over_to is None
             and self._replicas.certainty.holds()
         ):
             return None

@@ -1,6 +1,7 @@
 """The running catalogue: order, shared syncs, listeners, failure."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,38 @@ def test_a_failed_journal_stops_the_node_and_leaves_nobody_waiting() -> None:
         assert [str(error) for error in world.fatal] == ["disk gone"]
         with pytest.raises(Unavailable):
             await world.service.submit(create("c"))
+
+    asyncio.run(story())
+
+
+def test_after_an_append_whose_outcome_is_unknown_nothing_is_decided(tmp_path: Path) -> None:
+    async def story() -> None:
+        broken = False
+
+        def sync(fd: int) -> None:
+            if broken:
+                raise OSError(5, "the disk is broken")
+            os.fdatasync(fd)
+
+        journal = JournalStorage(tmp_path, sync=sync)
+        fatal: list[BaseException] = []
+        catalogue = replayed(journal.open(), "the journal")
+        service = PlacementService(journal, catalogue, FixedClock(), fatal.append)
+        await service.submit(records.RegisterNode(NODE, 1, "dir"))
+        broken = True
+        with pytest.raises(Unavailable):
+            await service.submit(create("t"))
+        broken = False
+        for command in (create("t"), create("u")):
+            with pytest.raises(Unavailable):
+                await service.submit(command)
+        assert catalogue.topic("t") is None
+        assert len(fatal) == 1
+        await service.close()
+        again = JournalStorage(tmp_path)
+        names = [topic.name for topic in replayed(again.open(), "the journal").topics()]
+        again.close()
+        assert names in ([], ["t"]), "it was recorded or not, and nothing came after it"
 
     asyncio.run(story())
 

@@ -195,7 +195,7 @@ def test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer(
     async def story() -> None:
         async with Town(tmp_path) as town:
             await town.create()
-            await town.write(b"0")
+            await town.write(b"0", stamp=ProducerStamp(7, 0, 0))
             writer = town.writer
             heir = next(node for node in town.nodes.values() if node is not writer)
             town.network.isolate(writer.id)
@@ -209,6 +209,10 @@ def test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer(
             refusal = door.failure(base)
             assert refusal is not None
             assert refusal.code is ErrorCode.NOT_WRITER
+            behind = batch_of(b"4", ProducerStamp(7, 0, 2))  # the one before it was refused, too
+            with pytest.raises(Unavailable) as judged:
+                door.stage(memoryview(behind), 0, len(behind))
+            assert judged.value.code is ErrorCode.NOT_WRITER, "no final word on its sequence"
             await eventually(lambda: not writer.rolls._rolling)
             assert town.stream.writer == writer.id
             town.network.heal()
