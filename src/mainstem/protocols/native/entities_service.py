@@ -234,6 +234,7 @@ def _kind(name: str) -> ExchangeKind:
 
 def _queue_info(view: QueueView) -> answers.QueueInfo:
     settings = asdict(view.settings)
+    del settings["queue_type"]  # a word of AMQP, which means nothing here
     for name in _ENUMS:
         settings[name] = str(settings[name])
     return answers.QueueInfo(
