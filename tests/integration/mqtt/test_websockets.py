@@ -118,6 +118,13 @@ def test_bad_frames_close_with_a_code(
         assert raw.rest() == b"\x88\x02" + code.to_bytes(2)
 
 
+def test_a_large_frame_before_a_login_is_refused_by_its_head(mqtt_node: LocalNode) -> None:
+    raw = RawSocket(mqtt_node)
+    with raw.sock:
+        raw.sock.sendall(b"\x82\xff" + (512 * 1024).to_bytes(8) + bytes(4))
+        assert raw.rest() == b"\x88\x02" + (1009).to_bytes(2)
+
+
 def test_a_packet_may_be_cut_into_frames_anywhere(mqtt_node: LocalNode) -> None:
     packet = encode(Connect(client_id="cut"), V3_1_1)
     raw = RawSocket(mqtt_node)

@@ -249,11 +249,12 @@ class Peers:
             take=self._take,
             ended=self._gone,
         )
-        strangers = sum(node is None for node in self._accepted.values())
+        strangers = [each for each, node in self._accepted.items() if node is None]
+        if len(strangers) >= STRANGERS_MAX:
+            # A node proves itself at once; who has waited longest is no node.
+            cause = "too many connections have not introduced themselves"
+            strangers[0].close(Unavailable(ErrorCode.OVERLOADED, cause))
         self._accepted[connection] = None
-        if strangers >= STRANGERS_MAX:
-            connection.close(Unavailable(ErrorCode.OVERLOADED, "too many introduce themselves"))
-            return connection
         asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, _check_known, connection)
         connection.proved.add_done_callback(lambda proved: self._proved(connection, proved))
         return connection

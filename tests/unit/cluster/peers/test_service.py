@@ -332,6 +332,21 @@ def test_no_more_strangers_are_held_than_allowed() -> None:
     assert asyncio.run(story()) == 20
 
 
+def test_strangers_who_say_nothing_do_not_keep_a_node_out() -> None:
+    async def story() -> None:
+        house = House()
+        first, second = await house.add(ONE), await house.add(TWO)
+        second.serve(Service.CATALOGUE, echo)
+        many = range(2 * STRANGERS_MAX)
+        held = [await asyncio.open_connection(*house.addresses[TWO]) for _ in many]
+        assert bytes(await first.ask(TWO, Service.CATALOGUE, [b"x"], timeout_s=20)) == b"1 x"
+        for _, writer in held:
+            writer.close()
+        await house.close()
+
+    asyncio.run(story())
+
+
 def test_another_node_at_the_address_is_not_taken_for_the_right_one() -> None:
     async def story() -> None:
         house = House()
