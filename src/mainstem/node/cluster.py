@@ -51,6 +51,7 @@ from mainstem.placement.identity_storage import open_identity
 from mainstem.placement.opening_service import Placement, Start, identity_of, restore_lost
 from mainstem.placement.records import (
     AnyFact,
+    FeaturesSet,
     FormCluster,
     NodeRegistered,
     NodeUnregistered,
@@ -181,6 +182,7 @@ class ClusterNode:
         put_journal_aside(self._data)
         incarnation = await self._register(node)
         self.service.subscribe(self._on_fact)
+        self.peers.require(self.service.catalogue.level)
         for known in self.service.catalogue.nodes():
             if known.node.id != node.id:
                 self.book.put_node(known.node)
@@ -334,6 +336,7 @@ class ClusterNode:
             told(role)
 
     def _restored(self) -> None:
+        self.peers.require(self.service.catalogue.level)
         for told in self.on_restored:
             told()
 
@@ -344,6 +347,9 @@ class ClusterNode:
                     self.book.put_node(node)
             case NodeUnregistered(node=gone):
                 self.book.drop(gone)
+            case FeaturesSet():
+                # Every release of a level speaks the version of the same number.
+                self.peers.require(self.service.catalogue.level)
             case _:
                 pass
 

@@ -1,11 +1,15 @@
 """Nodes that found and join a cluster in one process, on real sockets and files."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.service import Peers, PeerSettings
+from mainstem.cluster.peers.versions import HIGHEST_VERSION, Versions
 from mainstem.model.errors import InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
@@ -190,3 +194,37 @@ def test_an_address_may_leave_the_port_out(text: str, address: tuple[str, int]) 
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not host:port"):
         peer_address(text, 9094)
+
+
+def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: Path) -> None:
+    """Also after a restart, when only the catalogue's files know of the level."""
+
+    async def story() -> None:
+        settings = config(tmp_path, 1)
+        first = member(settings)
+        founded = await first.open()
+        assert founded.catalogue.level == HIGHEST_VERSION
+        await refuses_old_nodes(first)
+        await leave(first, founded)
+        again = member(settings)
+        reopened = await again.open()
+        await refuses_old_nodes(again)
+        await leave(again, reopened)
+
+    async def refuses_old_nodes(node: ClusterNode) -> None:
+        for versions in (Versions(1, HIGHEST_VERSION), Versions(1, 1)):
+            identity = PeerSettings(
+                cluster="",
+                node=NodeId(9),
+                broker_epoch=1,
+                secrets=(SECRET.strip().encode(),),
+                versions=versions,
+            )
+            caller = Peers(identity, lambda _: None, os.urandom)
+            question = caller.ask_at(node.address, Service.SHARES, [], timeout_s=10)
+            expected = "nobody serves" if versions.highest > 1 else "speaks version 2"
+            with pytest.raises(MainstemError, match=expected):
+                await question
+            await caller.close()
+
+    play(story)
