@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from mainstem.broker.config_changes import without_nulls
 from mainstem.broker.config_service import (
+    CATCH_UP_TIMEOUT_S,
     CONFLICTS_MAX,
     ConfigAdmin,
     NodeDefaults,
@@ -167,7 +168,7 @@ class TopicsAdmin(ConfigAdmin):
             await self._create_unless_there(CreateTopic(
                 self._new_id(), name, self._defaults.partitions, self._default_replicas()
             ))  # fmt: skip
-        return self._need(name)
+        return await self._found(name)
 
     async def ensure_internal(self, name: str) -> None:
         """Create one of the house's own topics if it is not there."""
@@ -186,7 +187,7 @@ class TopicsAdmin(ConfigAdmin):
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
-        topic = self._need(name)
+        topic = await self._found(name)
         if topic.internal:
             raise _internal(name, "deleted")
         if not self._defaults.delete_enabled:
@@ -208,7 +209,7 @@ class TopicsAdmin(ConfigAdmin):
         if assignments is not None:
             given = tuple(tuple(NodeId(node) for node in nodes) for nodes in assignments)
         for _ in range(CONFLICTS_MAX):
-            topic = self._need(name)
+            topic = await self._found(name)
             if topic.internal:
                 raise _internal(name, "given partitions")
             count = len(topic.streams)
@@ -221,7 +222,8 @@ class TopicsAdmin(ConfigAdmin):
             command = AddPartitions(topic.id, count, total, given)
             try:
                 await self._do(command, validate_only=validate_only)
-            except Fenced:  # somebody else added partitions meanwhile: look again
+            except Fenced:  # partitions were added that this node has not heard of yet: look again
+                await self._placement.confirm(CATCH_UP_TIMEOUT_S)
                 continue
             return
         raise too_many_changes(name)

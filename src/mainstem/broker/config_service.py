@@ -31,6 +31,8 @@ from mainstem.placement.settings_view import CLUSTER, DEFAULT, SettingsView, top
 ReplyT = TypeVar("ReplyT")
 
 CONFLICTS_MAX = 10
+# How long a node waits to read the newest catalogue before it refuses for what it does not know.
+CATCH_UP_TIMEOUT_S = 5.0
 INTERNAL_PARTITIONS = "50"
 _DELETING_KEYS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
@@ -146,7 +148,7 @@ class ConfigAdmin:
         self, name: str, after: Callable[[Topic], dict[str, str]], *, validate_only: bool
     ) -> None:
         for _ in range(CONFLICTS_MAX):
-            topic = self._need(name)
+            topic = await self._found(name)
             configs = after(topic)
             _check_internal(topic, configs)
             check_topic_configs(configs, self._settings.node_level(), kept=topic.configs)
@@ -155,7 +157,8 @@ class ConfigAdmin:
             command = SetTopicConfigs(topic.id, topic.configs, configs)
             try:
                 await self._do(command, validate_only=validate_only)
-            except Fenced:
+            except Fenced:  # this node has not heard of the last change yet
+                await self._placement.confirm(CATCH_UP_TIMEOUT_S)
                 continue
             return
         raise too_many_changes(name)
@@ -176,7 +179,8 @@ class ConfigAdmin:
                 return
             try:
                 await self._do(command, validate_only=validate_only)
-            except Fenced:
+            except Fenced:  # this node has not heard of the last change yet
+                await self._placement.confirm(CATCH_UP_TIMEOUT_S)
                 continue
             return
         raise too_many_changes(f"node {node}")
@@ -197,6 +201,17 @@ class ConfigAdmin:
                 f"this is node {self.node.id}, the request is for node {node}",
                 remedy="ask that node, or use the empty name for all nodes",
             )
+
+    async def _found(self, name: str) -> Topic:
+        """The topic; a node says that there is none only after it has read the whole catalogue.
+
+        Raises:
+            InvalidRequest: there is none.
+            Unavailable: this node cannot learn whether there is.
+        """
+        if self._catalogue.topic(name) is None:
+            await self._placement.confirm(CATCH_UP_TIMEOUT_S)
+        return self._need(name)
 
     def _need(self, name: str) -> Topic:
         topic = self._catalogue.topic(name)

@@ -49,6 +49,32 @@ def test_minus_one_means_the_nodes_default() -> None:
     tell(story, {"num.partitions": "7"})
 
 
+@pytest.mark.parametrize("verb", ["delete", "grow", "alter", "replace"])
+def test_a_node_that_is_behind_catches_up_before_it_says_that_a_topic_is_unknown(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(admin: TopicsAdmin) -> None:
+        async def catch_up(_timeout_s: float) -> None:
+            if admin.by_name("late") is None:
+                await create(admin, "late")
+
+        monkeypatch.setattr(admin._placement, "confirm", catch_up)
+        if verb == "delete":
+            await admin.delete("late")
+            assert admin.by_name("late") is None
+            return
+        if verb == "grow":
+            await admin.add_partitions("late", total=3)
+        elif verb == "alter":
+            change = ConfigChange("retention.ms", "set", "5")
+            await admin.alter_topic_configs("late", [change])
+        else:
+            await admin.replace_topic_configs("late", {"retention.ms": "5"})
+        assert admin.by_name("late") is not None
+
+    tell(story)
+
+
 def test_validation_alone_creates_nothing() -> None:
     async def story(admin: TopicsAdmin) -> None:
         topic = await create(admin, partitions=3, validate_only=True)
