@@ -275,8 +275,13 @@ class Queues(Protocol):
         *,
         connection: str = "",
         policy: OnDifference = OnDifference.FAIL,
+        keeps_failures: bool = False,
     ) -> QueueStatus:
-        """Let a queue be there; ``connection`` owns it if it is exclusive."""
+        """Let a queue be there; ``connection`` owns it if it is exclusive.
+
+        With ``keeps_failures`` a new queue that limits attempts and names no dead letter exchange
+        gets a queue ``<name>.dead`` for what used them up; one that is there is left as it is.
+        """
         ...
 
     def status(

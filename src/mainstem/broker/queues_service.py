@@ -6,9 +6,12 @@ and subscriptions, which answer for themselves.
 
 from itertools import count
 
+from msgspec.structs import replace
+
 from mainstem.broker.queues_admin_service import QueuesDesk
 from mainstem.broker.queues_api import (
     DEFAULT_EXCHANGE,
+    NATIVE,
     Binding,
     ConsumerWish,
     Deliver,
@@ -30,7 +33,7 @@ from mainstem.queues.publisher_runtime import LivePublisher
 from mainstem.queues.queue import Queue
 from mainstem.queues.queue_shard_runtime import QueueShardRuntime
 from mainstem.queues.queues_runtime import QueuesRuntime, TopicWish
-from mainstem.queues.settings import QueueName
+from mainstem.queues.settings import DEAD_SUFFIX, QueueName, default_dead_letter_queue
 from mainstem.queues.space_book import TopicTaken
 from mainstem.queues.space_runtime import Space
 from mainstem.queues.subscription_runtime import Holder, LiveSubscription
@@ -119,9 +122,12 @@ class NodeQueues:
         *,
         connection: str = "",
         policy: OnDifference = OnDifference.FAIL,
+        keeps_failures: bool = False,
     ) -> QueueStatus:
         """Let a queue be there; ``connection`` owns it if it is exclusive."""
         space = await self._runtime.ensure(namespace)
+        if keeps_failures:
+            settings = await self._with_dead_letters(space, name, settings)
         shard = self._runtime.shard_of(QueueName(namespace, name))
         declared, effects = shard.shard.on_declare(
             QueueName(namespace, name),
@@ -144,6 +150,29 @@ class NodeQueues:
             consumers=declared.consumers,
             is_new=declared.is_new,
         )
+
+    async def _with_dead_letters(
+        self, space: Space, name: str, settings: QueueSettings
+    ) -> QueueSettings:
+        """The settings with a place for messages that were tried often enough."""
+        known = space.queues.get(name)
+        if known is not None:
+            current = known[0].live.shard.queues.entries[known[1]].settings
+            if settings == NATIVE and name.endswith(DEAD_SUFFIX):
+                # Nothing was asked for: whoever wants to consume dead letters takes it as it is.
+                return current
+            if settings.dead_letter_exchange is not None:
+                return settings
+            return replace(
+                settings,
+                dead_letter_exchange=current.dead_letter_exchange,
+                dead_letter_key=current.dead_letter_key,
+            )
+        dead = default_dead_letter_queue(name, settings)
+        if dead is None:
+            return settings
+        await self.declare_queue(space.name, dead, QueueSettings(), policy=OnDifference.IGNORE)
+        return replace(settings, dead_letter_exchange=DEFAULT_EXCHANGE, dead_letter_key=dead)
 
     def status(
         self, namespace: str, name: str, *, connection: str = "", is_use: bool = False

@@ -72,7 +72,7 @@ class Embedded(Struct, frozen=True):
         return self.setting(f"{protocol}.enabled", value=False)
 
     def queue(self, name: str, settings: QueueSettings = NATIVE) -> "Embedded":
-        """Has a queue from the start."""
+        """Has a queue from the start; what fails too often goes to ``<name>.dead``."""
         return replace(self, queues=(*self.queues, (name, settings)))
 
     def topic(
@@ -206,7 +206,9 @@ class EmbeddedNode:
         if self._wish.queues:
             await broker.queues.ready()
         for name, settings in self._wish.queues:
-            await broker.queues.declare_queue(DEFAULT_NAMESPACE, name, settings)
+            await broker.queues.declare_queue(
+                DEFAULT_NAMESPACE, name, settings, keeps_failures=True
+            )
 
     def _fatal(self, error: BaseException) -> None:
         """What the disk holds is unknown now: nothing more is written or acknowledged."""

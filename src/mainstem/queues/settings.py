@@ -15,6 +15,7 @@ from mainstem.model.limits import QUEUE_NAME_BYTES_MAX, QUEUE_PRIORITY_MAX
 
 # Critical, high, normal, low.
 NATIVE_PRIORITY_MAX = 3
+DEAD_SUFFIX = ".dead"
 DURATION_MS_MAX = 2**32 - 1
 COUNT_MAX = 2**63 - 1
 
@@ -134,6 +135,19 @@ NATIVE = QueueSettings(
     max_length=10_000,
     overflow=Overflow.REJECT_PUBLISH,
 )
+
+
+def default_dead_letter_queue(name: str, settings: QueueSettings) -> str | None:
+    """Where messages go that were tried often enough, if the settings limit that but do not say.
+
+    None for queues that go with their connection or last consumer, and for dead letter queues.
+    """
+    is_wanted = settings.max_attempts is not None and settings.dead_letter_exchange is None
+    is_lasting = settings.is_kept and not settings.auto_delete
+    if not is_wanted or not is_lasting or name.endswith(DEAD_SUFFIX):
+        return None
+    dead = name + DEAD_SUFFIX
+    return dead if len(dead.encode()) <= QUEUE_NAME_BYTES_MAX else None
 
 
 def check_settings(settings: QueueSettings) -> None:

@@ -147,7 +147,7 @@ def test_tables_within_tables_end_the_connection(node: LocalNode) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "..", ".", "a/b", "\0", "a\nb", "__queues", "__consumer_offsets"]
+    "name", ["../../etc/passwd", "..", ".", "a/b", "\0", "a\tb", "__queues", "__consumer_offsets"]
 )
 def test_no_name_leads_anywhere_else(node: LocalNode, name: str) -> None:
     with dial(node) as link:

@@ -128,6 +128,29 @@ def test_what_fails_too_often_is_a_dead_letter_and_can_be_sent_back(node: LocalN
     asyncio.run(story())
 
 
+def test_what_fails_too_often_is_kept_in_a_queue_of_its_own_by_default(node: LocalNode) -> None:
+    async def story() -> None:
+        async with connect(node.native) as queues:
+            queue = await queues.declare("careful", QueueSettings(retry_ms=0))
+            await queue.publish(b"poison")
+            async with queue.consume() as messages:
+                for _ in range(3):
+                    (await messages.next(10_000)).nack()
+            dead = await queues.declare("careful.dead")
+            async with dead.consume() as letters:
+                letter = await letters.next(10_000)
+                assert letter.value == b"poison"
+                letter.nack(failed=False)
+            assert await dead.move() == 1
+            assert await taken(queue, 1) == [b"poison"]
+            # Declared again it is the same, and so is a queue that never had such a place.
+            await queues.declare("careful", QueueSettings(retry_ms=0))
+            await queues.declare("careless", QueueSettings(max_attempts=3), preset="plain")
+            assert "careless.dead" not in [each.name for each in await queues.list_queues()]
+
+    asyncio.run(story())
+
+
 def test_messages_go_by_bindings(node: LocalNode) -> None:
     async def story() -> None:
         async with connect(node.native) as queues:

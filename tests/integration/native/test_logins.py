@@ -116,7 +116,8 @@ async def _carols_story(queues: Queues) -> None:
     mine, others, shop = await queues.declare("carols"), queues.queue("others"), "shop"
     await mine.publish(b"x")
     await queues.exchange(shop).publish(b"x")
-    assert {info.name for info in await queues.list_queues()} == {"carols", "carol-certified"}
+    names = {info.name for info in await queues.list_queues()}
+    assert {name.removesuffix(".dead") for name in names} == {"carols", "carol-certified"}
     assert "private" not in {topic.name for topic in await queues.topics.list_topics()}
     forbidden: list[Callable[[], Coroutine[Any, Any, object]]] = [
         lambda: queues.declare("mine"),

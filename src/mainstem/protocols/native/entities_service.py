@@ -60,6 +60,7 @@ class Entities:
                 settings,
                 connection=link.connection,
                 policy=OnDifference(word.policy),
+                keeps_failures=word.preset != "plain",
             )
         return answers.QueueStatus(
             name=found.name,
