@@ -1,16 +1,19 @@
 """Nodes that found and join a cluster in one process, on real sockets and files."""
 
 import asyncio
+import contextlib
+import itertools
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.cluster.peers.relay import Relay, Way
 
 from mainstem.cluster.peers.frames import Service
 from mainstem.cluster.peers.service import Peers, PeerSettings
 from mainstem.cluster.peers.versions import HIGHEST_VERSION, Versions
-from mainstem.model.errors import InvalidRequest, MainstemError
+from mainstem.model.errors import InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.node.clock import SystemClock
@@ -226,5 +229,44 @@ def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: Path) 
             with pytest.raises(MainstemError, match=expected):
                 await question
             await caller.close()
+
+    play(story)
+
+
+def test_a_cluster_goes_on_while_somebody_between_its_nodes_meddles(tmp_path: Path) -> None:
+    """Every tenth frame is changed; every command is carried out once, at both nodes alike."""
+
+    async def story() -> None:
+        first = member(config(tmp_path, 1))
+        founded = await first.open()
+        second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
+        joined = await second.open()
+        relays = [Relay(first.address), Relay(second.address)]
+        for node, other, relay in ((second, first, relays[0]), (first, second, relays[1])):
+            node.book.put(other.node, await relay.listen())
+            for connection in (*node.peers._accepted, node.peers._line(other.node).current):
+                if connection is not None:
+                    connection.close()
+        changed = itertools.count(1)
+
+        def meddle(_: Way, frame: bytes) -> list[bytes]:
+            at = next(changed)
+            return [frame[:-1] + bytes([frame[-1] ^ 1])] if at % 10 == 0 else [frame]
+
+        for relay in relays:
+            relay.meddle = meddle
+        for number in range(15):
+            command = topic(number)
+            while joined.catalogue.topic(command.name) is None:
+                with contextlib.suppress(Unavailable, InvalidRequest):
+                    await joined.service.submit(command)
+        assert next(changed) > 20
+        names = {f"t{number}" for number in range(15)}
+        assert {each.name for each in founded.catalogue.topics()} == names
+        assert {each.name for each in joined.catalogue.topics()} == names
+        await leave(second, joined)
+        await leave(first, founded)
+        for relay in relays:
+            await relay.close()
 
     play(story)
