@@ -48,6 +48,7 @@ from mainstem.placement.export_storage import MetadataExport, read_export
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.identity_storage import NAME as IDENTITY_NAME
 from mainstem.placement.identity_storage import open_identity
+from mainstem.placement.level_driver import LevelDriver
 from mainstem.placement.opening_service import Placement, Start, identity_of, restore_lost
 from mainstem.placement.records import (
     AnyFact,
@@ -186,6 +187,8 @@ class ClusterNode:
         for known in self.service.catalogue.nodes():
             if known.node.id != node.id:
                 self.book.put_node(known.node)
+        level = LevelDriver(self.service, self._data, identity)
+        self.on_restored.append(level.note)
         export = MetadataExport(self._data / EXPORT_NAME, self.service.catalogue, self._clock)
         self.service.subscribe(export.on_fact)
         voters = VotersDriver(self.driver, self.service.catalogue, self._clock)
@@ -194,7 +197,7 @@ class ClusterNode:
         levels = LevelsDriver(self.service, node.id, incarnation)
         self.on_role.append(levels.on_role)
         self._run(levels.run())
-        return Placement(self.service, export, identity, incarnation)
+        return Placement(self.service, export, level.identity, incarnation)
 
     async def close(self) -> None:
         """Leave the group's work to the others and end the lines."""

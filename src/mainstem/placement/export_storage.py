@@ -147,7 +147,7 @@ def read_export(path: Path) -> Exported | None:
         return None
     try:
         data = path.read_bytes()
-        check_signed(data, "catalogue", VERSION, path)
+        check_signed(data, "catalogue", range(VERSION, VERSION + 1), path)
         signed = msgspec.json.decode(data, type=_Signed)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         _log.warning("%s is not readable and is left out: %s", path, error)

@@ -12,23 +12,31 @@ from uuid import uuid4
 
 import msgspec
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from mainstem.cluster.frame_storage import sync_folder
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
+from mainstem.model.features import MAINSTEM_VERSION, check_readable
 from mainstem.model.ids import NodeId
 from mainstem.placement.signed_json import check_signed
 
 NAME = "node.json"
 VERSION = 1
+VERSION_WITH_LEVEL = 2
+VERSIONS = range(VERSION, VERSION_WITH_LEVEL + 1)
 
 
-class NodeIdentity(msgspec.Struct, frozen=True):
-    """What a data folder was made for."""
+class NodeIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a data folder was made for, and at which level of ``mainstem.version`` it was written.
+
+    At level 1 the file is that of release 0.1. Above, its version is one that this release refuses.
+    """
 
     version: int
     cluster_id: str
     node_id: NodeId
     created_ms: int
+    level: int = 1
 
 
 class _Signed(msgspec.Struct, frozen=True):
@@ -66,6 +74,7 @@ def open_identity(
     Raises:
         InvalidRequest: the folder belongs to another node or cluster.
         Corrupt: the file is damaged.
+        UnknownVersion: the file, or all that is in the folder, is of a later release.
     """
     path = data / NAME
     if not path.exists():
@@ -80,6 +89,13 @@ def open_identity(
     if cluster_id is not None and found.cluster_id != cluster_id:
         raise _mismatch(path, "cluster", found.cluster_id, cluster_id)
     return found
+
+
+def write_level(data: Path, identity: NodeIdentity, level: int) -> NodeIdentity:
+    """Let a data folder say that it is written at a higher level from now on."""
+    raised = replace(identity, version=VERSION_WITH_LEVEL, level=level)
+    write_atomically(data / NAME, _encode(raised))
+    return raised
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -105,13 +121,14 @@ def _encode(identity: NodeIdentity) -> bytes:
 
 def _decode(path: Path) -> NodeIdentity:
     data = path.read_bytes()
-    check_signed(data, "identity", VERSION, path)
+    check_signed(data, "identity", VERSIONS, path)
     try:
         signed = msgspec.json.decode(data, type=_Signed)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from error
     if signed.checksum != _checksum(signed.identity):
         raise _damaged(path, "its checksum does not match")
+    check_readable({MAINSTEM_VERSION: signed.identity.level}, str(path))
     return signed.identity
 
 

@@ -27,6 +27,7 @@ from mainstem.placement.export_storage import (
 )
 from mainstem.placement.identity_storage import NAME as IDENTITY_NAME
 from mainstem.placement.identity_storage import NodeIdentity, open_identity
+from mainstem.placement.level_driver import LevelDriver
 from mainstem.placement.rebuilding import FoundRange, KnownTopic, rebuild
 from mainstem.placement.records import FormCluster, RegisterNode, RestoreTopics
 from mainstem.placement.service import PlacementService, replayed
@@ -98,6 +99,7 @@ async def open_placement(
     except BaseException:
         journal.close()
         raise
+    identity = LevelDriver(service, start.data, identity).identity
     export = MetadataExport(start.data / EXPORT_NAME, catalogue, clock)
     service.subscribe(export.on_fact)
     return Placement(service, export, identity, incarnation)

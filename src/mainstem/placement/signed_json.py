@@ -9,11 +9,11 @@ from crc32c import crc32c
 from mainstem.model.errors import UnknownVersion
 
 
-def check_signed(data: bytes, member: str, known: int, path: Path) -> None:
+def check_signed(data: bytes, member: str, known: range, path: Path) -> None:
     """Refuse a sound file of another version, whatever else is in it; damage is not looked for.
 
     Raises:
-        UnknownVersion: the checksum matches, and the version is not ``known``.
+        UnknownVersion: the checksum matches, and the version is none of the ``known``.
     """
     try:
         document: Any = msgspec.json.decode(data)
@@ -23,5 +23,6 @@ def check_signed(data: bytes, member: str, known: int, path: Path) -> None:
         return
     version = document[member].get("version")
     checksum = f"{crc32c(msgspec.json.encode(document[member])):08x}"
-    if version != known and document.get("checksum") == checksum:
-        raise UnknownVersion(f"a file {path.name}", version, known, subject=str(path))
+    if version not in known and document.get("checksum") == checksum:
+        readable = " to ".join(str(each) for each in sorted({known[0], known[-1]}))
+        raise UnknownVersion(f"a file {path.name}", version, readable, subject=str(path))

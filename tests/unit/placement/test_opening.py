@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from mainstem.model.errors import Corrupt, InvalidRequest, UnknownVersion
+from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.placement import records
 from mainstem.placement.export_storage import read_export
-from mainstem.placement.identity_storage import new_uuid_text, open_identity
+from mainstem.placement.identity_storage import new_uuid_text, open_identity, write_level
 from mainstem.placement.opening_service import Placement, Start, open_placement
 from mainstem.placement.rebuilding import FoundRange
 from mainstem.placement.storage import JournalStorage
@@ -227,3 +228,16 @@ def test_the_export_follows_changes_while_the_node_runs(tmp_path: Path) -> None:
         await placement.close()
 
     asyncio.run(story())
+
+
+def test_a_folder_says_at_which_level_it_is_written(tmp_path: Path) -> None:
+    open_identity(tmp_path, node_id=NodeId(1), cluster_id="c", now_ms=5)
+    path = tmp_path / "node.json"
+    first = json.loads(path.read_bytes())["identity"]
+    assert first == {"version": 1, "cluster_id": "c", "node_id": 1, "created_ms": 5}, "as 0.1 does"
+    life(tmp_path)
+    raised = json.loads(path.read_bytes())["identity"]
+    assert (raised["version"], raised["level"]) == (2, OWN_LEVELS[1])
+    write_level(tmp_path, open_identity(tmp_path, node_id=NodeId(1), cluster_id="c", now_ms=5), 9)
+    with pytest.raises(InvalidRequest, match="the cluster is at mainstem"):
+        life(tmp_path)
