@@ -4,6 +4,7 @@ Each writer counts upwards and remembers what was confirmed; each reader remembe
 error of a client other than one that a retry mends is kept and fails the test.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -201,16 +202,21 @@ class _Channel:
     def _open(self, host: str, port: int) -> BlockingChannel:
         parameters = pika.ConnectionParameters(host, port, socket_timeout=5, heartbeat=5)
         self._connection = pika.BlockingConnection(parameters)
-        channel = self._connection.channel()
-        channel.queue_declare(QUEUE, durable=True)
+        try:
+            channel = self._connection.channel()
+            channel.queue_declare(QUEUE, durable=True)
+        except BaseException:
+            self._close()
+            raise
         return channel
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
-        try:
+    def _close(self) -> None:
+        with contextlib.suppress(AMQPError, OSError):
             if self._connection.is_open:
                 self._connection.close()
-        except (AMQPError, OSError):
-            pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        self._close()
         if kind is not None and issubclass(kind, AMQPError | OSError | UnroutableError):
             time.sleep(RETRY_S)
             return True
