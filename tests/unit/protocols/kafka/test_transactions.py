@@ -85,7 +85,9 @@ class Desk:
             groups=house.groups,
             producers=SimpleNamespace(new_producer_id=new_producer_id),
             topics=SimpleNamespace(
-                by_name=lambda name: SimpleNamespace(streams=[0, 1]) if name == "data" else None,
+                by_name=lambda name: (
+                    SimpleNamespace(streams=[0, 1], internal=False) if name == "data" else None
+                ),
                 nodes=lambda: [Node(NodeId(1), "127.0.0.1", 9092)],
             ),
             streams=SimpleNamespace(door=self._door),
