@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.unit.log.kit import no_free_descriptors
 
 from mainstem.model.errors import Corrupt
 from mainstem.protocols import closing_listener
@@ -275,3 +277,20 @@ def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
     assert before <= module.BEFORE_LOGIN_BUFFER_BYTES
     assert after == module.FIRST_OWN_BUFFER_BYTES
     assert memory.used_bytes == 0
+
+
+def test_a_listener_without_a_free_descriptor_accepts_again_later() -> None:
+    async def story(listener: Listener, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client:
+            client.setblocking(False)
+            with no_free_descriptors():
+                await loop.sock_connect(client, ("127.0.0.1", port))
+                refusals = listener.metrics.connections_refused
+                while not refusals["echo", "accept_failed"]:  # noqa: ASYNC110 - a plain counter
+                    await asyncio.sleep(0.01)
+            await loop.sock_sendall(client, b"hello\n")
+            assert await asyncio.wait_for(loop.sock_recv(client, 100), 10) == b"hello\n"
+
+    metrics = told(story)
+    assert metrics.connections == {"echo": 0}
