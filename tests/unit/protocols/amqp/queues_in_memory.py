@@ -204,6 +204,7 @@ class QueuesInMemory:
         *,
         connection: str = "",
         policy: Any = None,
+        keeps_failures: bool = False,
     ) -> QueueStatus:
         known = self.found.get(name)
         if known is not None and known.settings != settings:
