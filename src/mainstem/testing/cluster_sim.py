@@ -16,8 +16,10 @@ import shutil
 import tempfile
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from mainstem.model.record import ProducerStamp
+from mainstem.testing.cluster_sim_admin import SimAdmin, State, check_histories
 from mainstem.testing.cluster_sim_clients import Metadata, Offended, SimClients, Trace
 from mainstem.testing.cluster_sim_faults import SimFaults
 from mainstem.testing.cluster_sim_storm import SimStorm
@@ -32,7 +34,11 @@ from mainstem.testing.cluster_sim_world import SimWorld
 from mainstem.testing.faulty_files import FaultyFiles
 from mainstem.testing.raft_cluster import SimulatedLoop
 
+if TYPE_CHECKING:
+    from mainstem.testing.linearizability import Done
+
 CLIENTS = 3
+ADMINS = 2
 STORY_S = 60.0
 _HEALED_S = 60.0
 
@@ -65,6 +71,8 @@ class ClusterSim:
         ]
         self.positions = SimPositions(rng, world.find, note)
         self._committed = CommittedReader(rng, world.find, self.transactions)
+        self._history: dict[str, list[Done[State]]] = {}
+        self.admins = [SimAdmin(rng, world.serving, note, self._history) for _ in range(ADMINS)]
         self._storm = SimStorm(world, self.clients, note)
         await world.begin()
         loop = asyncio.get_running_loop()
@@ -73,17 +81,24 @@ class ClusterSim:
         tasks += [loop.create_task(one.write_for_ever()) for one in self.transactions]
         tasks += [loop.create_task(self.positions.move_for_ever())]
         tasks += [loop.create_task(self._committed.read_for_ever())]
+        tasks += [loop.create_task(one.change_for_ever()) for one in self.admins]
         self._faults = SimFaults(world, note, self.faults)
         await asyncio.gather(self._storm.rage(seconds), self._faults.rage(seconds))
         await world.heal()
         self.clients.is_done = self.positions.is_done = self._committed.is_done = True
         for one in self.transactions:
             one.is_done = True
+        for admin in self.admins:
+            admin.is_done = True
         await asyncio.gather(*tasks)
         await self._check_end()
+        known = world.council.states()
         for node in world.nodes.values():
             node.kill()
         await asyncio.sleep(1)
+        for member, (index, state) in known.items():
+            if world.council.state_on_disk(member, index) not in (state, None):
+                raise Offended(f"node {member} has another catalogue after a restart")
 
     async def _check_end(self) -> None:
         world = self._world
@@ -97,6 +112,7 @@ class ClusterSim:
                 await client.finish()
             await patiently(self.positions.look)
             await patiently(self._committed.check_end)
+            await self._check_catalogue()
         world.check_fatal()
         self._count()
         if world.stream.start > self._storm.trimmed:
@@ -107,6 +123,17 @@ class ClusterSim:
         assert writer is not None, "it has just been written to"
         others = [node for node in world.nodes.values() if node is not writer]
         self.clients.check_all(world.stream.start, [writer, *others])
+
+    async def _check_catalogue(self) -> None:
+        """All nodes know the same, and it is what administrators were told."""
+        world = self._world
+        for subject in list(self._history):
+            await self.admins[0].look(world.serving()[0], subject)
+        self._undecided = check_histories(self._history)
+        while len({index for index, _ in world.council.states().values()}) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        if len({state for _, state in world.council.states().values()}) != 1:
+            raise Offended("nodes have different catalogues")
 
     def _count(self) -> None:
         stream = self._world.stream
@@ -122,6 +149,10 @@ class ClusterSim:
             "exits": sum(node.exits for node in self._world.nodes.values()),
             "joins": joins,
             "compactions": sum(rewritten.values()),
+            "commands": sum(one.known for one in self.admins),
+            "unknown outcomes": sum(one.unknown for one in self.admins),
+            "repeated commands": sum(one.repeated for one in self.admins),
+            "undecided histories": self._undecided,
             "elections": stream.epoch,
             "seals": stream.last.index,
             "transactions": fates.count(Fate.COMMITTED),

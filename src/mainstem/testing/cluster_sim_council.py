@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.cluster.raft.doors_driver import StateMachine
-from mainstem.cluster.raft.messages import founding
+from mainstem.cluster.raft.messages import EntryType, founding
+from mainstem.cluster.raft.storage import RaftStorage
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.placement.catalogue import Catalogue
@@ -70,6 +71,31 @@ class SimCouncil(RaftCluster):
         if tell is not None:
             tell()
 
+    def states(self) -> dict[NodeId, tuple[int, bytes]]:
+        """How far each node that is up has come, and what its catalogue is there."""
+        return {
+            node: (service.next_index - 1, service.snapshot()())
+            for node, service in self.services.items()
+            if self.nodes[node].driver is not None
+        }
+
+    def state_on_disk(self, node: NodeId, until: int) -> bytes | None:
+        """The catalogue that a node's files tell, up to an entry; None: they begin behind it."""
+        storage = RaftStorage(self.nodes[node].folder, segment_bytes=2_000)
+        durable = storage.open()
+        storage.close_now()
+        if durable.snapshot.index > until:
+            return None
+        service = GroupPlacementService(
+            Catalogue(), self.clocks[node], raised, ask=partial(self._ask, node)
+        )
+        service.restore(storage.state)
+        for entry in durable.entries:
+            is_fact = entry.type is EntryType.EntryNormal and entry.data
+            if is_fact and durable.snapshot.index < entry.index <= until:
+                service.apply(entry.index, entry.data)
+        return service.snapshot()()
+
     async def _ask(self, asker: NodeId, to: NodeId, data: bytes, timeout_s: float) -> bytes:
         await asyncio.sleep(self.delay_s + self.slow.get((asker, to), 0.0))
         if (asker, to) in self.cut or self.nodes[to].driver is None:
@@ -86,6 +112,11 @@ class SimCouncil(RaftCluster):
         if (to, asker) in self.cut:
             raise Unavailable(ErrorCode.TIMED_OUT, f"the answer of node {to} got lost")
         return deciding.result()
+
+
+def raised(error: BaseException) -> None:
+    """Nothing may fail there."""
+    raise error
 
 
 def forget(task: "asyncio.Task[bytes]") -> None:

@@ -26,6 +26,7 @@ class SimDisk(FileAccess):
         self._files = files
         self._folders = folders
         self._catalogue = catalogue
+        self._has_failed = False
 
     def begin(self, fault: FileFault) -> None:
         """From now on something is wrong."""
@@ -39,9 +40,17 @@ class SimDisk(FileAccess):
             self._files.end(folder, *faults)
         self._catalogue.broken = self.has(FileFault.SYNCS_FAIL)
 
-    def process_ended(self) -> None:
-        """Only what is wrong with the disk itself outlives the process."""
+    def process_ended(self) -> tuple[bool, bool]:
+        """Only a disk that is full is so for the next process, too.
+
+        Returns:
+            Whether the kernel has dropped what it could not write of the log, and of the
+            catalogue: what it told of when a sync failed.
+        """
         self.end(FileFault.NO_DESCRIPTORS, FileFault.READS_FAIL, FileFault.SYNCS_FAIL)
+        lost = self._has_failed, self._catalogue.has_failed
+        self._has_failed = self._catalogue.has_failed = False
+        return lost
 
     def has(self, fault: FileFault) -> bool:
         """Whether something is wrong."""
@@ -54,13 +63,20 @@ class SimDisk(FileAccess):
 
     def sync_data(self, fd: int) -> None:
         """Nothing to do, unless it fails."""
+        self._check_sync()
         self._files.check_fd(fd, FileFault.SYNCS_FAIL)
 
     def sync_path(self, path: Path) -> None:
         """Nothing to do, unless it fails."""
         self._files.check(str(path), FileFault.NO_DESCRIPTORS)
+        self._check_sync()
         self._files.check(str(path), FileFault.SYNCS_FAIL)
 
     def sync_file_system(self, fd: int) -> None:
         """Nothing to do, unless it fails."""
+        self._check_sync()
         self._files.check_fd(fd, FileFault.SYNCS_FAIL)
+
+    def _check_sync(self) -> None:
+        """Remember that a sync is about to fail."""
+        self._has_failed |= self.has(FileFault.SYNCS_FAIL)

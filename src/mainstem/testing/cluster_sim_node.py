@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.coordination.runtime import GroupsRuntime
 from mainstem.coordination.transactions_runtime import TransactionsRuntime
+from mainstem.log.disk_watch import DiskWatch
 from mainstem.log.group_commit import GroupCommit
 from mainstem.log.naming import RANGE_HEADER, RANGE_SEAL, parse_range_directory
 from mainstem.log.range_log import RangeLog
@@ -19,6 +20,8 @@ from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, RangeIndex, StreamId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_config import topic_settings
+from mainstem.placement.catalogue import Catalogue
+from mainstem.placement.fact import Command
 from mainstem.placement.group_service import GroupPlacementService
 from mainstem.placement.records import AnyFact, RegisterNode
 from mainstem.placement.replication_records import ReplicaCompleted
@@ -38,6 +41,7 @@ from mainstem.testing.peer_network import PeerNetwork
 
 if TYPE_CHECKING:
     from mainstem.log.damage import Damage
+    from mainstem.log.disk_space import DiskSpace
 
 # Stories are too short for as many ranges as a node leaves alone.
 RANGES_MAX: Final = 6
@@ -88,6 +92,8 @@ class SimNode:
         self._council = council
         self._network = network
         self._store: LogStore
+        self._space: DiskSpace
+        self._watching: asyncio.Task[None]
         self._commits: GroupCommit
         self._duties: SimDuties | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -98,10 +104,13 @@ class SimNode:
         self.is_up = True
         self.incarnation += 1
         settings = StoreSettings(boot_id=f"boot {self._boots}")
-        self._store = LogStore(self.folder, settings, self.clock, self.disk)
+        watch = DiskWatch(self.folder, reserve_bytes=0)
+        self._space = watch.space
+        self._store = LogStore(self.folder, settings, self.clock, self.disk, space=watch.space)
         context = self._process.context
         service = context.run(self._council.begin, self.id)
         loop = asyncio.get_running_loop()
+        self._watching = loop.create_task(watch.run(), context=context)
         self._starting = loop.create_task(self._start(service), context=context)
         return self._starting
 
@@ -112,6 +121,24 @@ class SimNode:
             TimeoutError: it has not answered in time; it may still do what was asked.
         """
         return await self._process.call(request, PATIENCE_S)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What this node knows, which may be out of date."""
+        return self._council.services[self.id].catalogue
+
+    async def submit(self, command: Command[T]) -> T:
+        """Have a command decided."""
+        return await self._council.services[self.id].submit(command)
+
+    async def look(self, view: Callable[[Catalogue], T]) -> T:
+        """Look at the catalogue as it is now."""
+        driver = self._council.nodes[self.id].driver
+        known = self.catalogue
+        if driver is None:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"node {self.id} is gone")
+        await driver.read_barrier(PATIENCE_S)
+        return view(known)
 
     @property
     def is_paused(self) -> bool:
@@ -128,8 +155,7 @@ class SimNode:
 
     def failed(self, error: BaseException) -> None:
         """Something ends the process: only its own failing disk may."""
-        lost_syncs = self.disk.has(FileFault.SYNCS_FAIL)
-        if not lost_syncs and not self.disk.has(FileFault.READS_FAIL):
+        if not any(map(self.disk.has, (FileFault.SYNCS_FAIL, FileFault.READS_FAIL))):
             self.fatal.append(error)
             return
         loop, life = asyncio.get_running_loop(), self.incarnation
@@ -137,7 +163,7 @@ class SimNode:
         def end() -> None:
             if self.is_up and self.incarnation == life:
                 self.exits += 1
-                self.kill(lost_syncs=lost_syncs)
+                self.kill()
 
         loop.call_soon(end)
 
@@ -153,7 +179,9 @@ class SimNode:
         clock = self.clock
         commits = self._commits = GroupCommit(asyncio.get_running_loop(), failed, self.disk)
         rolls = RollDriver(service, self._store, commits, failed)
-        flusher = Flusher(Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed)
+        flusher = Flusher(
+            Metrics(), sync=commits.request, roll=rolls.roll, fatal=failed, space=self._space
+        )
         peers = self._network.join(self.id)
         streams = StreamService(
             service,
@@ -253,16 +281,16 @@ class SimNode:
             except (MainstemError, TimeoutError):
                 await asyncio.sleep(0.1)  # nobody leads, or it is not known what became of it
 
-    def kill(self, *, power: bool = False, lost_syncs: bool = False) -> None:
-        """Leave everything as it is; only the locks are gone.
+    def kill(self, *, power: bool = False) -> None:
+        """Leave everything as it is, but for what the kernel could not write; locks are gone.
 
         Args:
             power: the machine loses its power, and what was not synced.
-            lost_syncs: the machine goes on, but the kernel has dropped what it could not write.
         """
         self.is_up = False
-        self.disk.process_ended()
+        has_lost_log, has_lost_catalogue = self.disk.process_ended()
         self._process.end()
+        self._watching.cancel()
         if self._starting is not None:
             self._starting.cancel()
         for task in list(self._under_way):
@@ -271,7 +299,7 @@ class SimNode:
             self._duties.end()
         self._network.leave(self.id)
         self._boots += power
-        if power or lost_syncs:
+        if power or has_lost_log:
             for log in self._store.logs.values():
                 _lose_unsynced(log, self._rng)
         if self._coordinators is not None:
@@ -282,7 +310,7 @@ class SimNode:
             self.streams = None
             self._commits.close()
         self._council.on_restored.pop(self.id, None)
-        self._council.end(self.id, power=power or lost_syncs)
+        self._council.end(self.id, power=power or has_lost_catalogue)
         os.close(self._store._lock)
 
     def kill_and_rot(self) -> bool:

@@ -5,6 +5,7 @@ position that moves with it, as it was told; what was seen stays; a position nev
 """
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from functools import lru_cache, partial
@@ -257,6 +258,9 @@ class CommittedReader:
             except (MainstemError, TimeoutError) as error:
                 if not isinstance(error, MainstemError) or error.code is not ErrorCode.CORRUPT:
                     _check_retriable(error)
+            except OSError as error:
+                if error.errno != errno.EIO:  # the disk of whoever was asked fails
+                    raise
 
     async def check_end(self) -> None:
         """All is well again."""

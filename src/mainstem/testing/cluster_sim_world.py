@@ -45,7 +45,7 @@ class SimWorld:
         members = tuple(NodeId(number) for number in range(1, NODES + 1))
         self.council = SimCouncil(folder, rng, members)
         self.nodes = {member: self._node(member, folder, files) for member in members}
-        self._policy = policy
+        self.policy = policy
         self._known: Stream
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop), "time is virtual"
@@ -61,7 +61,7 @@ class SimWorld:
         """All nodes begin, and make the topics."""
         asyncio.get_running_loop().set_exception_handler(self._failed)
         await asyncio.gather(*(node.begin() for node in self.nodes.values()))
-        configs = {"flush.policy": self._policy, "segment.bytes": "1048576"}
+        configs = {"flush.policy": self.policy, "segment.bytes": "1048576"}
         topic = await self.council.service.submit(CreateTopic(TOPIC, "t", 1, NODES, configs))
         self._known = topic.streams[0]
         for number, (name, partitions) in enumerate(OTHER_TOPICS):
@@ -97,6 +97,10 @@ class SimWorld:
     def up(self) -> list[SimNode]:
         """The nodes that were not killed."""
         return [node for node in self.nodes.values() if node.is_up]
+
+    def serving(self) -> list[SimNode]:
+        """The nodes that take requests."""
+        return [node for node in self.nodes.values() if node.streams is not None]
 
     def nearby(self) -> SimNode | None:
         """Every other reader has a replica nearby."""

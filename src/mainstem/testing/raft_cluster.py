@@ -129,10 +129,12 @@ class FaultyDisk:
         self._random = random
         self._synced: dict[int, bytes] = {}
         self.broken = False
+        self.has_failed = False  # since somebody asked
 
     def sync(self, fd: int) -> None:
         """In place of ``fdatasync``."""
         if self.broken:
+            self.has_failed = True
             raise OSError(5, "the disk is broken")
         status = os.fstat(fd)
         reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # ``fd`` may be for writing only
