@@ -106,7 +106,7 @@ class SimTransactions:
                 else:
                     await self._transaction(self._producer)
             except (MainstemError, TimeoutError) as error:
-                self._trace(f"{self.id} failed {error}")
+                self._trace(f"{self.id} failed {_kind(error)}")
                 self._producer = None
 
     async def finish(self) -> None:
@@ -132,7 +132,7 @@ class SimTransactions:
         try:
             await self._append_some(producer, self._next())
         except (MainstemError, TimeoutError) as error:
-            self._trace(f"{self.id} strayed {error}")
+            self._trace(f"{self.id} strayed {_kind(error)}")
 
     async def _transaction(self, producer: ProducerIdentity) -> None:
         number = self._next()
@@ -349,6 +349,11 @@ async def patiently(act: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(0.5)
         else:
             return
+
+
+def _kind(error: Exception) -> str:
+    """What an error is, without the folder that it may name."""
+    return error.code.name if isinstance(error, MainstemError) else type(error).__name__
 
 
 def _check_retriable(error: Exception) -> None:
