@@ -127,7 +127,7 @@ class SimClients:
             await asyncio.sleep(self.rng.random())
             near = self._nearby()
             node = self._turn_to(READER) if near is None else near
-            if node is None or node.is_paused:
+            if node is None or node.process.is_paused:
                 continue
             try:
                 self.read(node)

@@ -108,7 +108,7 @@ class SimFaults:
         up = self._world.up()
         if not up:
             return 0
-        self._rng.choice(up).pause(self._rng.random() ** 2 * PAUSE_S)
+        self._rng.choice(up).process.pause(self._rng.random() ** 2 * PAUSE_S)
         return 1
 
     def _slow_down(self) -> int:

@@ -86,9 +86,9 @@ class SimNode:
         self.folder = folder
         self.disk = disk
         self.clock = council.clocks[self.id]
-        self._process = ProcessCalls(self.id)
+        self.process = ProcessCalls(self.id)
         member = council.nodes[self.id]
-        member.context, member.on_fatal = self._process.context, self.failed
+        member.context, member.on_fatal = self.process.context, self.failed
         self._council = council
         self._network = network
         self._store: LogStore
@@ -107,7 +107,7 @@ class SimNode:
         watch = DiskWatch(self.folder, reserve_bytes=0)
         self._space = watch.space
         self._store = LogStore(self.folder, settings, self.clock, self.disk, space=watch.space)
-        context = self._process.context
+        context = self.process.context
         service = context.run(self._council.begin, self.id)
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(watch.run(), context=context)
@@ -120,7 +120,7 @@ class SimNode:
         Raises:
             TimeoutError: it has not answered in time; it may still do what was asked.
         """
-        return await self._process.call(request, PATIENCE_S)
+        return await self.process.call(request, PATIENCE_S)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -139,19 +139,6 @@ class SimNode:
             raise Unavailable(ErrorCode.TIMED_OUT, f"node {self.id} is gone")
         await driver.read_barrier(PATIENCE_S)
         return view(known)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the process does not run."""
-        return self._process.is_paused
-
-    def pause(self, seconds: float) -> None:
-        """Nothing of the process runs for a while; time goes on."""
-        self._process.pause(seconds)
-
-    def resume(self) -> None:
-        """Go on at once."""
-        self._process.resume()
 
     def failed(self, error: BaseException) -> None:
         """Something ends the process: only its own failing disk may."""
@@ -242,7 +229,7 @@ class SimNode:
 
     def _upkeep(self, work: Coroutine[None, None, int]) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, context=self._process.context)
+        task = loop.create_task(work, context=self.process.context)
         self._under_way[task] = None
         life = self.incarnation
 
@@ -289,7 +276,7 @@ class SimNode:
         """
         self.is_up = False
         has_lost_log, has_lost_catalogue = self.disk.process_ended()
-        self._process.end()
+        self.process.end()
         self._watching.cancel()
         if self._starting is not None:
             self._starting.cancel()

@@ -284,7 +284,7 @@ class CommittedReader:
 
     def _read(self, partition: int) -> None:
         node = self._find(TOPIC, partition)
-        if node is None or node.streams is None or node.is_paused:
+        if node is None or node.streams is None or node.process.is_paused:
             raise _nobody()
         door = node.streams.reader(TOPIC, partition)
         offset = door.start_offset

@@ -140,7 +140,7 @@ class SimWorld:
         self.loop.end_stalls()
         for node in self.nodes.values():
             node.disk.end()
-            node.resume()
+            node.process.resume()
         for node in self.nodes.values():
             if not node.is_up:
                 self.start(node)
