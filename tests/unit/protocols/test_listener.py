@@ -287,8 +287,9 @@ def test_a_listener_without_a_free_descriptor_accepts_again_later() -> None:
             with no_free_descriptors():
                 await loop.sock_connect(client, ("127.0.0.1", port))
                 refusals = listener.metrics.connections_refused
-                while not refusals["echo", "accept_failed"]:  # noqa: ASYNC110 - a plain counter
-                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(10):
+                    while not refusals["echo", "accept_failed"]:  # noqa: ASYNC110 - a counter
+                        await asyncio.sleep(0.01)
             await loop.sock_sendall(client, b"hello\n")
             assert await asyncio.wait_for(loop.sock_recv(client, 100), 10) == b"hello\n"
 
