@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 import paho.mqtt.client as mqtt
@@ -67,6 +67,8 @@ class Load:
             time.sleep(0.05)
         self._reading.set()
         self._threads[1].join(timeout_s)
+        if any(thread.is_alive() for thread in self._threads):
+            self.errors.append(f"{type(self).__name__} does not end")
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:
@@ -241,25 +243,27 @@ class MqttLoad(Load):
     def write(self) -> None:
         """See ``Load``."""
         client = self._client("writer")
-        numbers: dict[int, int] = {}
-        lock = threading.Lock()
-
-        def published(_c: object, _u: object, mid: int, _r: object, _p: object) -> None:
-            with lock:
-                self.confirmed.add(numbers.pop(mid))
-
-        client.on_publish = published
+        # Only noted here: paho holds its lock of outgoing messages during the call.
+        acknowledged: deque[int] = deque()
+        client.on_publish = lambda _c, _u, mid, _r, _p: acknowledged.append(mid)
         client.connect(*self._writes_to, keepalive=5)
         client.loop_start()
         assert self.subscribed.wait(60), "nobody subscribes"
+        numbers: dict[int, int] = {}
+
+        def settle() -> None:
+            while acknowledged:
+                self.confirmed.add(numbers.pop(acknowledged.popleft()))
+
         number = 0
         while not self._writing.wait(PAUSE_S):
-            with lock:
-                numbers[client.publish("sensors/a", str(number), qos=1).mid] = number
+            numbers[client.publish("sensors/a", str(number), qos=1).mid] = number
             number += 1
+            settle()
         give_up = time.monotonic() + 60
         while numbers and time.monotonic() < give_up:
             time.sleep(0.05)
+            settle()
         if numbers:
             self.errors.append(f"{len(numbers)} publishes were never confirmed")
         client.loop_stop()
