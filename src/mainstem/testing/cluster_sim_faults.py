@@ -79,7 +79,7 @@ class SimFaults:
 
     def _fail_syncs(self) -> int:
         """The node exits with the first of them."""
-        if self._world.policy != "fsync" or not self._world.may_lose_one():
+        if not self._world.may_lose_one():
             return 0
         self._fail(self._rng.choice(self._world.up()), FileFault.SYNCS_FAIL, SYNCS_FAIL_S)
         return 1
