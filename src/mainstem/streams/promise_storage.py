@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.file_access import storage_error
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import Epoch, RangeIndex
 
@@ -36,14 +37,18 @@ class Promise:
 
     Raises:
         Corrupt: a file is damaged.
+        Unavailable: a file cannot be read now.
     """
 
     def __init__(self, partition: Path) -> None:
         self._partition = partition
         self._lock = Lock()
         self._is_rooted = False
-        self.epoch = self._stored = _read_epoch(partition / NAME)
-        self.limbo = _read_limbo(partition / LIMBO_NAME)
+        try:
+            self.epoch = self._stored = _read_epoch(partition / NAME)
+            self.limbo = _read_limbo(partition / LIMBO_NAME)
+        except OSError as error:
+            raise storage_error(error, partition) from error
 
     def store(self, epoch: Epoch) -> None:
         """Make ``epoch`` durable, unless a newer one is; for any thread."""

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.model.errors import Corrupt
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, RangeIndex
 from mainstem.streams.promise_storage import LIMBO_NAME, NAME, NOTHING_PROMISED, Promise
+from mainstem.testing.faulty_files import FaultyFiles, FileFault
 
 
 def test_a_promise_is_found_again(tmp_path: Path) -> None:
@@ -50,3 +51,16 @@ def test_limbo_is_kept_until_it_ends(tmp_path: Path) -> None:
     promise.set_limbo(RangeIndex(3), is_in_limbo=False)
 
     assert Promise(tmp_path).limbo == {5}
+
+
+def test_a_promise_that_cannot_be_read_now_is_refused_and_not_damaged(tmp_path: Path) -> None:
+    partition = tmp_path / "partition-0"
+    Promise(partition).store(Epoch(7))
+
+    with FaultyFiles() as files:
+        files.begin(partition, FileFault.NO_DESCRIPTORS)
+        with pytest.raises(Unavailable) as refused:
+            Promise(partition)
+
+    assert refused.value.code is ErrorCode.OVERLOADED
+    assert Promise(partition).epoch == 7
