@@ -4,15 +4,18 @@ Promises: a range is dropped only when the catalogue no longer wants it here; wh
 to its end before anybody may read it to the end.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from mainstem.log.naming import RangeName, range_directory
 from mainstem.log.range_log import RangeLog
+from mainstem.model.errors import Unavailable
 from mainstem.model.ids import RangeIndex, StreamId
 from mainstem.model.metadata import Range, Stream, Topic
 from mainstem.streams.copy_driver import CopyDriver
 from mainstem.streams.replica_messages import key_of
 from mainstem.streams.replica_service import ReplicaService
+from mainstem.streams.storage_retry_driver import RETRY_S, refusal_of
 from mainstem.streams.surroundings import Surroundings
 from mainstem.streams.writer_driver import StreamWriter
 
@@ -36,6 +39,7 @@ class RangeKeeper:
         self._replicas = replicas
         self._writer_of = writer_of
         self._copies = CopyDriver(around, replicas, self._replaced)
+        self._is_closed = False
 
     def tend(self, topic: Topic, stream: Stream) -> None:
         """Hold what this node is to hold of a stream, and nothing else."""
@@ -106,8 +110,25 @@ class RangeKeeper:
         old = self._replicas.log_of(topic, known, facts)
         self._replicas.forget(stream, index)
         self._around.store.drop_range(old)
-        fresh = self._replicas.log_of(topic, known, facts)
-        fresh.missing = True
+        self._renew(stream, index, old)
+
+    def _renew(self, stream: StreamId, index: RangeIndex, old: RangeLog) -> None:
+        """Open a dropped range again, empty, as soon as this node's storage allows."""
+        topic = self._around.placement.catalogue.topic_by_id(stream.topic)
+        known = self._around.placement.catalogue.stream(stream)
+        if self._is_closed or topic is None or known is None:
+            return
+        facts = next((one for one in known.ranges if one.index == index), None)
+        if facts is None:
+            return
+        try:
+            fresh = self._replicas.log_of(topic, known, facts)
+        except (Unavailable, OSError) as error:
+            if refusal_of(error) is None:
+                raise
+            asyncio.get_running_loop().call_later(RETRY_S, self._renew, stream, index, old)
+            return
+        fresh.missing = not fresh.sealed  # it may have been copied meanwhile
         self._replaced(stream, old, fresh)
 
     def _replaced(self, stream: StreamId, old: RangeLog, fresh: RangeLog) -> None:
@@ -122,6 +143,7 @@ class RangeKeeper:
 
     def close(self) -> None:
         """End everything that is under way."""
+        self._is_closed = True
         self._copies.close()
 
     def _drop_unwanted(self, stream: Stream, wanted: set[RangeIndex]) -> None:
