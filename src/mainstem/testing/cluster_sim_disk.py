@@ -26,12 +26,13 @@ class SimDisk(FileAccess):
         self._files = files
         self._folders = folders
         self._catalogue = catalogue
-        self._has_failed = False
+        self._has_failed = self._is_doubtful = False
 
     def begin(self, fault: FileFault) -> None:
         """From now on something is wrong."""
         for folder in self._folders:
             self._files.begin(folder, fault)
+        self._is_doubtful |= fault in (FileFault.SYNCS_FAIL, FileFault.READS_FAIL)
         self._catalogue.broken |= fault is FileFault.SYNCS_FAIL
 
     def end(self, *faults: FileFault) -> None:
@@ -49,12 +50,17 @@ class SimDisk(FileAccess):
         """
         self.end(FileFault.NO_DESCRIPTORS, FileFault.READS_FAIL, FileFault.SYNCS_FAIL)
         lost = self._has_failed, self._catalogue.has_failed
-        self._has_failed = self._catalogue.has_failed = False
+        self._has_failed = self._catalogue.has_failed = self._is_doubtful = False
         return lost
 
     def has(self, fault: FileFault) -> bool:
         """Whether something is wrong."""
         return self._files.has(self._folders[0], fault)
+
+    @property
+    def may_end_process(self) -> bool:
+        """Whether a sync or a read has failed, or may have, since the process began."""
+        return self._is_doubtful
 
     def reserve(self, fd: int, start: int, size: int) -> bool:
         """Reserve nothing: there is as much room as the story says."""

@@ -36,7 +36,6 @@ from mainstem.testing.cluster_sim_council import SimCouncil
 from mainstem.testing.cluster_sim_disk import SimDisk
 from mainstem.testing.cluster_sim_duties import SimDuties
 from mainstem.testing.cluster_sim_process import ProcessCalls
-from mainstem.testing.faulty_files import FileFault
 from mainstem.testing.peer_network import PeerNetwork
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class SimNode:
 
     def failed(self, error: BaseException) -> None:
         """Something ends the process: only its own failing disk may."""
-        if not any(map(self.disk.has, (FileFault.SYNCS_FAIL, FileFault.READS_FAIL))):
+        if not self.disk.may_end_process:
             self.fatal.append(error)
             return
         loop, life = asyncio.get_running_loop(), self.incarnation

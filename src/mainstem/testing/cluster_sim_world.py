@@ -167,6 +167,8 @@ class SimWorld:
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What nobody waited for went wrong."""
         error = context.get("exception")
+        if error is None and "was destroyed" in context["message"]:
+            return  # what a killed process left behind
         self._fatal.append(error or Offended(context["message"]))
 
 
