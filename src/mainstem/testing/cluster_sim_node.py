@@ -141,6 +141,8 @@ class SimNode:
 
     def failed(self, error: BaseException) -> None:
         """Something ends the process: only its own failing disk may."""
+        if not self.is_up:
+            return  # it has ended already
         if not self.disk.may_end_process:
             self.fatal.append(error)
             return
