@@ -225,6 +225,7 @@ def test_a_proof_cannot_be_sent_back_or_used_again(versions: Versions) -> None:
         (b"GET / HTTP/1.1", "not a handshake"),
         (encode([1, "c"]), "not a handshake"),
     ],
+    ids=["another cluster", "short nonce", "another node", "HTTP", "too short"],
 )
 def test_a_wrong_hello_is_refused_with_what_is_wrong(said: bytes, message: str) -> None:
     with pytest.raises(Corrupt, match=message):
