@@ -63,6 +63,19 @@ def fits(pattern: str, key: str) -> bool:
     return expression(pattern).fullmatch(key + "." if key else "") is not None
 
 
+def fits_filter(wanted: str, topic: str) -> bool:
+    """Whether an MQTT filter matches a topic."""
+    if topic.startswith("$") and wanted[:1] in ("+", "#"):
+        return False
+    levels, parts = topic.split("/"), wanted.split("/")
+    for place, part in enumerate(parts):
+        if part == "#":
+            return True
+        if place >= len(levels) or part not in ("+", levels[place]):
+            return False
+    return len(levels) == len(parts)
+
+
 def meets(arguments: dict[str, Any], headers: dict[str, Any]) -> bool:
     wanted = {name: value for name, value in arguments.items() if name != "x-match"}
     met = [
@@ -124,6 +137,8 @@ class World:
             return binding.key == key
         if kind is ExchangeKind.TOPIC:
             return fits(binding.key, key)
+        if kind is ExchangeKind.MQTT:
+            return fits_filter(binding.key, key)
         return kind is ExchangeKind.FANOUT or meets(binding.arguments, headers)
 
     def prune(self, suspects: list[str]) -> None:

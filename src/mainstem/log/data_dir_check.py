@@ -33,6 +33,7 @@ from mainstem.log.naming import (
 from mainstem.log.open_files import OpenFiles
 from mainstem.log.segment import Segment
 from mainstem.log.store import DIRECTORY_ID, DIRECTORY_KIND
+from mainstem.log.sync_marker import MARKER
 from mainstem.log.verify import verify_segment, verify_small_files
 from mainstem.model.errors import Corrupt
 
@@ -53,7 +54,8 @@ def iterate_findings(path: Path) -> Iterator[Damage]:
         checkpoint = load_checkpoint(path)
     except Corrupt as error:
         yield _finding(path / CHECKPOINT, error)
-    for other in sorted(path.glob("*.checkpoint")):
+    marker = path / MARKER
+    for other in sorted([*path.glob("*.checkpoint"), *([marker] if marker.exists() else ())]):
         try:
             read_checked(other)
         except Corrupt as error:

@@ -14,7 +14,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
     ["user", "password_file", "mechanism", "token_file", "by_token", "tls", "ca_file",
      "cert_file", "key_file", "command_config", "profile"]
 )  # fmt: skip
-WITHOUT = {"dev", "config show", "log verify", "sim", "cert make", "cert show"}
+WITHOUT = {"dev", "config show", "log backup", "log verify", "sim", "cert make", "cert show"}
 
 
 def commands(tree: Any, path: str = "") -> dict[str, Any]:

@@ -187,8 +187,10 @@ def test_settings_of_one_node_and_of_all_are_kept_apart() -> None:
     do(catalogue, records.SetNodeConfigs(NODE, {}, {"log.retention.ms": "2"}))
     assert catalogue.cluster_configs() == {"log.retention.ms": "1"}
     assert catalogue.node_configs(NODE) == {"log.retention.ms": "2"}
-    bad = records.SetNodeConfigs(None, {"log.retention.ms": "1"}, {"num.partitions": "2"})
-    assert refusal(catalogue, bad).code is ErrorCode.INVALID_CONFIG
+    fixed = records.SetNodeConfigs(None, {"log.retention.ms": "1"}, {"num.partitions": "2"})
+    assert refusal(catalogue, fixed).code is ErrorCode.INVALID_REQUEST
+    unknown = records.SetNodeConfigs(None, {"log.retention.ms": "1"}, {"num.wheels": "4"})
+    assert refusal(catalogue, unknown).code is ErrorCode.INVALID_CONFIG
     do(catalogue, records.SetNodeConfigs(NODE, {"log.retention.ms": "2"}, {}))
     assert catalogue.node_configs(NODE) == {}
 

@@ -679,7 +679,7 @@ def test_queues_that_could_not_be_stored_are_loaded_anew(
 
             def full(log: RangeLog, staged: Any) -> None:
                 if log in facts:
-                    raise Unavailable(ErrorCode.DISK_FULL, "no space left")
+                    raise Unavailable(ErrorCode.OVERLOADED, "no descriptor is free")
                 whole(log, staged)
 
             monkeypatch.setattr(RangeLog, "append", full)
