@@ -40,6 +40,15 @@ async def compact(town: Town) -> int:
     return await driver.run_once()
 
 
+async def compact_soon(town: Town) -> None:
+    """Compact in one of the next rounds: a node tries again what it cannot do at once."""
+    for _ in range(100):
+        if await compact(town) == 1:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("nothing was compacted")
+
+
 def files(node: TownNode, index: int) -> dict[str, bytes]:
     """The records and indexes of a range on a node, by file."""
     (folder,) = node.folder.glob(f"topics/*/partition-0/range-{index}.g*[0-9]")
@@ -78,7 +87,7 @@ def test_a_compacted_range_is_the_same_on_every_node(tmp_path: Path) -> None:
     async def story() -> None:
         async with Town(tmp_path) as town:
             await one_key_over_and_over(town)
-            assert await compact(town) == 1
+            await compact_soon(town)
             # The swap waits for as many as acknowledge; the third takes it over a moment later.
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             facts = town.stream.ranges[0]
@@ -96,7 +105,7 @@ def test_a_node_that_was_away_takes_the_compacted_range_over(tmp_path: Path) -> 
             await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
-            assert await compact(town) == 1
+            await compact_soon(town)
             assert len(town.stream.ranges[0].done) == 2
             await away.start()
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
@@ -122,7 +131,7 @@ def test_whoever_has_a_range_since_it_was_sealed_takes_the_compacted_one_over(
             await late.start()
             await eventually(lambda: len(town.stream.ranges[0].done) == 3)
             await gone.crash()
-            assert await compact(town) == 1
+            await compact_soon(town)
             assert set(town.stream.ranges[0].done) == {town.writer.id, late.id}
 
     asyncio.run(story())
@@ -138,7 +147,7 @@ def test_a_range_is_copied_from_a_node_that_is_there(
             await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
-            assert await compact(town) == 1
+            await compact_soon(town)
             dead = town.nodes[town.stream.ranges[0].done[0]]
             await dead.crash()
             await town.fence(dead)
@@ -456,7 +465,7 @@ def test_a_range_that_a_former_writer_rewrites_is_not_taken_over_meanwhile(
             await others_turn.wait()
             await town.fence(former)
             await town.write(b"20")
-            assert await compact(town) == 1
+            await compact_soon(town)
             first = next(one for one in town.stream.ranges if one.generation == 1)
             assert former.id not in first.done
             assert not list(former.folder.glob("topics/*/partition-0/range-*.g1*"))
@@ -570,7 +579,7 @@ def test_a_topic_that_is_deleted_while_a_rewritten_range_is_copied_is_gone(tmp_p
             await one_key_over_and_over(town)
             away = next(node for node in town.nodes.values() if node is not town.writer)
             await away.crash()
-            assert await compact(town) == 1
+            await compact_soon(town)
             network.held_back_from = 2  # what is copied is begun
             network.slow = away.id
             await away.start()
