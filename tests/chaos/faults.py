@@ -117,8 +117,12 @@ def _stall_syncs_of_each_node(cluster: LocalCluster, _: MemberNode, random: Rand
 
 
 def _fail_reads(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
-    """Reads of a node's files fail for a while."""
+    """Reads of a node's files fail for a while; a node that cannot go on without them exits."""
+    before = len(node.log_text())
     _switch(cluster, node, "read_fails", 1, random.uniform(0.5, 2.0))
+    if '"critical"' in node.log_text()[before:]:
+        assert node.wait(timeout_s=EXIT_TIMEOUT_S), f"node {node.number} ended as if all was well"
+        node.start()
 
 
 def _exhaust_descriptors(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
