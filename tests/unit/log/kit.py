@@ -1,6 +1,7 @@
 """A store in a temporary directory and batches to put into it."""
 
 import contextlib
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -125,6 +126,7 @@ def read_all(log: RangeLog, offset: int | None = None, max_bytes: int = 1 << 20)
 @contextlib.contextmanager
 def no_free_descriptors() -> Iterator[None]:
     """Let every call that needs a new descriptor fail with the kernel's own EMFILE."""
+    gc.collect()  # files of earlier tests that wait for it would free descriptors in between
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
     os.close(lowest_free)
