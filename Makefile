@@ -3,6 +3,9 @@
 NATIVE := $(wildcard src/mainstem/model/native/*.[ch])
 PYTHON_IN_VENV := .venv/bin/python
 BIN := .venv/bin
+# Many tests start processes: compiled modules are kept, whatever the surroundings say, or each of
+# these processes compiles all that it imports again.
+export PYTHONDONTWRITEBYTECODE =
 ARGS ?=
 PYTEST_ARGS ?=
 # As many as a small machine has cores; files stay whole, their fixtures are shared.
@@ -10,7 +13,7 @@ PYTEST_WORKERS ?= 2
 PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format pin clients cluster chaos chaos-pipelines sim fuzz bench clean
+.PHONY: help run test check gates format docs pin clients cluster chaos chaos-pipelines sim fuzz bench clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
@@ -21,24 +24,51 @@ help:  ## Say what can be made.
 .venv/.ready-test: pyproject.toml constraints.txt $(NATIVE)
 	@scripts/setup test
 
+.venv/.ready-docs: pyproject.toml constraints.txt
+	@scripts/setup docs
+
 run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no-demo: the node).
 	@exec $(BIN)/mainstem dev --demo $(ARGS)
 
 test: .venv/.ready-test  ## Set up, then run every gate and every test.
 	@scripts/system-packages
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory gates
 	$(PYTEST) $(PYTEST_ARGS)
 
-check: .venv/.ready-test  ## Format, lint, types, import direction, house rules.
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+# Types take about as long as all the rest, so two jobs at a time use two cores.
+# A check that fails does not keep the others from reporting what they find.
+GATES := check-types check-format check-lint check-imports
+.PHONY: $(GATES) check-tidy
+PARALLEL = $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target
+
+check: .venv/.ready-test  ## Format, lint, types, import direction, project rules.
+	@$(PARALLEL) $(GATES) check-tidy
+
+# What `check` does without tests: `test` runs the project rules among the others, once.
+gates: .venv/.ready-test
+	@$(PARALLEL) $(GATES)
+
+check-types:
 	$(BIN)/mypy
+
+check-format:
+	$(BIN)/ruff format --check .
+
+check-lint:
+	$(BIN)/ruff check .
+
+check-imports:
 	$(BIN)/lint-imports
+
+check-tidy:
 	$(PYTHON_IN_VENV) -m pytest -q tests/tidy
 
-format: .venv/.ready-test  ## Bring every file into the house's format.
+format: .venv/.ready-test  ## Format every file.
 	$(BIN)/ruff check --fix --select I .
 	$(BIN)/ruff format .
+
+docs: .venv/.ready-docs  ## Build the documentation as a site in build/site.
+	$(BIN)/mkdocs build --strict
 
 pin:  ## Resolve all dependencies afresh into constraints.txt.
 	scripts/pin

@@ -3,7 +3,7 @@
     python bench/cluster.py                     all rows
     python bench/cluster.py --only seal,shards  some of them
     python bench/cluster.py --quick             few rounds, to see that everything runs
-    python bench/cluster.py --document          and put the table into docs/benchmarks.md
+    python bench/cluster.py --document          and put the table into docs/reference/benchmarks.md
 
 Prints a table with every row's target, and leaves the samples in ``bench/results``.
 """

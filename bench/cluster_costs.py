@@ -104,7 +104,7 @@ def copies(rounds: int) -> list[Row]:
         with LocalNode() as node:
             one.append(_copied(node.kafka, [node.pid], number, copies=1))
         with LocalCluster() as cluster:
-            cluster.until_three_vote()
+            cluster.wait_for_three_voters()
             pids = [member.pid for member in cluster.nodes.values()]
             three.append(_copied(cluster.bootstrap, pids, number, copies=3))
     ratio = statistics.median(three) / statistics.median(one)

@@ -97,7 +97,7 @@ def fail_over(rounds: int, preset: str) -> list[Row]:
     """Writers are killed, every other time the one that leads the catalogue's group."""
     gaps: dict[bool, list[float]] = {True: [], False: []}
     with LocalCluster(arguments=("--set", f"cluster.preset={preset}")) as cluster:
-        cluster.until_three_vote()
+        cluster.wait_for_three_voters()
         admin = create(cluster.bootstrap, "t", LAYOUT)
         beat = Beat(cluster.bootstrap, "t", len(LAYOUT))
         for number in range(rounds):
@@ -135,7 +135,7 @@ def seal(rounds: int) -> list[Row]:
     config = {"cleanup_policy": "compact", "min_compaction_lag_ms": "86400000"}
     gaps_ms: list[float] = []
     with LocalCluster() as cluster:
-        cluster.until_three_vote()
+        cluster.wait_for_three_voters()
         create(cluster.bootstrap, "s", 1, 3, segment_bytes=str(RANGE_BYTES), **config)
         beat = Beat(cluster.bootstrap, "s", 1, size_bytes=1_000)
         ended_s = time.monotonic() + SETTLED_S_MAX * 2

@@ -13,8 +13,8 @@ from bench.peers.kafka import peer
 from bench.peers.kafka.peer import ApacheKafka
 from cryptography.hazmat.primitives import serialization
 
-from mainstem.client.acl_admin import Acl
 from mainstem.client.admin import Admin
+from mainstem.client.administration.acls import Acl
 from mainstem.testing.local_node import LocalNode
 from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import READY_TIMEOUT_S

@@ -201,7 +201,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on with a run that was cut short")
     parser.add_argument(
-        "--document", action="store_true", help="put the table into docs/benchmarks.md"
+        "--document", action="store_true", help="put the table into docs/reference/benchmarks.md"
     )
     return parser.parse_args()
 

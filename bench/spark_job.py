@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.connector.shapes import Place
 from mainstem.pipelines.connectors.postgres_cdc import PostgresCdcSource
 from mainstem.pipelines.spark.session import SparkSettings, open_session

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.figures import Goal
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "benchmarks.md"
 # The document has one table for all figures against Kafka, and one for each other group.
 BEGIN, END = "<!-- table{}: begin -->", "<!-- table{}: end -->"
 HEAD = ["load", "side (durability)", "median", "least", "unit", "beside", "vs peer", "target"]

@@ -21,12 +21,12 @@ from typing import Any, Protocol
 
 from crc32c import crc32c
 
-from mainstem.log.batch_cleaning import raw_records
-from mainstem.model import compression
-from mainstem.model.batch import check_produced
-from mainstem.model.columns import decode_columns, plain_batch
+from mainstem.log.cleaning.batch_filter import raw_records
 from mainstem.model.errors import Corrupt, InvalidRequest, MainstemError
-from mainstem.model.record import Record, batches_of, build_batch, records_of
+from mainstem.model.records import compression
+from mainstem.model.records.batch import check_produced
+from mainstem.model.records.columns import decode_columns, plain_batch
+from mainstem.model.records.record import Record, batches_of, build_batch, records_of
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.samples import draw_message
 from mainstem.wire.kafka.schema import load_api

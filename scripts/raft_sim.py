@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from mainstem.testing.raft_episodes import episode
-from mainstem.testing.raft_storm import Tally, storm
+from mainstem.testing.simulation.raft.core_episodes import episode
+from mainstem.testing.simulation.raft.fault_run import FaultRunCounts, run_with_faults
 
 STEPS = 2_000
 STORM_S = 600.0
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=10_000, help="the first seed")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    total, episodes, committed, terms = Tally(), 0, 0, 0
+    total, episodes, committed, terms = FaultRunCounts(), 0, 0, 0
     seed = options.seed
     until = time.process_time() + options.seconds
     while time.process_time() < until:
@@ -46,24 +46,28 @@ def main() -> int:
     print(
         f"{total.simulated_s / 3600:.1f} hours of storms: {total.acknowledged} acknowledged, "
         f"{total.reads} reads, {total.crashes} crashes ({total.power_losses} with the power), "
-        f"{total.partitions} partitions, {total.changes} changes of membership, "
+        f"{total.partitions} partitions, {total.stalls} stalled disks, "
+        f"{total.full_disks} full disks, {total.failed_syncs} failed syncs, "
+        f"{total.changes} changes of membership, "
         f"{total.terms} terms, {total.messages} messages"
     )
     print(f"nothing was broken; go on with --seed {seed}")
     return 0
 
 
-def _one_storm(seed: int) -> Tally:
+def _one_storm(seed: int) -> FaultRunCounts:
     memory = Path("/dev/shm")  # noqa: S108 - syncs cost nothing there
     folder = Path(tempfile.mkdtemp(prefix="raft-sim-", dir=memory if memory.is_dir() else None))
     try:
         spare = 2 if seed % 2 else 0
-        return storm(folder, seed, seconds=STORM_S, nodes=5 if seed % 3 == 0 else 3, spare=spare)
+        return run_with_faults(
+            folder, seed, seconds=STORM_S, nodes=5 if seed % 3 == 0 else 3, spare=spare
+        )
     finally:
         shutil.rmtree(folder)
 
 
-def _add(total: Tally, more: Tally) -> None:
+def _add(total: FaultRunCounts, more: FaultRunCounts) -> None:
     for name in more.__struct_fields__:
         if name != "digest":
             setattr(total, name, getattr(total, name) + getattr(more, name))

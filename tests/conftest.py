@@ -7,6 +7,8 @@ What was skipped for want of a tool is listed at the end, suite by suite.
 """
 
 import functools
+import gc
+import logging
 import os
 import re
 import shutil
@@ -16,13 +18,33 @@ import urllib.request
 import xml.etree.ElementTree as ET
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long one example takes says nothing on a busy machine; whole tests have a time limit.
+hypothesis.settings.register_profile(
+    "mainstem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("mainstem")
+
+pytest_plugins = ["tests.kit.async_tests"]
 
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 PROBE_TIMEOUT_S = 20
+
+
+@pytest.fixture(autouse=True)
+def _log_settings_end_with_the_test() -> Iterator[None]:
+    """A command that is run in this process sets its own handlers, filters and level."""
+    root = logging.getLogger("mainstem")
+    before = (list(root.handlers), root.level, root.propagate)
+    yield
+    handlers, level, root.propagate = before
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def _missing(*commands: str) -> str | None:
@@ -195,6 +217,12 @@ def required() -> set[str]:
     """The names that MAINSTEM_REQUIRE makes mandatory."""
     names = {name for name in re.split(r"[,\s]+", os.environ.get("MAINSTEM_REQUIRE", "")) if name}
     return set(PROBES) if "all" in names else names
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what lives until the end: every test, every module."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "java"
 RESOLVE_TIMEOUT_S = 900
+# For a process that ends within the minute the second compiler does not earn back its cost.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Unavailable(RuntimeError):
@@ -34,8 +36,14 @@ def jars(pom: Path) -> Path:
         command = ["mvn", "--quiet", "--batch-mode", "--no-transfer-progress", "--file", str(pom)]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         command += [f"-DoutputDirectory={complete}"]
+        flags = " ".join([*SHORT_LIVED, os.environ.get("MAVEN_OPTS", "")])
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"MAVEN_OPTS": flags},
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
         )
         if done.returncode:
             raise Unavailable(f"Maven could not resolve {pom.name}: {done.stdout[-600:]}")
@@ -60,7 +68,9 @@ def compiled_classpath(source: Path, pom: Path) -> str:
         path = classpath(pom)
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
             compiled = Path(scratch) / "classes"
-            subprocess.run(["javac", "-cp", path, "-d", str(compiled), str(source)], check=True)
+            command = ["javac", *(f"-J{flag}" for flag in SHORT_LIVED)]
+            command += ["-cp", path, "-d", str(compiled), str(source)]
+            subprocess.run(command, check=True)
             # As with jars: whoever comes second keeps the first one's folder.
             if not folder.exists():
                 compiled.rename(folder)

@@ -11,7 +11,7 @@ from mainstem.model.release import RELEASE
 
 if TYPE_CHECKING:
     from mainstem.client.blocking_queues import BlockingQueues
-    from mainstem.client.native_connection import NativeSettings
+    from mainstem.client.native.connection import NativeSettings
     from mainstem.client.queues import Queues
 
 __version__ = RELEASE

@@ -45,7 +45,7 @@ def fault_rounds(
     with_java: bool = False,
 ) -> FaultRun:
     """Let one fault after the other happen under load, then judge what clients saw."""
-    cluster.until_three_vote()
+    cluster.wait_for_three_voters()
     random = Random(seed)
     done: Counter[str] = Counter()
     with Workload(cluster, seed=seed, with_java=with_java) as load:
@@ -58,8 +58,8 @@ def fault_rounds(
                 faults[name](cluster, node, random)
             except OSError as error:  # a node that was asked for something did not answer
                 check_all_run(cluster)
-                found = f"{state_of(cluster)}\n{cluster.logs()}"
-                raise AssertionError(f"{name} of node {node.number}: {error!r}\n{found}") from error
+                found = f"{cluster.logs()}\n{state_of(cluster)}"
+                raise AssertionError(f"{found}\n{name} of node {node.number}: {error!r}") from error
         _await_progress(cluster, load, done)
         load.group.bootstrap = cluster.bootstrap
         load.group.replace_member()
@@ -83,6 +83,7 @@ def _await_progress(cluster: LocalCluster, load: Workload, done: Counter[str]) -
     while waiting := [name for name, count in load.progress().items() if count <= before[name]]:
         check_all_run(cluster)
         assert time.monotonic() < deadline, (
-            f"no progress after {dict(done)}: {waiting}\n{state_of(cluster)}\n{cluster.logs()}"
+            f"{cluster.logs()}\n{state_of(cluster)}\n{load.group.described()}\n"
+            f"no progress after {dict(done)}: {waiting}"
         )
         load.group.turn(0.1)

@@ -281,6 +281,6 @@ def _until(cluster: LocalCluster, condition: Callable[[], bool], what: str) -> N
     while not condition():
         check_all_run(cluster)
         assert time.monotonic() < give_up, (
-            f"not in {MOVED_TIMEOUT_S} s: {what}\n{state_of(cluster)}\n{cluster.logs()}"
+            f"{cluster.logs()}\n{state_of(cluster)}\nnot in {MOVED_TIMEOUT_S} s: {what}"
         )
         time.sleep(POLL_S)

@@ -13,6 +13,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.chaos.group_journal import GroupJournal
 from tests.chaos.history import EndRead, History, Outcome, Read, Resumed, Sent, Stream
 
 PARTITIONS = 3
@@ -214,6 +215,7 @@ class GroupReader:
         # Where the group may resume: the last commit that was confirmed and any tried since.
         self._allowed: dict[Stream, set[int]] = {}
         self._resuming: set[Stream] = set()
+        self._journal = GroupJournal()
         self._consumer = self._join()
 
     @property
@@ -233,11 +235,23 @@ class GroupReader:
             messages: list[Message] = []
             # One by one: what comes after a new assignment must not be taken for what came before.
             while len(messages) < 200 and (found := self._consumer.poll(0 if messages else 0.1)):
-                if found.error() is None:
+                if (error := found.error()) is None:
                     self._note(found)
                     messages.append(found)
+                else:
+                    self._journal.note(f"poll: {error}")
             if messages:
                 self._commit(messages)
+
+    def described(self) -> str:
+        """What the present member reads, how far it is and what it did last; never fails."""
+        try:
+            places = self._consumer.position(self._consumer.assignment())
+        except (KafkaException, RuntimeError) as error:
+            places = []
+            self._journal.note(f"no assignment is known: {error}")
+        read = [f"{one.topic}-{one.partition} at {one.offset}" for one in places]
+        return f"{self.group} reads {read or 'nothing'}; its member:\n{self._journal.text()}"
 
     def replace_member(self) -> None:
         """The member leaves without committing and another takes its place."""
@@ -253,7 +267,8 @@ class GroupReader:
     def _join(self) -> Consumer:
         settings = _reader_settings(self.bootstrap, self.group)
         settings |= {"enable.auto.commit": False, "session.timeout.ms": 6_000}
-        consumer = Consumer(settings)
+        settings |= {"debug": "cgrp", "log_level": 7}
+        consumer = Consumer(settings, logger=self._journal.logger)
         consumer.subscribe([self._topic], on_assign=self._begin_anew)
         return consumer
 
@@ -283,8 +298,9 @@ class GroupReader:
         offsets = [TopicPartition(topic, number, until) for (topic, number), until in ends.items()]
         try:
             confirmed = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException:
+        except KafkaException as error:
             # The server may have died before or after it kept the commit.
+            self._journal.note(f"commit: {error}")
             return
         for one in confirmed or []:
             if one.error is None:

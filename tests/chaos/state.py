@@ -1,9 +1,10 @@
 """What every node of a cluster believes, for the message of a run that stands still.
 
 Asked of each node by itself: who leads the catalogue, which nodes are there, who writes what under
-which epoch and who is in sync; every range that is not where it is wanted. Beside it the files that
-each node has of every partition, which show how far its copy is. A node that ended by itself has
-said why: that is told before all else.
+which epoch and who is in sync; every range that is not where it is wanted; every group with its
+coordinator, its members and their positions. Beside it the files that each node has of every
+partition, which show how far its copy is. A node that ended by itself has said why: that is told
+before all else.
 """
 
 import json
@@ -38,7 +39,7 @@ def _last_words(node: MemberNode) -> str:
 def _node(node: MemberNode) -> str:
     if not node.is_running:
         return f"node {node.number} does not run"
-    parts = [_told(read, node) for read in (_catalogue, _kafka_view, _files)]
+    parts = [_told(read, node) for read in (_catalogue, _kafka_view, _groups, _files)]
     return "\n".join([f"node {node.number}, process {node.pid}", *parts])
 
 
@@ -92,6 +93,19 @@ def _kafka_view(node: MemberNode) -> str:
         if not name.startswith("__")
         for number, part in sorted(topic.partitions.items())
     )
+
+
+def _groups(node: MemberNode) -> str:
+    """Every group, as this node answers: state, coordinator, members, positions."""
+    admin = AdminClient({"bootstrap.servers": node.kafka, "log_level": 0})
+    listed = admin.list_consumer_groups(request_timeout=ASK_TIMEOUT_S).result()
+    lines = [f"  groups cannot be listed: {error}" for error in listed.errors]
+    names = [one.group_id for one in listed.valid]
+    asked = admin.describe_consumer_groups(names, request_timeout=ASK_TIMEOUT_S) if names else {}
+    for name, future in asked.items():
+        lines.append(f"  {name}: coordinated by {future.result().coordinator}")
+        lines.append(f"    {json.dumps(_asked(node, f'/v1/groups/{name}'))}")
+    return "\n".join(lines)
 
 
 def _files(node: MemberNode) -> str:

@@ -156,7 +156,7 @@ def _java_is_missing() -> str:
 
 def _transactions_of_several(count: int, seed: int) -> Verdict:
     with LocalCluster() as cluster:
-        cluster.until_three_vote()
+        cluster.wait_for_three_voters()
         run = run_transactions(OneOfSeveral(cluster, seed=seed), count, seed=seed)
     return not run.anomalies, run.summary
 

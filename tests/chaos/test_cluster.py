@@ -29,7 +29,7 @@ def test_faults_of_every_kind_lose_and_double_nothing() -> None:
     kind = HarshCluster if IS_HARSH else LocalCluster
     with kind(arguments=(*QUICK_GROUPS, *SERVE_ALL)) as cluster:
         run = fault_rounds(cluster, len(faults), faults=faults)
-        assert not run.anomalies, f"{run.done}\n{run.summary()}\n{cluster.logs()}"
+        assert not run.anomalies, f"{cluster.logs()}\n{run.done}\n{run.summary()}"
     assert set(run.done) == set(faults)
     assert run.histories.kafka.resumed, "the group must have resumed"
 
@@ -38,7 +38,7 @@ def test_faults_of_every_kind_lose_and_double_nothing() -> None:
 @pytest.mark.timeout(400)
 def test_transactions_over_several_nodes_survive_kills_pauses_and_zombies() -> None:
     with LocalCluster(arguments=QUICK_GROUPS) as cluster:
-        cluster.until_three_vote()
+        cluster.wait_for_three_voters()
         run = run_transactions(OneOfSeveral(cluster, seed=2), TRANSACTIONS, seed=2)
-        assert not run.anomalies, f"{run.summary}\n{cluster.logs()}"
+        assert not run.anomalies, f"{cluster.logs()}\n{run.summary}"
     assert run.fenced_zombies, run.summary

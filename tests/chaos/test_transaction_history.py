@@ -27,7 +27,7 @@ GROUP = "chain-group"
 IN, OUT = "in", "out"
 
 
-class World:
+class CorrectServer:
     """A server that does everything right, and the history of its clients."""
 
     def __init__(self) -> None:
@@ -128,23 +128,23 @@ class World:
 
 def sound(rounds: int = 4) -> TransactionHistory:
     """Two producers, one of them replaced in every round, a chain and a reader."""
-    world = World()
-    steady = world.incarnation("steady")
-    world.observe()
+    server = CorrectServer()
+    steady = server.incarnation("steady")
+    server.observe()
     for _ in range(rounds):
-        fresh = world.incarnation("fresh")
-        chain = world.incarnation("chain")
-        world.write("fresh", fresh, Wish.COMMIT)
-        world.write("fresh", fresh, Wish.ABORT)
-        world.write("steady", steady, Wish.COMMIT, count=2)
-        world.read()
-        world.process(chain, Wish.ABORT)
-        world.observe()
-        world.process(chain)
-        world.observe()
-        world.read()
-    history = world.history
-    history.ends = {stream: (until, until) for stream, until in world.ends.items()}
+        fresh = server.incarnation("fresh")
+        chain = server.incarnation("chain")
+        server.write("fresh", fresh, Wish.COMMIT)
+        server.write("fresh", fresh, Wish.ABORT)
+        server.write("steady", steady, Wish.COMMIT, count=2)
+        server.read()
+        server.process(chain, Wish.ABORT)
+        server.observe()
+        server.process(chain)
+        server.observe()
+        server.read()
+    history = server.history
+    history.ends = {stream: (until, until) for stream, until in server.ends.items()}
     return history
 
 
@@ -204,13 +204,13 @@ def test_a_commit_without_an_answer_may_not_have_happened() -> None:
     history = sound()
     transaction = history.transactions[-2]
     assert transaction.producer == "chain"
-    world = World()
-    incarnation = world.incarnation("p")
-    lost = world.begin("p", incarnation)
-    world.send(lost, (IN, 0))
-    world.send(lost, (IN, 1))
-    lost.wish, lost.decided = Wish.COMMIT, world.tick()
-    assert found(world.history) == set()
+    server = CorrectServer()
+    incarnation = server.incarnation("p")
+    lost = server.begin("p", incarnation)
+    server.send(lost, (IN, 0))
+    server.send(lost, (IN, 1))
+    lost.wish, lost.decided = Wish.COMMIT, server.tick()
+    assert found(server.history) == set()
 
 
 def test_a_commit_without_an_answer_is_whole_or_not_at_all() -> None:
@@ -377,20 +377,20 @@ def test_a_stable_end_within_a_transaction_is_reported() -> None:
 
 
 def test_a_transaction_may_be_held_back_by_another_one_in_its_midst() -> None:
-    world = World()
-    first, second = world.incarnation("first"), world.incarnation("second")
-    outer = world.begin("first", first)
-    inner = world.begin("second", second)
-    world.send(outer, (IN, 0))
-    world.send(inner, (IN, 0))
-    world.send(outer, (IN, 0))
-    world.end(outer, Wish.COMMIT)
-    at = world.tick()
-    world.history.snapshots.append(Snapshot("reader", at, at, {(IN, 0): 1}))
-    world.end(inner, Wish.COMMIT)
-    world.history.final[IN, 0].sort()
-    world.read()
-    assert found(world.history) == set()
+    server = CorrectServer()
+    first, second = server.incarnation("first"), server.incarnation("second")
+    outer = server.begin("first", first)
+    inner = server.begin("second", second)
+    server.send(outer, (IN, 0))
+    server.send(inner, (IN, 0))
+    server.send(outer, (IN, 0))
+    server.end(outer, Wish.COMMIT)
+    at = server.tick()
+    server.history.snapshots.append(Snapshot("reader", at, at, {(IN, 0): 1}))
+    server.end(inner, Wish.COMMIT)
+    server.history.final[IN, 0].sort()
+    server.read()
+    assert found(server.history) == set()
 
 
 def test_a_stable_end_that_goes_back_is_reported() -> None:
@@ -518,11 +518,11 @@ def test_an_input_that_is_passed_over_is_reported() -> None:
 
 def test_an_input_that_the_group_has_not_come_to_may_wait() -> None:
     history = sound()
-    world = World()
-    incarnation = world.incarnation("p")
-    world.write("p", incarnation, Wish.COMMIT)
-    world.observe()
-    assert found(world.history) == set()
+    server = CorrectServer()
+    incarnation = server.incarnation("p")
+    server.write("p", incarnation, Wish.COMMIT)
+    server.observe()
+    assert found(server.history) == set()
     assert found(history) == set()
 
 

@@ -97,7 +97,7 @@ class Run:
 
 
 @dataclass
-class Stage:
+class Environment:
     """Node, clients, and everything that was done to them."""
 
     node: Server
@@ -213,18 +213,20 @@ def run_transactions(node: Server, wanted: int, *, seed: int = 0, pause_s: float
         Cast(Path(folder)) as cast,
     ):
         create_topics(node.kafka, {name: {} for name in TOPICS})
-        stage = Stage(node, cast, Random(seed))
+        environment = Environment(node, cast, Random(seed))
         for part in parts(node.kafka, pause_s):
             cast.start(part)
-        _play(stage, wanted)
-        _calm(stage)
+        _play(environment, wanted)
+        _calm(environment)
         history = TransactionHistory(chains=dict(FLOWS))
-        _close(stage, history)
+        _close(environment, history)
         for actor in cast.actors:
-            fold = Fold(history, actor.part.name, actor.incarnation, _doubt(stage, actor))
+            fold = Fold(history, actor.part.name, actor.incarnation, _doubt(environment, actor))
             fold.take(lines_of(actor.journal))
     anomalies = check(history)
-    return Run(history, anomalies, stage.faults, len(stage.zombies), time.monotonic() - began)
+    return Run(
+        history, anomalies, environment.faults, len(environment.zombies), time.monotonic() - began
+    )
 
 
 def parts(bootstrap: str, pause_s: float) -> list[Part]:
@@ -247,15 +249,15 @@ def parts(bootstrap: str, pause_s: float) -> list[Part]:
     ]
 
 
-def _play(stage: Stage, wanted: int) -> None:
+def _play(environment: Environment, wanted: int) -> None:
     """Faults of all kinds in turn, until enough transactions have ended."""
-    kinds = _rotation(stage.random)
+    kinds = _rotation(environment.random)
     next_at = time.monotonic() + 2.0
-    while stage.cast.count() < wanted or len(stage.faults) < len(KINDS):
-        stage.tick()
+    while environment.cast.count() < wanted or len(environment.faults) < len(KINDS):
+        environment.tick()
         if time.monotonic() >= next_at:
-            stage.next_fault(kinds)
-            next_at = time.monotonic() + stage.random.uniform(*FAULT_EVERY_S)
+            environment.next_fault(kinds)
+            next_at = time.monotonic() + environment.random.uniform(*FAULT_EVERY_S)
         time.sleep(TICK_S)
 
 
@@ -267,28 +269,28 @@ def _rotation(random: Random) -> Iterator[str]:
         yield from turn
 
 
-def _calm(stage: Stage) -> None:
+def _calm(environment: Environment) -> None:
     """No more faults: sleepers wake, zombies learn that they are."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while stage.due or stage.cast.zombies():
-        zombies = stage.cast.zombies()
-        stories = "\n".join(stage.cast.story(one) for one in zombies)
-        assert time.monotonic() < deadline, f"not fenced: {stories}\n{stage.node.log_tail()}"
-        stage.tick()
+    while environment.due or environment.cast.zombies():
+        zombies = environment.cast.zombies()
+        stories = "\n".join(environment.cast.story(one) for one in zombies)
+        assert time.monotonic() < deadline, f"not fenced: {stories}\n{environment.node.log_tail()}"
+        environment.tick()
         time.sleep(TICK_S)
-    for zombie in stage.zombies:
-        assert zombie.process.returncode == FENCED_STATUS, stage.cast.story(zombie)
+    for zombie in environment.zombies:
+        assert zombie.process.returncode == FENCED_STATUS, environment.cast.story(zombie)
 
 
-def _close(stage: Stage, history: TransactionHistory) -> None:
+def _close(environment: Environment, history: TransactionHistory) -> None:
     """Let everything be processed, and read it all one last time."""
-    stage.cast.finish(*PRODUCERS)
-    bootstrap = stage.node.kafka
+    environment.cast.finish(*PRODUCERS)
+    bootstrap = environment.node.kafka
     history.final, history.ends = read_stable(bootstrap, ["input"])
     for group in history.chains:
-        _await_processed(stage, bootstrap, group, history.final)
-    stage.cast.finish(*CHAINS)
-    stage.cast.finish("reader")
+        _await_processed(environment, bootstrap, group, history.final)
+    environment.cast.finish(*CHAINS)
+    environment.cast.finish("reader")
     history.final, history.ends = read_stable(bootstrap, list(TOPICS))
     for group, (topic, _) in history.chains.items():
         started = time.monotonic()
@@ -298,7 +300,7 @@ def _close(stage: Stage, history: TransactionHistory) -> None:
 
 
 def _await_processed(
-    stage: Stage, bootstrap: str, group: str, final: dict[Stream, list[tuple[int, str]]]
+    environment: Environment, bootstrap: str, group: str, final: dict[Stream, list[tuple[int, str]]]
 ) -> None:
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
@@ -311,15 +313,15 @@ def _await_processed(
         if not left:
             return
         assert time.monotonic() < deadline, f"{group} does not get to the end of {left}: {known}"
-        for actor in stage.cast.acting(*CHAINS):
+        for actor in environment.cast.acting(*CHAINS):
             if actor.process.poll() is not None:
-                stage.cast.renew()
+                environment.cast.renew()
         time.sleep(0.2)
 
 
-def _doubt(stage: Stage, actor: Actor) -> Callable[[float, float], bool]:
+def _doubt(environment: Environment, actor: Actor) -> Callable[[float, float], bool]:
     """Whether an answer may have been lost on its way to a client."""
-    times = [*stage.outages, *actor.pauses]
+    times = [*environment.outages, *actor.pauses]
 
     def disturbed(start: float, until: float) -> bool:
         if until - start > SLOW_S:

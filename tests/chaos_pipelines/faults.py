@@ -52,18 +52,18 @@ class Proxy:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        fate = self._draw.random() / self.trouble if self.trouble else 1.0
+        status = self._draw.random() / self.trouble if self.trouble else 1.0
         try:
-            if fate < 1.0:
+            if status < 1.0:
                 self.faults += 1
-            if fate < 0.3:
+            if status < 0.3:
                 return
-            if fate < 0.6:
+            if status < 0.6:
                 await reader.read(BUFFER_BYTES)
                 writer.write(BUSY)
                 await writer.drain()
                 return
-            answers = 0 if fate < 1.0 else self._draw.randrange(5, 60)
+            answers = 0 if status < 1.0 else self._draw.randrange(5, 60)
             await self._relay(reader, writer, answers=answers)
         except OSError:
             pass  # either side may hang up
@@ -153,18 +153,18 @@ class Receiver:
 
     def _take(self, key: str, body: bytes) -> int:
         with self._lock:
-            fate = self._draw.random() / self.trouble if self.trouble else 1.0
-            self.faults += fate < 1.0
-            if 0.3 <= fate < 0.6:
+            status = self._draw.random() / self.trouble if self.trouble else 1.0
+            self.faults += status < 1.0
+            if 0.3 <= status < 0.6:
                 return 500
             digest = hashlib.sha256(body).hexdigest()
             known = self.taken.setdefault(key, (digest, body))
             self.repeats += known[1] is not body
             if known[0] != digest:
                 self.changed.append(key)
-        if fate < 0.02:
+        if status < 0.02:
             time.sleep(HANG_S)
-        return 204 if fate >= 0.3 else 500
+        return 204 if status >= 0.3 else 500
 
 
 class _QuietServer(http.server.ThreadingHTTPServer):

@@ -14,15 +14,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.chaos_pipelines.points import reach
 
 from mainstem.pipelines.connector.batches import identity_of
-from mainstem.pipelines.connectors import (
-    _bucket,
-    _object_sink,
-    _stores,
-    _table_rows,
-    _table_sink,
-    _webhook_sender,
-    iceberg,
-)
+from mainstem.pipelines.connectors import iceberg
+from mainstem.pipelines.database_tables import rows
+from mainstem.pipelines.database_tables import sink as _table_sink
+from mainstem.pipelines.object_store import bucket, stores
+from mainstem.pipelines.object_store import sink as _object_sink
+from mainstem.pipelines.webhook import sender
 
 SENT_BEFORE_SENDING = 3
 _batch = threading.local()
@@ -31,13 +28,13 @@ _batch = threading.local()
 def install() -> None:
     """Put the points in place."""
     _frail_batches()
-    ledger = _object_sink._Ledger
+    ledger = _object_sink.Manifests
     _around(ledger, "decide", before="staged", after="decided")
     _around(ledger, "tidy", before="moved")
-    _around(_bucket.Bucket, "move", after="moving")
-    _around(_stores.Folder, "move", after="moving")
+    _around(bucket.Bucket, "move", after="moving")
+    _around(stores.Folder, "move", after="moving")
     _around(_table_sink, "_note", before="applied", after="noted")
-    _around(_table_rows, "arrow_reader", after="reading")
+    _around(rows, "arrow_reader", after="reading")
     _around(iceberg, "last_batch", after="looked")
     _frail_requests()
 
@@ -61,15 +58,15 @@ def _frail_batches() -> None:
 
 def _frail_requests() -> None:
     """When some requests of a batch have arrived."""
-    plain = _webhook_sender._Lane._deliver
+    plain = sender._Lane._deliver
 
-    async def deliver(self: Any, record: _webhook_sender.Outgoing) -> str | None:
+    async def deliver(self: Any, record: sender.Outgoing) -> str | None:
         refused = await plain(self, record)
         if record.idempotency_key.endswith(f"-{SENT_BEFORE_SENDING}"):
             _here("sending")
         return refused
 
-    _webhook_sender._Lane._deliver = deliver  # type: ignore[method-assign]
+    sender._Lane._deliver = deliver  # type: ignore[method-assign]
 
 
 def _around(owner: Any, name: str, *, before: str = "", after: str = "") -> None:

@@ -11,17 +11,17 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from tests.chaos_pipelines.points import reach
 
-from mainstem.pipelines.spark import completion
-from mainstem.pipelines.spark.ledger import Entry, LedgerWriter
-from mainstem.pipelines.spark.sink import StreamWriter
-from mainstem.pipelines.spark.source import MainstemSource
-from mainstem.pipelines.spark.written import Written
+from mainstem.pipelines.spark.data_source import MainstemSource
+from mainstem.pipelines.spark.writing import completion
+from mainstem.pipelines.spark.writing.commit_message import TaskCommit
+from mainstem.pipelines.spark.writing.ledger import LedgerEntry, LedgerWriter
+from mainstem.pipelines.spark.writing.sink import TopicStreamWriter
 
 
 class FrailLedgerWriter(LedgerWriter):
     """The ledger: a batch is recorded between two points."""
 
-    async def record(self, entry: Entry) -> None:
+    async def record(self, entry: LedgerEntry) -> None:
         query = self.transactional_id.split("/")[1]
         reach(query, "unrecorded")
         await super().record(entry)
@@ -31,12 +31,12 @@ class FrailLedgerWriter(LedgerWriter):
 completion.LedgerWriter = FrailLedgerWriter  # type: ignore[attr-defined]
 
 
-class FrailStreamWriter(StreamWriter):
+class FrailStreamWriter(TopicStreamWriter):
     """The sink: a task's transaction is prepared, a batch is committed."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         written = super().write(iterator)
-        assert isinstance(written, Written)
+        assert isinstance(written, TaskCommit)
         if written.handle is not None:
             reach(written.owner.query, "prepared")
         return written
@@ -44,7 +44,7 @@ class FrailStreamWriter(StreamWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
         for each in messages:
-            if isinstance(each, Written):
+            if isinstance(each, TaskCommit):
                 reach(each.owner.query, "committed")
 
 

@@ -19,10 +19,10 @@ from itertools import cycle, islice
 from msgspec import Struct
 from tests.chaos_pipelines import databases, sinks
 from tests.chaos_pipelines.connect import Connect
-from tests.chaos_pipelines.stage import Stage
+from tests.chaos_pipelines.environment import Environment
 from tests.integration.pipelines.stage import records
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 
 KINDS = ("moment", "points", "java", "points", "points")
 ROWS_PER_FEED = 120
@@ -59,45 +59,47 @@ def run_kills(kills: int, seed: int, say: Callable[[str], None]) -> Outcome:
     outcome = Outcome()
     draw = random.Random(seed)
     begun = time.monotonic()
-    with Stage(draw) as stage:
-        for load in stage.loads:
+    with Environment(draw) as environment:
+        for load in environment.loads:
             load.start()
         try:
-            stage.trouble(on=True)
+            environment.trouble(on=True)
             for number, kind in enumerate(islice(cycle(KINDS), kills)):
-                _live(stage, outcome, draw, number=number, kind=kind)
+                _live(environment, outcome, draw, number=number, kind=kind)
                 say(f"{time.monotonic() - begun:.0f} s: kill {number + 1} of {kills}, {kind}")
         finally:
-            stage.trouble(on=False)
-            for load in stage.loads:
+            environment.trouble(on=False)
+            for load in environment.loads:
                 load.stop()
-        stage.write_file(changes_per_batch=LAST_CHANGES_PER_BATCH)
-        connect = Connect(stage.file, stage.folder, once=True)
+        environment.write_file(changes_per_batch=LAST_CHANGES_PER_BATCH)
+        connect = Connect(environment.file, environment.folder, once=True)
         status = connect.wait(patience_s=LAST_PATIENCE_S)
         if status:
             outcome.anomalies.append(f"the last life ended with {status}: {connect.log_tail()}")
-        _judge(stage, outcome)
+        _judge(environment, outcome)
     return outcome
 
 
-def _live(stage: Stage, outcome: Outcome, draw: random.Random, *, number: int, kind: str) -> None:
+def _live(
+    environment: Environment, outcome: Outcome, draw: random.Random, *, number: int, kind: str
+) -> None:
     """One life of the process."""
-    stage.feed(ROWS_PER_FEED)
-    begun = {name: stage.batches(name) for name in stage.pipelines}
-    connect = Connect(stage.file, stage.folder)
+    environment.feed(ROWS_PER_FEED)
+    begun = {name: environment.batches(name) for name in environment.pipelines}
+    connect = Connect(environment.file, environment.folder)
     try:
         # The first time it is enough that the snapshots have begun to flow.
         awaited = [name for name in begun if number or name.startswith("sources.")]
         connect.until(
-            lambda: all(stage.batches(name) > begun[name] for name in awaited),
+            lambda: all(environment.batches(name) > begun[name] for name in awaited),
             patience_s=PATIENCE_S,
             what=f"a batch of each of {awaited}",
         )
         if number:
-            _disturb(stage, outcome, draw)
-            stage.feed(ROWS_PER_FEED)
+            _disturb(environment, outcome, draw)
+            environment.feed(ROWS_PER_FEED)
         if kind == "points":
-            _stand_still(stage, outcome, connect)
+            _stand_still(environment, outcome, connect)
         else:
             time.sleep(draw.uniform(0, 0.5))
         if kind == "java":
@@ -107,58 +109,60 @@ def _live(stage: Stage, outcome: Outcome, draw: random.Random, *, number: int, k
                 outcome.anomalies.append(told)
     finally:
         connect.kill9()
-    stage.plan.clear()
+    environment.plan.clear()
     outcome.kills += 1
     if number == 0:
-        _was_within_snapshots(stage)
+        _was_within_snapshots(environment)
 
 
-def _was_within_snapshots(stage: Stage) -> None:
-    for database in stage.databases:
-        told = len(records(stage.node.kafka, stage.topic_of(database)))
+def _was_within_snapshots(environment: Environment) -> None:
+    for database in environment.databases:
+        told = len(records(environment.node.kafka, environment.topic_of(database)))
         assert told < databases.ROWS_BEFORE, f"killed too late to cut the snapshot: {told} rows"
 
 
-def _disturb(stage: Stage, outcome: Outcome, draw: random.Random) -> None:
+def _disturb(environment: Environment, outcome: Outcome, draw: random.Random) -> None:
     """The node dies and comes back; or PostgreSQL does."""
     if outcome.node_kills <= outcome.restarts:
-        stage.node.kill9()
+        environment.node.kill9()
         time.sleep(draw.uniform(0, 1))
-        stage.node.start()
+        environment.node.start()
         outcome.node_kills += 1
     else:
-        stage.postgres.restart()
+        environment.postgres.restart()
         outcome.restarts += 1
 
 
-def _stand_still(stage: Stage, outcome: Outcome, connect: Connect) -> None:
+def _stand_still(environment: Environment, outcome: Outcome, connect: Connect) -> None:
     """Every pipeline comes to its point and waits there to be killed."""
-    wanted = stage.draw_points()
-    stage.plan.set(wanted)
-    stage.feed(ROWS_PER_FEED)
+    wanted = environment.draw_points()
+    environment.plan.set(wanted)
+    environment.feed(ROWS_PER_FEED)
 
     def all_stand() -> bool:
-        return stage.plan.reached() == wanted
+        return environment.plan.reached() == wanted
 
     try:
         connect.until(all_stand, patience_s=PATIENCE_S, what=f"points {wanted}")
     except AssertionError as error:
-        raise AssertionError(f"{stage.plan.reached()} of {error}") from None
+        raise AssertionError(f"{environment.plan.reached()} of {error}") from None
     outcome.points += [f"{name} {point}" for name, point in wanted.items()]
 
 
-def _judge(stage: Stage, outcome: Outcome) -> None:
-    outcome.records = len(stage.put)
-    outcome.faults = stage.receiver.faults + sum(proxy.faults for proxy in stage.proxies)
-    outcome.repeats = stage.receiver.repeats
-    told = [each.value or b"" for each in records(stage.node.kafka, sinks.INPUT)]
-    if sorted(told) != sorted(stage.put):
-        outcome.anomalies.append(f"the input holds {len(told)} of {len(stage.put)} records")
-    if changed := stage.receiver.changed:
+def _judge(environment: Environment, outcome: Outcome) -> None:
+    outcome.records = len(environment.put)
+    outcome.faults = environment.receiver.faults + sum(
+        proxy.faults for proxy in environment.proxies
+    )
+    outcome.repeats = environment.receiver.repeats
+    told = [each.value or b"" for each in records(environment.node.kafka, sinks.INPUT)]
+    if sorted(told) != sorted(environment.put):
+        outcome.anomalies.append(f"the input holds {len(told)} of {len(environment.put)} records")
+    if changed := environment.receiver.changed:
         outcome.anomalies.append(f"webhook: keys came again with other bodies: {changed[:3]}")
-    for name, sink in stage.sinks.items():
-        outcome.anomalies += sinks.anomalies_of(name, sink, stage.put)
-    for database in stage.databases:
-        events = records(stage.node.kafka, stage.topic_of(database))
+    for name, sink in environment.sinks.items():
+        outcome.anomalies += sinks.anomalies_of(name, sink, environment.put)
+    for database in environment.databases:
+        events = records(environment.node.kafka, environment.topic_of(database))
         outcome.events += len(events)
         outcome.anomalies += databases.anomalies_of(database, events)

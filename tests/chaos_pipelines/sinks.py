@@ -19,7 +19,7 @@ from tests.chaos_pipelines.faults import Proxy, Receiver
 from tests.integration.cdc.postgres import PostgresServer
 from tests.integration.pipelines.stage import records
 
-from mainstem.pipelines.connectors._bucket import Bucket, BucketSettings
+from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings
 
 INPUT = "numbers"
 COPY = "numbers-copied"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.kafka.peer import POM
-from bench.peers.maven import ROOT, Unavailable, compiled_classpath
+from bench.peers.maven import ROOT, SHORT_LIVED, Unavailable, compiled_classpath
 from tests.clients.errand import Errand
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -124,7 +124,8 @@ def _kafkajs() -> list[str]:
 
 def java_command(name: str) -> list[str]:
     """The command that runs a class of the Java drivers, compiled once."""
-    return ["java", "-cp", compiled_classpath(DRIVERS / "java" / f"{name}.java", POM), name]
+    path = compiled_classpath(DRIVERS / "java" / f"{name}.java", POM)
+    return ["java", *SHORT_LIVED, "-cp", path, name]
 
 
 CLIENTS = {

@@ -1,4 +1,4 @@
-"""docs/formats.md is true: a decoder that knows nothing but that page reads every file."""
+"""docs/reference/formats.md is true: a decoder that knows only that page reads every file."""
 
 import asyncio
 import subprocess
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.formats import decoder
-from tests.unit.log.kit import EPOCH, STREAM, TOPIC, Disk
+from tests.kit.log import EPOCH, STREAM, TOPIC, Disk
 
 from mainstem.client.producer import Producer
-from mainstem.log.compaction import CompactionJob, compact
-from mainstem.log.index import read_index
+from mainstem.log.cleaning.compaction import CompactionJob, compact
 from mainstem.log.range_log import RangeLog, SegmentSettings
-from mainstem.model.batch import TIMESTAMP_TYPE_MASK, stamp
-from mainstem.model.record import ProducerStamp, Record, build_batch
-from mainstem.placement.storage import JournalStorage
+from mainstem.log.segments.index import read_index
+from mainstem.model.records.batch import TIMESTAMP_TYPE_MASK, stamp
+from mainstem.model.records.record import ProducerStamp, Record, build_batch
+from mainstem.placement.persistence.journal_storage import JournalStorage
 from mainstem.testing.local_node import LocalNode
 
 SMALL = SegmentSettings(segment_bytes=900, index_interval_bytes=300)

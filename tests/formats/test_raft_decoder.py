@@ -1,4 +1,4 @@
-"""docs/formats.md is true of Raft's folder: a decoder that knows nothing but that page reads it."""
+"""docs/reference/formats.md is true of Raft's folder: a decoder built from it reads it."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from mainstem.cluster.raft.messages import (
     HardState,
     SnapshotMeta,
     encode_change,
-    founding,
+    initial_state,
 )
-from mainstem.cluster.raft.storage import RaftStorage
+from mainstem.cluster.raft.persistence.raft_storage import RaftStorage
 from mainstem.model.ids import NodeId
 
 ONE, TWO = NodeId(1), NodeId(2)
@@ -23,7 +23,7 @@ ONE, TWO = NodeId(1), NodeId(2)
 
 def test_every_file_of_a_raft_node_is_decoded(tmp_path: Path) -> None:
     storage = RaftStorage(tmp_path)
-    storage.open(founding((ONE, TWO)))
+    storage.open(initial_state((ONE, TWO)))
     change = encode_change(ConfChange(ConfChangeType.ConfChangeAddLearnerNode, NodeId(7)))
     entries = (Entry(3, 2, data=b"x"), Entry(3, 3, EntryType.EntryConfChange, change))
     storage.save_now(HardState(3, TWO, 1), entries)

@@ -23,5 +23,5 @@ def node_under_test(arguments: Sequence[str] = ()) -> Iterator[LocalNode]:
             yield node
         return
     with LocalCluster(NODES, arguments=arguments) as cluster:
-        cluster.until_three_vote()
+        cluster.wait_for_three_voters()
         yield cluster.nodes[1]

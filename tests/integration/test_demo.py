@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 import pytest
 from tests.integration.pipelines.stage import records
 
-from mainstem.cli.demo import TEMPLATE
-from mainstem.pipelines.file.reading import read_file
+from mainstem.cli.development.demo import TEMPLATE
+from mainstem.pipelines.file.loader import read_file
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 

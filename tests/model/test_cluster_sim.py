@@ -4,37 +4,43 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from mainstem.coordination.shard_runtime import LiveShard
+from mainstem.coordination.shards.persistence_driver import LiveShard
 from mainstem.streams.ack_policy import AckPolicy
-from mainstem.testing.cluster_sim import tell
-from mainstem.testing.cluster_sim_faults import FAULTS
-from mainstem.testing.cluster_sim_stories import SOURCE, Story, stories, summary
+from mainstem.testing.simulation.cluster.resource_faults import FAULTS
+from mainstem.testing.simulation.cluster.scenarios import (
+    SOURCE,
+    ScenarioResult,
+    run_scenarios,
+    summary,
+)
+from mainstem.testing.simulation.cluster.simulator import run_seed
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_nothing_acknowledged_is_lost_in_a_hostile_world(seed: int) -> None:
-    sim = tell(seed, 30, policy="fsync" if seed % 2 else "written")
+    sim = run_seed(seed, 30, policy="fsync" if seed % 2 else "written")
 
-    assert len(sim.clients.acked) > 10
-    assert sim.counts["transactions"] > 0
-    assert sim.counts["positions"] > 0
-    assert sim.counts["commands"] > 0
-    assert sum(sim.counts[name] for name in FAULTS) > 5
+    assert len(sim.clients.acked) > 200
+    assert sim.counts["transactions"] > 20
+    assert sim.counts["positions"] > 20
+    assert sim.counts["commands"] > 5
+    assert sum(sim.counts[name] for name in FAULTS) >= 3
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_story_can_have_one_fault_only(fault: str) -> None:
-    sim = tell(1, 5, faults=(fault,))
+    sim = run_seed(1, 5, faults=(fault,))
 
     assert not any(sim.counts[name] for name in FAULTS if name != fault)
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
-    first, second = tell(7, 15), tell(7, 15)
+    first, second = run_seed(7, 15), run_seed(7, 15)
 
     assert first.clients.acked == second.clients.acked
     assert first.counts == second.counts
@@ -49,13 +55,13 @@ def test_the_command_tells_stories_and_where_to_go_on(tmp_path: Path) -> None:
 
 def test_a_story_that_is_kept_is_not_told_again(tmp_path: Path) -> None:
     keep = tmp_path / "stories.jsonl"
-    kept = Story(SOURCE, 4, 60.0, "0123456789abcdef", 1.0, {"acknowledged": 42})
+    kept = ScenarioResult(SOURCE, 4, 60.0, "0123456789abcdef", 1.0, {"acknowledged": 42})
     of_another_program = msgspec.structs.replace(kept, source="", seed=3)
     keep.write_bytes(
         b"\n".join([msgspec.json.encode(kept), msgspec.json.encode(of_another_program), b""])
     )
 
-    first, second = stories(range(3, 5), 60.0, keep)
+    first, second = run_scenarios(range(3, 5), 60.0, keep)
 
     assert first.trace != kept.trace
     assert second == kept
@@ -73,25 +79,29 @@ def test_a_broken_promise_is_kept_with_its_seed_and_the_others_go_on(
     monkeypatch.setattr(AckPolicy, "committed", lambda _policy, ends: max(ends))
     keep = tmp_path / "stories.jsonl"
 
-    found = list(stories(range(1, 9), 40, keep))
+    found = list(run_scenarios(range(1, 9), 40, keep))
 
     broken = [story for story in found if story.violation]
     assert broken
     assert len(broken) < len(found) == 8
-    lines = [msgspec.json.decode(line, type=Story) for line in keep.read_bytes().splitlines()]
+    lines = [
+        msgspec.json.decode(line, type=ScenarioResult) for line in keep.read_bytes().splitlines()
+    ]
     assert lines == found
-    assert "8 stories, 0.0889 h" in summary(found)
+    assert "8 scenarios, 0.0889 h" in summary(found)
 
 
 def test_positions_that_are_acknowledged_before_they_are_safe_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def at_once(_live: object) -> None:
+    async def at_once(live: LiveShard[Any, Any], *, has_stored: bool = True) -> None:
         """What was stored is taken for safe."""
+        if not has_stored:
+            live.check_fresh()
 
     monkeypatch.setattr(LiveShard, "safe", at_once)
 
-    assert any(story.violation for story in stories(range(1, 13), 60.0, None))
+    assert any(story.violation for story in run_scenarios(range(1, 13), 60.0, None))
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process(tmp_path: Path) -> None:
@@ -100,3 +110,19 @@ def test_the_same_seed_gives_the_same_trace_in_another_process(tmp_path: Path) -
     )
 
     assert re.findall("trace .*", first) == re.findall("trace .*", second)
+
+
+def test_two_workers_tell_the_same_stories_in_the_same_order(tmp_path: Path) -> None:
+    keep = tmp_path / "stories.jsonl"
+
+    alone = list(run_scenarios(range(5, 7), 5, None))
+    shared = list(run_scenarios(range(5, 7), 5, keep, workers=2))
+
+    assert [story.seed for story in shared] == [5, 6]
+    assert [(story.trace, story.counts) for story in shared] == [
+        (story.trace, story.counts) for story in alone
+    ]
+    lines = [
+        msgspec.json.decode(line, type=ScenarioResult) for line in keep.read_bytes().splitlines()
+    ]
+    assert sorted(lines, key=lambda story: story.seed) == shared

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.testing.faulty_files import FaultyFiles, FileFault
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
 
 
 @pytest.fixture

@@ -7,10 +7,17 @@ from functools import cache
 
 import pytest
 
-from mainstem.testing.range_model import Bounds, Oracle, Rules, canonical, first, violation
-from mainstem.testing.range_model_cases import BROKEN, SOUND, Case, main
-from mainstem.testing.range_model_search import search
-from mainstem.testing.range_model_steps import Steps
+from mainstem.testing.range_checker.cases import BROKEN, SOUND, ModelCase, main
+from mainstem.testing.range_checker.search import search
+from mainstem.testing.range_checker.state import (
+    Bounds,
+    Oracle,
+    RangeRules,
+    canonical,
+    first,
+    violation,
+)
+from mainstem.testing.range_checker.steps import ModelSteps
 
 search_once = cache(search)
 
@@ -18,22 +25,22 @@ search_once = cache(search)
 @pytest.mark.parametrize(
     "case", [case for case in SOUND if not case.large], ids=lambda case: case.name
 )
-def test_no_course_of_events_breaks_the_protocol(case: Case) -> None:
+def test_no_course_of_events_breaks_the_protocol(case: ModelCase) -> None:
     found = search_once(case.bounds, case.rules)
-    assert found.violation is None, "\n".join(found.course)
+    assert found.violation is None, "\n".join(found.trace)
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
-def test_a_protocol_without_one_of_its_rules_is_caught(case: Case) -> None:
+def test_a_protocol_without_one_of_its_rules_is_caught(case: ModelCase) -> None:
     found = search_once(case.bounds, case.rules)
     assert found.violation is case.expected
-    assert found.course
+    assert found.trace
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
-def test_a_broken_world_lacks_a_rule_and_is_sound_with_it(case: Case) -> None:
-    assert case.rules != Rules()
-    assert search_once(case.bounds, Rules()).violation is None
+def test_a_broken_world_lacks_a_rule_and_is_sound_with_it(case: ModelCase) -> None:
+    assert case.rules != RangeRules()
+    assert search_once(case.bounds, RangeRules()).violation is None
 
 
 def test_every_oracle_is_offended_by_some_broken_world() -> None:
@@ -45,25 +52,25 @@ def test_every_rule_is_broken_by_some_world() -> None:
         name
         for case in BROKEN
         for name, value in case.rules._asdict().items()
-        if value != Rules._field_defaults[name]
+        if value != RangeRules._field_defaults[name]
     }
-    assert broken == set(Rules._fields)
+    assert broken == set(RangeRules._fields)
 
 
 def test_the_course_of_a_violation_can_be_walked_step_by_step() -> None:
-    bounds, rules = Bounds(), Rules(freezes=False)
+    bounds, rules = Bounds(), RangeRules(freezes=False)
     found = search(bounds, rules)
     state = first(bounds)
-    for label in found.course:
+    for label in found.trace:
         state = next(
-            reached for name, reached in Steps(bounds, rules).after(state) if name == label
+            reached for name, reached in ModelSteps(bounds, rules).after(state) if name == label
         )
     assert violation(state, bounds) is Oracle.ACKED_LOST
 
 
 def test_states_that_differ_in_the_names_of_replicas_are_one() -> None:
     bounds = Bounds()
-    steps = Steps(bounds, Rules())
+    steps = ModelSteps(bounds, RangeRules())
     assigned = next(reached for name, reached in steps.after(first(bounds)) if "assigns" in name)
     taken = [reached for name, reached in steps.after(assigned) if "takes offset" in name]
     assert len(taken) == bounds.replicas
@@ -72,7 +79,7 @@ def test_states_that_differ_in_the_names_of_replicas_are_one() -> None:
 
 def test_a_world_that_is_too_large_is_not_called_checked() -> None:
     with pytest.raises(AssertionError, match="make the world smaller"):
-        search(Bounds(), Rules(), states_max=100)
+        search(Bounds(), RangeRules(), states_max=100)
 
 
 def test_the_command_tells_each_course(capsys: pytest.CaptureFixture[str]) -> None:

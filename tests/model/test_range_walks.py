@@ -8,18 +8,24 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from mainstem.model.ids import Epoch, Offset
-from mainstem.streams import range_replica
 from mainstem.streams.ack_policy import AckPolicy
-from mainstem.streams.fail_over import FailOver, FailOverEffects, Phase
-from mainstem.streams.range_replica import Ack, FenceAnswer, RangeReplica, Refusal, ReplicaEffects
-from mainstem.streams.range_writer import (
+from mainstem.streams.failover.state_machine import FailOver, FailOverEffects, Phase
+from mainstem.streams.replica import state_machine
+from mainstem.streams.replica.state_machine import (
+    Ack,
+    FenceAnswer,
+    RangeReplica,
+    Refusal,
+    ReplicaEffects,
+)
+from mainstem.streams.writer.replication import (
     OpenRange,
     RangeWriter,
     SealPoint,
     WriterEffects,
 )
-from mainstem.testing import range_sim_node
-from mainstem.testing.range_sim_walk import Walk, main, settings_of
+from mainstem.testing.simulation.ranges import node as range_sim_node
+from mainstem.testing.simulation.ranges.random_walk import Walk, main, settings_of
 
 SEEDS_TO_KILL = 300
 STEPS = 800
@@ -227,5 +233,5 @@ def test_late_acknowledgements_alone_are_harmless_behind_a_syncing_fence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model checker says so, too: either of the two rules is enough, both are kept."""
-    monkeypatch.setattr(range_replica.RangeReplica, "_ack", ack_whoever_wrote)
+    monkeypatch.setattr(state_machine.RangeReplica, "_ack", ack_whoever_wrote)
     walk_all(range(40))

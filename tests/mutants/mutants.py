@@ -39,7 +39,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "nothing is synced",
-        "raft.wal_storage",
+        "raft.persistence.wal_storage",
         "        self._sync(self._fd)\n        write_mark(",
         "        write_mark(",
         UNIT + "test_wal_storage.py::test_every_frame_is_on_the_disk_when_append_returns",
@@ -251,49 +251,49 @@ MUTANTS = (
     ),
     Mutant(
         "a torn end is not cut off",
-        "raft.wal_storage",
+        "raft.persistence.wal_storage",
         "            if self.cut_bytes:\n                os.ftruncate(self._fd, self._end)\n",
         "            self._end += self.cut_bytes\n",
         UNIT + "test_wal_storage.py::test_a_torn_last_frame_is_cut_off",
     ),
     Mutant(
         "a failed sync is tried again",
-        "raft.wal_storage",
+        "raft.persistence.wal_storage",
         '        """Refuse everything from now on."""\n        self._failed = True\n',
         '        """Refuse everything from now on."""\n',
         UNIT + "test_wal_storage.py::test_a_failed_sync_is_final",
     ),
     Mutant(
         "a new file of the log forgets the vote",
-        "raft.wal_storage",
-        "        first = framed(self._next_number, _encode(Frame(hard_state=self._hard_state)))\n",
-        "        first = framed(self._next_number, _encode(Frame()))\n",
+        "raft.persistence.wal_storage",
+        "_encode(WalFrame(hard_state=self._hard_state)))\n",
+        "_encode(WalFrame()))\n",
         UNIT + "test_wal_storage.py::test_a_vote_is_still_known_when_the_file_that_held_it_is_gone",
     ),
     Mutant(
         "an arrived snapshot is not checked",
-        "raft.snapshot_storage",
+        "raft.persistence.snapshot_storage",
         " and crc32c(data[HEADER.size :]) == checksum\n",
         "\n",
         UNIT + "test_storage.py::test_a_snapshot_that_was_damaged_on_its_way_is_refused",
     ),
     Mutant(
         "an arrived snapshot is not synced",
-        "raft.snapshot_storage",
+        "raft.persistence.snapshot_storage",
         "        sync(self._fd)\n        meta, _",
         "        meta, _",
         STORM,
     ),
     Mutant(
         "messages leave before they are stored",
-        "raft.driver",
+        "raft.drivers.node_driver",
         "        self._send(*ready.messages)\n",
         "        self._send(*ready.messages, *ready.messages_after_append)\n",
         UNIT + "test_driver.py::test_an_acknowledgement_leaves_when_the_disk_has_answered",
     ),
     Mutant(
         "a lost place in the log is taken for success",
-        "raft.answers_driver",
+        "raft.drivers.pending_driver",
         "        if term == entry.term:\n",
         "        if term:\n",
         UNIT + "test_driver.py"
@@ -301,7 +301,7 @@ MUTANTS = (
     ),
     Mutant(
         "a read does not wait until it is applied",
-        "raft.driver",
+        "raft.drivers.node_driver",
         "                if self._core.state.log.applied < index:\n",
         "                if self._core.state.log.applied < 0:\n",
         UNIT + "test_driver.py"
@@ -309,23 +309,23 @@ MUTANTS = (
     ),
     Mutant(
         "a leader decides while the outcome of its own proposal is unknown",
-        "mainstem.placement.group_service",
-        "        if log.applied == log.last_index:\n",
-        "        if log.applied <= log.last_index:\n",
+        "mainstem.placement.raft_service",
+        "        return log.applied == log.last_index\n",
+        "        return log.applied <= log.last_index\n",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_a_topic_that_is_deleted_again_while_the_first_outcome_is_unknown_is_deleted_once",
     ),
     Mutant(
         "a leader decides as soon as what is committed is applied",
-        "mainstem.placement.group_service",
-        "        if log.applied == log.last_index:\n",
-        "        if log.applied == log.committed:\n",
+        "mainstem.placement.raft_service",
+        "        return log.applied == log.last_index\n",
+        "        return log.applied == log.committed\n",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_commands_that_wait_for_an_unknown_outcome_are_decided_once_it_is_known",
     ),
     Mutant(
         "a command that waited over a change of leadership is decided",
-        "mainstem.placement.commands_driver",
+        "mainstem.placement.command_queue_driver",
         "            if pending.term != term:\n",
         "            if pending.term is not None and term is None:\n",
         PLACEMENT + "test_repeated_commands.py"
@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated command is decided again",
-        "mainstem.placement.service",
+        "mainstem.placement.decision_driver",
         "    known = catalogue.decided.get(pending.id)\n",
         "    known = None\n",
         PLACEMENT + "test_repeated_commands.py"
@@ -341,14 +341,14 @@ MUTANTS = (
     ),
     Mutant(
         "ids of decided commands are not in snapshots",
-        "mainstem.placement.tables",
+        "mainstem.placement.state.tables",
         "            decided=tuple(self.decided.values()),\n",
         "            decided=(),\n",
         PLACEMENT + "test_repeated_commands.py::test_ids_of_decisions_are_part_of_snapshots",
     ),
     Mutant(
         "a command is tried again under another id",
-        "mainstem.placement.group_service",
+        "mainstem.placement.raft_service",
         "                return await self._try(command, command_id, give_up - loop.time())\n",
         "                return await self._try(command, uuid4().hex, give_up - loop.time())\n",
         PLACEMENT + "test_repeated_commands.py"
@@ -356,51 +356,83 @@ MUTANTS = (
     ),
     Mutant(
         "ids are written to a log that the release before must read",
-        "mainstem.placement.remembering",
+        "mainstem.placement.changes.deduplication",
         "REMEMBERING_LEVEL: Final = 2\n",
         "REMEMBERING_LEVEL: Final = 1\n",
         PLACEMENT + "test_repeated_commands.py"
         "::test_without_the_level_an_unknown_outcome_is_not_tried_again",
     ),
     Mutant(
+        "a repeated command is refused once its topic is deleted",
+        "mainstem.placement.state.catalogue",
+        "        for known in without_references(self, topic):\n",
+        "        for known in ():\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_a_topic_that_is_deleted_while_the_sender_tries_again_was_created",
+    ),
+    Mutant(
+        "a topic is created under the id of a deleted one",
+        "mainstem.placement.changes.decisions",
+        "    if command.id in tables.deleted:\n",
+        "    if False:\n",
+        PLACEMENT + "test_catalogue.py::test_the_id_of_a_deleted_topic_is_not_used_again",
+    ),
+    Mutant(
+        "a command that was decided below the level is tried again above it",
+        "mainstem.placement.raft_service",
+        "                if not is_remembered:\n",
+        "                if not can_be_repeated(self.catalogue, command):\n",
+        PLACEMENT + "test_repeated_commands.py"
+        "::test_a_command_that_was_decided_below_the_level_is_not_tried_again_above_it",
+    ),
+    Mutant(
+        "a leader that was replaced without noticing refuses",
+        "mainstem.placement.raft_service",
+        "        if state.led_term != self._led_term:\n",
+        "        if state.led_term == -1:\n",
+        PLACEMENT + "test_unknown_outcomes.py"
+        "::test_a_leader_that_was_replaced_without_noticing_refuses_nothing",
+    ),
+    Mutant(
         "a seal closes whichever range is open",
-        "mainstem.placement.applicable",
+        "mainstem.placement.changes.applicability",
         "(end.epoch, end.index) == (stream.epoch, last.index) and",
         "stream.epoch >= 0 and",
         ANY_FACTS + "::test_a_seal_of_one_range_never_closes_the_next",
     ),
     Mutant(
         "partitions are added to whatever is there",
-        "mainstem.placement.catalogue",
+        "mainstem.placement.state.catalogue",
         "        if topic is None or fact.expected not in (UNSET, len(topic.streams)):\n",
         "        if topic is None:\n",
         ANY_FACTS + "::test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there",
     ),
     Mutant(
         "a fact about a topic that is gone raises",
-        "mainstem.placement.catalogue",
-        "        topic = self._topics.pop(fact.id, None)\n",
-        "        topic = self._topics.pop(fact.id)\n",
+        "mainstem.placement.state.catalogue",
+        "        topic = self._topics.get(fact.id)\n        if topic is None:\n"
+        "            return False\n        for known",
+        "        topic = self._topics[fact.id]\n        for known",
         PLACEMENT + "test_unknown_outcomes.py"
         "::test_a_cluster_starts_from_a_log_that_holds_a_fact_twice",
     ),
     Mutant(
         "an older election takes a stream back",
-        "mainstem.placement.applicable",
+        "mainstem.placement.changes.applicability",
         "    return election.epoch > stream.epoch\n",
         "    return election.epoch >= 0\n",
         ANY_FACTS + "::test_an_older_election_takes_nothing_back",
     ),
     Mutant(
         "the last copy of a range is dropped",
-        "mainstem.placement.applicable",
+        "mainstem.placement.changes.applicability",
         "len(others) >= copies_needed(stream, known)\n",
         "len(others) >= 0\n",
         ANY_FACTS + "::test_the_last_copy_of_a_range_is_never_dropped",
     ),
     Mutant(
         "listeners hear of facts that were ignored",
-        "mainstem.placement.service",
+        "mainstem.placement.catalogue_replay",
         "            self._log_ignored(fact)\n            return\n",
         "            self._log_ignored(fact)\n",
         PLACEMENT + "test_unknown_outcomes.py"
@@ -408,14 +440,14 @@ MUTANTS = (
     ),
     Mutant(
         "a writer hands over what its replicas lack",
-        "mainstem.streams.replication_driver",
+        "mainstem.streams.writer.replication_driver",
         "    while machine.committed < machine.next_offset and stream.closed is None:\n",
         "    while machine.committed < 0 and stream.closed is None:\n",
         STREAMS + "::test_what_was_acknowledged_by_the_writer_alone_survives_planned_moves",
     ),
     Mutant(
         "a writer takes appends while it hands over",
-        "mainstem.streams.replication_driver",
+        "mainstem.streams.writer.replication_driver",
         "        if self._handing_over_to is not None:\n            raise",
         "        if self._handing_over_to == -1:\n            raise",
         STREAMS + "::test_a_move_waits_for_replicas_and_is_given_up_when_they_do_not_answer",

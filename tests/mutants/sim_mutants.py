@@ -1,13 +1,16 @@
 """Rules taken out of the product, and the fault by which the simulation notices each.
 
 ``python tests/mutants/sim_mutants.py [part of a name …]`` lives through stories that have only
-that fault, one after the other, until a promise is broken. Prints one line of JSON for each.
+that fault, or through Raft storms, one after the other, until a promise is broken. Prints one line
+of JSON for each.
 """
 
 import json
 import os
 import sys
+import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +21,9 @@ from tests.mutants.mutants import Mutant  # noqa: E402
 from tests.mutants.run import _Changed, stale  # noqa: E402
 
 SEEDS_MAX: Final = 12
-STORY_S: Final = 60.0
+SCENARIO_S: Final = 60.0
+STORM_S: Final = 120.0
+STALLED_SAVES: Final = "stalled saves"  # of a Raft run_with_faults, not of a story
 
 
 class SimMutant(NamedTuple):
@@ -32,7 +37,7 @@ SIM_MUTANTS: Final = (
     SimMutant(
         Mutant(
             "a write that the disk took in part is taken for whole",
-            "mainstem.log.segment",
+            "mainstem.log.segments.segment",
             "                access.pwritev(file.fd, views, start) != total_bytes\n",
             "                not access.pwritev(file.fd, views, start)\n",
             "",
@@ -41,13 +46,151 @@ SIM_MUTANTS: Final = (
     ),
     SimMutant(
         Mutant(
+            "a stream that is handed over is answered for until the outcome is known here",
+            "mainstem.streams.failover.writer_freshness",
+            "        if replication.is_handed_over:\n",
+            "        if False:\n",
+            "",
+        ),
+        "stalled disks",
+    ),
+    SimMutant(
+        Mutant(
+            "a failed sync is taken for done",
+            "mainstem.log.disk.group_commit",
+            "            failures.append(_Failure(request, error))\n",
+            "            pass\n",
+            "",
+        ),
+        "failed syncs",
+    ),
+    SimMutant(
+        Mutant(
+            "a failed read is taken for the end of the file",
+            "mainstem.log.disk.file_access",
+            "        data = os.pread(fd, size - got, position + got)\n",
+            "        try:\n            data = os.pread(fd, size - got, position + got)\n"
+            "        except OSError:\n            data = b''\n",
+            "",
+        ),
+        "failed reads",
+    ),
+    SimMutant(
+        Mutant(
             "a round of compaction ends the node when there is no descriptor",
-            "mainstem.streams.worker_driver",
+            "mainstem.streams.maintenance.worker_process_driver",
             "(MainstemError, OSError, BrokenProcessPool)",
             "(MainstemError, BrokenProcessPool)",
             "",
         ),
         "descriptor shortages",
+    ),
+    SimMutant(
+        Mutant(
+            "the placing leader measures leases with the wall clock",
+            "mainstem.placement.planning.reconciler_driver",
+            "self._clock.monotonic() * 1000",
+            "self._clock.wall_ms()",
+            "",
+        ),
+        "clock jumps",
+    ),
+    SimMutant(
+        Mutant(
+            "a writer that may be deposed refuses for good",
+            "mainstem.streams.writer.stream_driver",
+            "    return reason or refusal\n",
+            "    return refusal\n",
+            "",
+        ),
+        "pauses",
+    ),
+    SimMutant(
+        Mutant(
+            "acknowledgements of a former range count for the next one",
+            "mainstem.streams.writer.replication_driver",
+            "            message.key != self._sender.key\n            or message.epoch",
+            "            message.epoch",
+            "",
+        ),
+        "slow links",
+    ),
+    SimMutant(
+        Mutant(
+            "a batch may be twice as large as the topic says",
+            "mainstem.streams.writer.batch_validation",
+            "        if len(batch) > self.bytes_max:\n",
+            "        if len(batch) > 2 * self.bytes_max:\n",
+            "",
+        ),
+        "oversize messages",
+    ),
+    SimMutant(
+        Mutant(
+            "a command that is too large ends the leader",
+            "mainstem.placement.decision_driver",
+            "        except EntryTooLarge as refusal:\n",
+            "        except ZeroDivisionError as refusal:\n",
+            "",
+        ),
+        "oversize messages",
+    ),
+    SimMutant(
+        Mutant(
+            "commands are remembered at any level",
+            "mainstem.placement.changes.deduplication",
+            " or tables.level < REMEMBERING_LEVEL:\n",
+            ":\n",
+            "",
+        ),
+        "mixed versions",
+    ),
+    SimMutant(
+        Mutant(
+            "the level is raised whatever nodes read",
+            "mainstem.placement.changes.cluster_decisions",
+            "    if level > tables.level:\n        for known",
+            "    if level < tables.level:\n        for known",
+            "",
+        ),
+        "mixed versions",
+    ),
+    SimMutant(
+        Mutant(
+            "a node of an older release is registered at any level",
+            "mainstem.placement.changes.decisions",
+            "    levels_include(command.levels, tables.level, command.node.id)\n",
+            "",
+            "",
+        ),
+        "mixed versions",
+    ),
+    SimMutant(
+        Mutant(
+            "a command that is sent again is decided again",
+            "mainstem.placement.decision_driver",
+            "    known = catalogue.decided.get(pending.id)\n",
+            "    known = None\n",
+            "",
+        ),
+        "slow links",
+    ),
+    SimMutant(
+        Mutant(
+            "what rests on a write is sent before the write is durable",
+            "raft.drivers.node_driver",
+            "        self._send(*ready.messages)\n"
+            "        state = await self._store(ready) if ready.must_sync else None\n"
+            "        if self._closed:\n            return\n"
+            "        self._core.persisted(ready, self._clock.monotonic())\n"
+            "        self._send(*ready.messages_after_append)\n",
+            "        self._send(*ready.messages, *ready.messages_after_append)\n"
+            "        state = await self._store(ready) if ready.must_sync else None\n"
+            "        if self._closed:\n            return\n"
+            "        self._core.persisted(ready, self._clock.monotonic())\n",
+            "",
+        ),
+        STALLED_SAVES,
     ),
 )
 
@@ -62,6 +205,9 @@ def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
     try:
         sys.meta_path.insert(0, _Changed(wanted.mutant))
         seed = _noticed(wanted.fault, seeds_max)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         os._exit(seed)
 
@@ -70,16 +216,27 @@ def _noticed(fault: str, seeds_max: int) -> int:
     # Imported here, in the child, so that it meets the changed text.
     import logging  # noqa: PLC0415
 
-    from mainstem.testing.cluster_sim import tell  # noqa: PLC0415
-
     logging.disable(logging.CRITICAL)
+    run_scenario = _storm if fault == STALLED_SAVES else _story
     for seed in range(1, seeds_max + 1):
-        policy = "fsync" if seed % 2 else "written"
         try:
-            tell(seed, STORY_S, policy=policy, faults=(fault,))
+            run_scenario(seed, fault)
         except Exception:  # noqa: BLE001 - whatever it is, it is what was looked for
             return seed
     return 0
+
+
+def _story(seed: int, fault: str) -> None:
+    from mainstem.testing.simulation.cluster.simulator import run_seed  # noqa: PLC0415
+
+    run_seed(seed, SCENARIO_S, policy="fsync" if seed % 2 else "written", faults=(fault,))
+
+
+def _storm(seed: int, _: str) -> None:
+    from mainstem.testing.simulation.raft.fault_run import run_with_faults  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        run_with_faults(Path(folder), seed, seconds=STORM_S)
 
 
 def main(wanted: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mainstem.queues.effects import DeadLetter, Deliver
+from mainstem.queues.engine.effects import DeadLetter, Deliver
 from mainstem.queues.facts import Reason
 from mainstem.queues.settings import QueueSettings
 

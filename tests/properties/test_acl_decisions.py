@@ -6,11 +6,17 @@ from collections.abc import Iterable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainstem.security.acl import AclRule, Operation, PatternType, Permission, ResourceType
-from mainstem.security.authoriser import ALL_BITS, Authoriser
-from mainstem.security.glob import Glob
+from mainstem.security.authorisation.acl import (
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from mainstem.security.authorisation.authoriser import ALL_BITS, Authoriser
+from mainstem.security.authorisation.name_pattern import NamePattern
+from mainstem.security.authorisation.roles import BUILT_IN, RoleRule
 from mainstem.security.principals import GROUP, USER, Identity, Principal
-from mainstem.security.roles import BUILT_IN, RoleRule
 
 O, R, P = Operation, ResourceType, PatternType  # noqa: E741 - read in columns
 
@@ -204,4 +210,4 @@ def test_a_further_deny_never_gives_and_a_further_allow_never_takes(
 @example("{user}", "ab", "*")
 @example("*a*b*a*b*a*", "abababababababababab", "")
 def test_a_glob_is_the_expression_it_stands_for(pattern: str, name: str, user: str) -> None:
-    assert Glob(pattern).matches(name, user) == fits(P.GLOB, pattern, name, user)
+    assert NamePattern(pattern).matches(name, user) == fits(P.GLOB, pattern, name, user)

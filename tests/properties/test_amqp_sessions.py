@@ -8,7 +8,7 @@ from tests.unit.protocols.amqp.dialogue import Dialogue
 
 from mainstem.model.message import Message
 from mainstem.protocols.amqp.convert import RAW, Converter, message_of
-from mainstem.protocols.amqp.refusal import ChannelRefusal
+from mainstem.protocols.amqp.errors import ChannelRefusal
 from mainstem.wire.amqp import frames
 from mainstem.wire.amqp.fields import Malformed, Timestamp
 from mainstem.wire.amqp.method_codec import METHODS, encode_method

@@ -22,17 +22,24 @@ from mainstem.model.ids import (
     TopicId,
 )
 from mainstem.model.metadata import Node
-from mainstem.placement import chain, records
-from mainstem.placement import replication_records as replication
-from mainstem.placement import security_records as security
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
-from mainstem.placement.replication_records import Election
-from mainstem.security.acl import AclRule, Operation, PatternType, Permission, ResourceType
-from mainstem.security.passwords import Credentials
-from mainstem.security.roles import RoleRule
-from mainstem.security.tokens import ApiToken, DelegationToken
-from mainstem.testing.catalogue_check import catalogue_flaw
+from mainstem.placement.changes import commands
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes import security_commands as security
+from mainstem.placement.changes.commands import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.changes.replication_commands import Election
+from mainstem.placement.state import chain
+from mainstem.placement.state.catalogue import Catalogue
+from mainstem.security.authentication.passwords import Credentials
+from mainstem.security.authentication.tokens import ApiToken, DelegationToken
+from mainstem.security.authorisation.acl import (
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from mainstem.security.authorisation.roles import RoleRule
+from mainstem.testing.simulation.catalogue_check import catalogue_violation
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 
@@ -79,7 +86,7 @@ every_disk = st.tuples(disks, disks, disks).map(
     lambda chosen: tuple(zip((NodeId(1), NodeId(2), NodeId(3)), chosen, strict=True))
 )
 created = st.builds(
-    records.TopicCreated,
+    commands.TopicCreated,
     topic_ids,
     names,
     placements(),
@@ -92,12 +99,12 @@ created = st.builds(
 
 
 @st.composite
-def sealed(draw: st.DrawFn) -> records.RangeSealed:
+def sealed(draw: st.DrawFn) -> commands.RangeSealed:
     """A seal as deciders make it: a writer that is given the stream has the next epoch."""
     end = draw(ends)
     replicas = draw(several)
     writer = draw(st.none() | st.sampled_from(replicas))
-    return records.RangeSealed(
+    return commands.RangeSealed(
         draw(words),
         end,
         replicas,
@@ -111,9 +118,9 @@ def sealed(draw: st.DrawFn) -> records.RangeSealed:
 
 
 FACTS: dict[type, st.SearchStrategy[Any]] = {
-    records.ClusterFormed: st.builds(records.ClusterFormed, words, small),
-    records.NodeRegistered: st.builds(
-        records.NodeRegistered,
+    commands.ClusterFormed: st.builds(commands.ClusterFormed, words, small),
+    commands.NodeRegistered: st.builds(
+        commands.NodeRegistered,
         st.builds(Node, nodes, st.just("h"), st.just(1)),
         small,
         disks,
@@ -121,39 +128,39 @@ FACTS: dict[type, st.SearchStrategy[Any]] = {
         ballots,
         st.sampled_from([(1, 1), (1, 2)]),
     ),
-    records.TopicCreated: created,
-    records.TopicRestored: created.map(
-        lambda fact: records.TopicRestored(
+    commands.TopicCreated: created,
+    commands.TopicRestored: created.map(
+        lambda fact: commands.TopicRestored(
             chain.new_topic(msgspec.structs.replace(fact, name="restored"))
         )
     ),
-    records.TopicDeleted: st.builds(records.TopicDeleted, topic_ids, names),
-    records.PartitionsAdded: st.builds(
-        records.PartitionsAdded, topic_ids, placements(), every_disk, small, st.integers(1, 6)
+    commands.TopicDeleted: st.builds(commands.TopicDeleted, topic_ids, names),
+    commands.PartitionsAdded: st.builds(
+        commands.PartitionsAdded, topic_ids, placements(), every_disk, small, st.integers(1, 6)
     ),
-    records.TopicConfigsSet: st.builds(records.TopicConfigsSet, topic_ids, configs),
-    records.NodeConfigsSet: st.builds(records.NodeConfigsSet, st.none() | nodes, configs),
-    records.GroupConfigsSet: st.builds(records.GroupConfigsSet, words, configs),
-    records.ClientMetricsSet: st.builds(records.ClientMetricsSet, words, configs),
-    records.FeaturesSet: st.builds(
-        records.FeaturesSet, small, st.dictionaries(words, small, max_size=2)
+    commands.TopicConfigsSet: st.builds(commands.TopicConfigsSet, topic_ids, configs),
+    commands.NodeConfigsSet: st.builds(commands.NodeConfigsSet, st.none() | nodes, configs),
+    commands.GroupConfigsSet: st.builds(commands.GroupConfigsSet, words, configs),
+    commands.ClientMetricsSet: st.builds(commands.ClientMetricsSet, words, configs),
+    commands.FeaturesSet: st.builds(
+        commands.FeaturesSet, small, st.dictionaries(words, small, max_size=2)
     ),
-    records.NodeUnregistered: st.builds(records.NodeUnregistered, nodes),
-    records.ProducerIdsAllocated: st.builds(
-        records.ProducerIdsAllocated, st.integers(0, 50).map(ProducerId)
+    commands.NodeUnregistered: st.builds(commands.NodeUnregistered, nodes),
+    commands.ProducerIdsAllocated: st.builds(
+        commands.ProducerIdsAllocated, st.integers(0, 50).map(ProducerId)
     ),
-    records.StreamsRestarted: st.builds(
-        records.StreamsRestarted, nodes, small, st.lists(ends, max_size=3).map(tuple), small
+    commands.StreamsRestarted: st.builds(
+        commands.StreamsRestarted, nodes, small, st.lists(ends, max_size=3).map(tuple), small
     ),
-    records.RangeSealed: sealed(),
-    records.StreamTrimmed: st.builds(records.StreamTrimmed, streams, offsets),
-    records.GenerationSwapped: st.builds(
-        records.GenerationSwapped, streams, indexes, small, small, small, small, small, some
+    commands.RangeSealed: sealed(),
+    commands.StreamTrimmed: st.builds(commands.StreamTrimmed, streams, offsets),
+    commands.GenerationSwapped: st.builds(
+        commands.GenerationSwapped, streams, indexes, small, small, small, small, small, some
     ),
-    records.RangesMerged: st.builds(
-        records.RangesMerged, streams, indexes, indexes, small, small, some
+    commands.RangesMerged: st.builds(
+        commands.RangesMerged, streams, indexes, indexes, small, small, some
     ),
-    records.CommandDecided: st.builds(records.CommandDecided, words, words),
+    commands.CommandDecided: st.builds(commands.CommandDecided, words, words),
     replication.NodeFenced: st.builds(
         replication.NodeFenced, nodes, small, st.just(""), ballots, small
     ),
@@ -225,7 +232,7 @@ def about_a_stream(draw: st.DrawFn, catalogue: Catalogue) -> AnyFact:
     life, disk = (known.incarnation, known.directory) if known else (1, "d")
     handed = draw(st.booleans())
     choices: list[AnyFact] = [
-        records.RangeSealed(
+        commands.RangeSealed(
             draw(words),
             end,
             replicas,
@@ -234,13 +241,13 @@ def about_a_stream(draw: st.DrawFn, catalogue: Catalogue) -> AnyFact:
             writer=replicas[0] if handed else None,
             epoch=Epoch(end.epoch + 1) if handed else None,
         ),
-        records.StreamsRestarted(stream.writer, life, (end,), 0),
-        records.StreamTrimmed(stream.id, Offset(stream.start + draw(st.integers(0, 9)))),
-        records.GenerationSwapped(stream.id, index, generation, 1, 1, 1, 1, holders),
-        records.RangesMerged(stream.id, min(index, later), max(index, later), 9, 1, holders),
-        records.PartitionsAdded(topic.id, ((node,),), expected=len(topic.streams) + wrong),
-        records.TopicConfigsSet(topic.id, {"retention.ms": "7"}),
-        records.TopicDeleted(topic.id, topic.name),
+        commands.StreamsRestarted(stream.writer, life, (end,), 0),
+        commands.StreamTrimmed(stream.id, Offset(stream.start + draw(st.integers(0, 9)))),
+        commands.GenerationSwapped(stream.id, index, generation, 1, 1, 1, 1, holders),
+        commands.RangesMerged(stream.id, min(index, later), max(index, later), 9, 1, holders),
+        commands.PartitionsAdded(topic.id, ((node,),), expected=len(topic.streams) + wrong),
+        commands.TopicConfigsSet(topic.id, {"retention.ms": "7"}),
+        commands.TopicDeleted(topic.id, topic.name),
         replication.WritersElected((election,), 0),
         replication.NodeFenced(node, life + wrong, "", (election,), 0),
         replication.NodeUnfenced(node, life + wrong, (election,), 0),
@@ -249,7 +256,7 @@ def about_a_stream(draw: st.DrawFn, catalogue: Catalogue) -> AnyFact:
         replication.CopyOrdered(stream.id, index, node),
         replication.ReplicaCompleted(stream.id, index, node, disk),
         replication.ReplicaDropped(stream.id, index, node),
-        records.NodeRegistered(Node(node, "h", 1), life + 1 - wrong, draw(disks), 0, (election,)),
+        commands.NodeRegistered(Node(node, "h", 1), life + 1 - wrong, draw(disks), 0, (election,)),
     ]
     seals = [choices[0]] * 6  # without sealed ranges there is little to go wrong
     return draw(st.sampled_from([*seals, *choices]))
@@ -281,7 +288,7 @@ def test_any_facts_in_any_order_are_replayed_and_leave_a_sound_catalogue(
         log.append(fact)
         before = catalogue.state()
         applied = catalogue.replay(fact)
-        assert catalogue_flaw(catalogue) is None, (catalogue_flaw(catalogue), fact)
+        assert catalogue_violation(catalogue) is None, (catalogue_violation(catalogue), fact)
         after = catalogue.state()
         assert applied or after == before, f"{fact} was ignored and changed something"
         catalogue.replay(fact)
@@ -310,10 +317,10 @@ def test_what_is_ignored_is_ignored_by_every_node_and_after_every_restart(
 def test_a_seal_of_one_range_never_closes_the_next() -> None:
     catalogue = Catalogue()
     topic = TopicId(bytes(16))
-    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1),),), {}, False, 0))
+    catalogue.replay(commands.TopicCreated(topic, "t", ((NodeId(1),),), {}, False, 0))
     stream = StreamId(topic, PartitionIndex(0))
     end = RangeEnd(stream, Epoch(0), RangeIndex(0), Offset(100))
-    seal = records.RangeSealed("r", end, (NodeId(1),), 0)
+    seal = commands.RangeSealed("r", end, (NodeId(1),), 0)
     assert catalogue.replay(seal)
     assert not catalogue.replay(seal)
     known = catalogue.need_stream(stream)
@@ -325,8 +332,8 @@ def test_a_seal_of_one_range_never_closes_the_next() -> None:
 def test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there() -> None:
     catalogue = Catalogue()
     topic = TopicId(bytes(16))
-    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1),),) * 3, {}, False, 0))
-    added = records.PartitionsAdded(topic, ((NodeId(1),),) * 3, expected=3)
+    catalogue.replay(commands.TopicCreated(topic, "t", ((NodeId(1),),) * 3, {}, False, 0))
+    added = commands.PartitionsAdded(topic, ((NodeId(1),),) * 3, expected=3)
     assert [catalogue.replay(added), catalogue.replay(added)] == [True, False]
     assert catalogue.partition_count == 6
 
@@ -334,7 +341,7 @@ def test_partitions_are_added_to_what_was_expected_and_not_to_what_is_there() ->
 def test_an_older_election_takes_nothing_back() -> None:
     catalogue = Catalogue()
     topic = TopicId(bytes(16))
-    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
+    catalogue.replay(commands.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
     stream = StreamId(topic, PartitionIndex(0))
     first = replication.WritersElected((Election(stream, Epoch(1), NodeId(2)),), 0)
     second = replication.WritersElected((Election(stream, Epoch(2), NodeId(1)),), 0)
@@ -345,11 +352,11 @@ def test_an_older_election_takes_nothing_back() -> None:
 def test_the_last_copy_of_a_range_is_never_dropped() -> None:
     catalogue = Catalogue()
     topic = TopicId(bytes(16))
-    catalogue.replay(records.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
+    catalogue.replay(commands.TopicCreated(topic, "t", ((NodeId(1), NodeId(2)),), {}, False, 0))
     stream = StreamId(topic, PartitionIndex(0))
     end = RangeEnd(stream, Epoch(0), RangeIndex(0), Offset(100))
     both = (NodeId(1), NodeId(2))
-    catalogue.replay(records.RangeSealed("r", end, both, 0, done=(NodeId(1),)))
+    catalogue.replay(commands.RangeSealed("r", end, both, 0, done=(NodeId(1),)))
     drop = replication.ReplicaDropped(stream, RangeIndex(0), NodeId(1))
     assert not catalogue.replay(drop)
     assert catalogue.need_stream(stream).ranges[0].holders == (NodeId(1),)

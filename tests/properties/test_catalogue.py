@@ -22,12 +22,13 @@ from hypothesis.stateful import (
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NO_NODE, Epoch, NodeId, Offset, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Stream
-from mainstem.placement import chain, records
-from mainstem.placement import replication_records as replication
-from mainstem.placement.applicable import copies_needed
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.changes import commands
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes.applicability import copies_needed
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.changes.commands import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.state import chain
+from mainstem.placement.state.catalogue import Catalogue
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 
@@ -46,6 +47,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         self.requests = 0
         self.next_id = 0
         self.disks = 0
+        self.created: list[commands.CreateTopic] = []
         self.given: set[int] = set()
         self.highest_epoch: dict[StreamId, int] = {}
         self.highest_index: dict[StreamId, int] = {}
@@ -62,7 +64,7 @@ class CatalogueMachine(RuleBasedStateMachine):
             return None
         assert self.catalogue.state() == before
         for fact in facts:
-            self.catalogue.replay(fact)
+            assert self.catalogue.replay(fact), f"decided on this state and ignored: {fact}"
             self.facts.append(fact)
         if isinstance(reply, Stream):
             assert reply == self.catalogue.stream(reply.id), "the reply is what then holds"
@@ -96,7 +98,7 @@ class CatalogueMachine(RuleBasedStateMachine):
     @rule(node=st.sampled_from(NODES), stale=st.booleans())
     def register(self, node: NodeId, stale: bool) -> None:
         incarnation = self.catalogue.incarnation(node) + (not stale)
-        self.do(records.RegisterNode(Node(node, "h", 1), incarnation, f"dir-{node}"))
+        self.do(commands.RegisterNode(Node(node, "h", 1), incarnation, f"dir-{node}"))
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -109,18 +111,24 @@ class CatalogueMachine(RuleBasedStateMachine):
     ) -> None:
         self.next_id += 1
         topic_id = TopicId(self.next_id.to_bytes(16, "big"))
-        topic = self.do(
-            records.CreateTopic(topic_id, name, partitions, replication_factor, configs)
-        )
+        command = commands.CreateTopic(topic_id, name, partitions, replication_factor, configs)
+        topic = self.do(command)
         if topic is not None:
+            self.created.append(command)
             assert self.catalogue.topic(name) == topic
             assert len(topic.streams) == partitions
+
+    @rule(data=st.data())
+    def create_again(self, data: st.DataObject) -> None:
+        """A sender that does not know the outcome sends the very same command."""
+        if self.created:
+            assert self.do(data.draw(st.sampled_from(self.created))) is None
 
     @precondition(lambda self: self.streams())
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         topic = data.draw(st.sampled_from(list(self.catalogue.topics())))
-        self.do(records.DeleteTopic(topic.id))
+        self.do(commands.DeleteTopic(topic.id))
         assert self.catalogue.topic_by_id(topic.id) is None
 
     @precondition(lambda self: self.streams())
@@ -128,30 +136,30 @@ class CatalogueMachine(RuleBasedStateMachine):
     def grow(self, data: st.DataObject, more: int, wrong: int) -> None:
         topic = data.draw(st.sampled_from(list(self.catalogue.topics())))
         count = len(topic.streams)
-        self.do(records.AddPartitions(topic.id, count - wrong, count + more))
+        self.do(commands.AddPartitions(topic.id, count - wrong, count + more))
 
     @precondition(lambda self: self.streams())
     @rule(data=st.data(), value=st.integers(-3, 9), stale=st.booleans())
     def configure(self, data: st.DataObject, value: int, stale: bool) -> None:
         topic = data.draw(st.sampled_from(list(self.catalogue.topics())))
         expected = {"segment.ms": "1"} if stale else topic.configs
-        self.do(records.SetTopicConfigs(topic.id, expected, {"retention.ms": str(value)}))
+        self.do(commands.SetTopicConfigs(topic.id, expected, {"retention.ms": str(value)}))
 
     @rule(node=st.sampled_from([None, *NODES]), value=st.sampled_from(["1", "2", "x"]))
     def configure_node(self, node: NodeId | None, value: str) -> None:
         catalogue = self.catalogue
         now = catalogue.cluster_configs() if node is None else catalogue.node_configs(node)
-        self.do(records.SetNodeConfigs(node, dict(now), {"log.retention.ms": value}))
+        self.do(commands.SetNodeConfigs(node, dict(now), {"log.retention.ms": value}))
 
     @rule(group=st.sampled_from(["g", "h", ""]), value=st.sampled_from([None, "1", "x"]))
     def configure_group(self, group: str, value: str | None) -> None:
         now = self.catalogue.group_configs().get(group, {})
         after = {} if value is None else {"consumer.session.timeout.ms": value}
-        self.do(records.SetGroupConfigs(group, dict(now), after))
+        self.do(commands.SetGroupConfigs(group, dict(now), after))
 
     @rule(node=st.sampled_from(NODES), count=st.integers(-1, 5))
     def allocate(self, node: NodeId, count: int) -> None:
-        block = self.do(records.AllocateProducerIds(node, self.catalogue.incarnation(node), count))
+        block = self.do(commands.AllocateProducerIds(node, self.catalogue.incarnation(node), count))
         if block is not None:
             fresh = set(range(*block))
             assert len(fresh) == count
@@ -167,7 +175,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         done = data.draw(st.sets(st.sampled_from(stream.last.replicas)), label="done")
         exclude = data.draw(st.sets(st.sampled_from(NODES)), label="excluded")
         successor = data.draw(st.sampled_from([None, *stream.last.replicas]), label="new writer")
-        command = records.SealAndCreate(
+        command = commands.SealAndCreate(
             f"r{self.requests}", end, tuple(done), tuple(exclude), successor
         )
         after = self.do(command)
@@ -193,7 +201,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         some = data.draw(st.lists(st.sampled_from(held), unique_by=lambda s: s.id, max_size=4))
         self.register(node, stale=False)
         ends = tuple(self.an_end(data, stream) for stream in some)
-        after = self.do(records.RestartStreams(node, self.catalogue.incarnation(node), ends))
+        after = self.do(commands.RestartStreams(node, self.catalogue.incarnation(node), ends))
         assert [stream.epoch for stream in after] == [stream.epoch + 1 for stream in some]
 
     @precondition(lambda self: self.streams())
@@ -201,7 +209,7 @@ class CatalogueMachine(RuleBasedStateMachine):
     def trim(self, data: st.DataObject, ahead: int, stale: bool) -> None:
         stream = self.a_stream(data)
         start = Offset(max(0, stream.start + ahead))
-        after = self.do(records.TrimStream(stream.id, Epoch(stream.epoch - stale), start))
+        after = self.do(commands.TrimStream(stream.id, Epoch(stream.epoch - stale), start))
         assert (after is None) == stale
         if after is not None:
             assert after.start == max(start, stream.start)
@@ -212,7 +220,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         stream = self.a_stream(data)
         target = data.draw(st.sampled_from(stream.ranges))
         after = self.do(
-            records.SwapGeneration(
+            commands.SwapGeneration(
                 stream.id, stream.epoch, target.index, target.generation,
                 target.generation + step, 1, 1, 5, target.start, target.replicas,
             )
@@ -226,7 +234,7 @@ class CatalogueMachine(RuleBasedStateMachine):
         first, last = data.draw(st.tuples(*[st.sampled_from(stream.ranges)] * 2))
         generation = max(r.generation for r in stream.ranges) + 1
         after = self.do(
-            records.MergeRanges(
+            commands.MergeRanges(
                 stream.id, stream.epoch, first.index, last.index, generation, 100, first.replicas
             )
         )
@@ -257,7 +265,7 @@ class CatalogueMachine(RuleBasedStateMachine):
     def replace_disk(self, node: NodeId) -> None:
         self.disks += 1
         incarnation = self.catalogue.incarnation(node) + 1
-        self.do(records.RegisterNode(Node(node, "h", 1), incarnation, f"disk-{self.disks}"))
+        self.do(commands.RegisterNode(Node(node, "h", 1), incarnation, f"disk-{self.disks}"))
 
     @precondition(lambda self: self.streams())
     @rule(data=st.data(), unclean=st.booleans())
@@ -365,7 +373,7 @@ def test_every_offset_belongs_to_at_most_one_range(
         if is_restart:
             stream = chain.restarted(stream, end, number)
         else:
-            fact = records.RangeSealed(str(number), end, stream.last.replicas, number)
+            fact = commands.RangeSealed(str(number), end, stream.last.replicas, number)
             stream = chain.rolled(stream, fact)
         if trims and number % 3 == 2:
             stream = chain.trimmed(stream, Offset(trims.pop()))

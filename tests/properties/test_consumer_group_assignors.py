@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.coordination.assignors import (
+from mainstem.coordination.consumer.assignors import (
     ASSIGNORS,
     Assignment,
     Subscriber,

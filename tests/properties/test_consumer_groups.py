@@ -12,24 +12,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mainstem.coordination.consumer_group import ConsumerGroup
-from mainstem.coordination.consumer_group_embedded import assignment_bytes, read_assignment
-from mainstem.coordination.consumer_group_records import Partitions
-from mainstem.coordination.consumer_group_requests import ConsumerAnswer, ConsumerHeartbeat
-from mainstem.coordination.requests import (
+from mainstem.coordination.classic.consumer_protocol import assignment_bytes, read_assignment
+from mainstem.coordination.consumer.facts import Partitions
+from mainstem.coordination.consumer.group import ConsumerGroup
+from mainstem.coordination.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
+from mainstem.coordination.groups.requests import (
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     SyncAnswer,
     SyncRequest,
 )
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import TopicId
-from mainstem.testing.consumer_group_script import subscription_bytes
-from mainstem.testing.group_sim import GroupSim
-from mainstem.testing.topic_list import TopicList
+from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
+from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 G = "g"
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Handovers(RuleBasedStateMachine):
     )
     def begin(self, session_ms: int, policy: str, members_max: int, patience_ms: int) -> None:
         self.topics = TopicList({"t": 4, "u": 1})
-        self.sim = GroupSim(
+        self.sim = GroupSimulator(
             GroupSettings(
                 initial_rebalance_delay_ms=0,
                 consumer_session_timeout_ms=session_ms,
@@ -331,7 +331,7 @@ class Everything(Handovers):
         self.classics.remove(client)
         client.reads = set()
         if client.id:
-            self.attempt(client, lambda: self.sim.leave(G, [Leaver(client.id)]))
+            self.attempt(client, lambda: self.sim.leave(G, [LeavingMember(client.id)]))
 
     def classics_step(self) -> None:
         for client in list(self.classics):

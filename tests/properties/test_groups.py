@@ -15,23 +15,23 @@ from hypothesis.stateful import (
     rule,
 )
 
-from mainstem.coordination.generation import save
-from mainstem.coordination.group import Group, GroupState
-from mainstem.coordination.group_shard import GroupShard
-from mainstem.coordination.records import GroupSaved
-from mainstem.coordination.requests import (
+from mainstem.coordination.classic.generation import save
+from mainstem.coordination.classic.group import Group, GroupState
+from mainstem.coordination.groups.facts import GroupSaved
+from mainstem.coordination.groups.requests import (
     CommitRequest,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     OffsetToCommit,
     SyncAnswer,
     SyncRequest,
 )
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
+from mainstem.coordination.groups.shard import GroupShard
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.group_sim import GroupSim
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 G = "g"
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class GroupMachine(RuleBasedStateMachine):
         rebalance_ms=st.integers(0, 60_000),
     )
     def begin(self, delay_ms: int, members_max: int, session_ms: int, rebalance_ms: int) -> None:
-        self.sim = GroupSim(
+        self.sim = GroupSimulator(
             GroupSettings(initial_rebalance_delay_ms=delay_ms, members_max=members_max)
         )
         self.session_ms = session_ms
@@ -176,7 +176,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(member_id=consumes(member_ids))
     def leave(self, member_id: str) -> None:
         if self.group is not None:
-            [outcome] = self.sim.leave(G, [Leaver(member_id)])
+            [outcome] = self.sim.leave(G, [LeavingMember(member_id)])
             assert outcome in (None, ErrorCode.UNKNOWN_MEMBER)
             assert member_id not in self.group.members
 

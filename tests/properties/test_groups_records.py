@@ -6,9 +6,8 @@ from typing import cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainstem.coordination.fact_log import batches, facts_in
-from mainstem.coordination.pending_offsets import GROUP_CODEC
-from mainstem.coordination.records import (
+from mainstem.coordination.classic.subscription import subscribed_topics
+from mainstem.coordination.groups.facts import (
     Fact,
     GroupRemoved,
     GroupSaved,
@@ -18,8 +17,9 @@ from mainstem.coordination.records import (
     decode,
     encode,
 )
-from mainstem.coordination.requests import CommittedOffset
-from mainstem.coordination.subscription import subscribed_topics
+from mainstem.coordination.groups.requests import CommittedOffset
+from mainstem.coordination.offsets.pending import GROUP_CODEC
+from mainstem.coordination.shards.fact_log import batches, facts_in
 from mainstem.model.errors import Corrupt
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.cluster.frame_storage import MARK
-from mainstem.placement.storage import JournalStorage, Stored
+from mainstem.placement.persistence.journal_storage import JournalStorage, StoredJournal
 
 STEPS = st.lists(
     st.one_of(
@@ -20,7 +20,7 @@ STEPS = st.lists(
 )
 
 
-def reopened(folder: Path) -> Stored:
+def reopened(folder: Path) -> StoredJournal:
     journal = JournalStorage(folder)
     try:
         return journal.open()

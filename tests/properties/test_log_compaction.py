@@ -6,16 +6,16 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.log.kit import ManualClock
+from tests.kit.clock import ManualClock
 
-from mainstem.log.batch_cleaning import horizon_of
-from mainstem.log.compaction import CompactionJob, compact, read_mark, stored_batches
-from mainstem.log.key_map import ENTRY_BYTES
+from mainstem.log.cleaning.batch_filter import horizon_of
+from mainstem.log.cleaning.compaction import CompactionJob, compact, read_mark, stored_batches
+from mainstem.log.cleaning.key_map import ENTRY_BYTES
 from mainstem.log.range_log import RangeLog, SegmentSettings
 from mainstem.log.store import LogStore, StoreSettings
-from mainstem.model.batch import read_header, stamp
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.model.record import Record, batches_of, build_batch, records_of
+from mainstem.model.records.batch import read_header, stamp
+from mainstem.model.records.record import Record, batches_of, build_batch, records_of
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 EPOCH = 3

@@ -8,11 +8,11 @@ from unittest.mock import patch
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.log.kit import Disk, staged
+from tests.kit.log import Disk, staged
 
-from mainstem.log import segment
+from mainstem.log.disk.sync_job import carry_out
 from mainstem.log.range_log import SegmentSettings
-from mainstem.log.sync_job import carry_out
+from mainstem.log.segments import segment
 
 
 class LogMachine(RuleBasedStateMachine):

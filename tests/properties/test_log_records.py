@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.compression import compress, decompress
 from mainstem.model.errors import Corrupt, MainstemError
-from mainstem.model.record import Record, build_batch, records_of
+from mainstem.model.records.compression import compress, decompress
+from mainstem.model.records.record import Record, build_batch, records_of
 
 timestamps = st.integers(min_value=0, max_value=2**43)
 fields = st.none() | st.binary(max_size=300)

@@ -35,7 +35,9 @@ def test_the_trie_finds_whom_the_plain_rule_finds(
             plain.discard((text, who))
         for topic in asked:
             found = {
-                (granted.wish.filter, who) for who, many in trie.match(topic) for granted in many
+                (granted.subscription.filter, who)
+                for who, many in trie.match(topic)
+                for granted in many
             }
             assert found == {(f, w) for f, w in plain if fits(f, topic)}
     assert len(trie) == len(plain)

@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.model.message import Message
-from mainstem.protocols.mqtt.backlog import NOT_YET, NotYet, Place
-from mainstem.protocols.mqtt.client_session import ClientSession, Reader, Sending, Where
 from mainstem.protocols.mqtt.convert import Incoming, message_of
-from mainstem.protocols.mqtt.session_image import (
+from mainstem.protocols.mqtt.sessions.backlog import READ_PENDING, ReadPending, StreamPosition
+from mainstem.protocols.mqtt.sessions.client_session import (
+    ClientSession,
+    OutgoingMessage,
+    SessionReader,
+    Where,
+)
+from mainstem.protocols.mqtt.sessions.image import (
     SessionImage,
     image_of,
     restore_session,
@@ -40,15 +45,15 @@ class Wire:
     def __init__(self, receiver: Receiver) -> None:
         self.window = receiver.window
         self.receiver = receiver
-        self.coming: list[tuple[str, int, Sending | None]] = []
+        self.coming: list[tuple[str, int, OutgoingMessage | None]] = []
         self.flying = 0
 
-    has_room = True
+    has_space = True
 
     def may_read(self, _topic: str) -> bool:
         return True
 
-    def send_message(self, sending: Sending) -> bool:
+    def send_message(self, sending: OutgoingMessage) -> bool:
         self.coming.append(("publish", sending.packet_id, sending))
         return True
 
@@ -62,7 +67,7 @@ class Wire:
         raise AssertionError("nobody else is there")
 
 
-class World:
+class FakeNode:
     """The node around one session: its log, and what of the session was committed."""
 
     def __init__(self, window: int, waiting_max: int) -> None:
@@ -73,7 +78,7 @@ class World:
         self.wire: Wire | None = None
         self.image = b""
         self.unreadable = 0  # times that the log cannot be read
-        self.asking: dict[Reader, None] = {}
+        self.asking: dict[SessionReader, None] = {}
         self.unsaved: list[Callable[[], None]] = []
         self.is_dirty = False
         self.session = ClientSession("c", self, waiting_max=waiting_max)
@@ -85,14 +90,14 @@ class World:
     def now_ms(self) -> int:
         return 0
 
-    def fetch(self, where: Where) -> Incoming | NotYet | None:
-        assert isinstance(where, Place)
+    def fetch(self, where: Where) -> Incoming | ReadPending | None:
+        assert isinstance(where, StreamPosition)
         if self.unreadable:
             self.unreadable -= 1
-            return NOT_YET
+            return READ_PENDING
         return self.log[where.offset]
 
-    def ask_again(self, reader: Reader) -> None:
+    def ask_again(self, reader: SessionReader) -> None:
         self.asking[reader] = None
 
     def slow(self) -> None:
@@ -108,10 +113,10 @@ class World:
         if then is not None:
             self.unsaved.append(then)
 
-    def catch_up(self, reader: Reader) -> None:
+    def catch_up(self, reader: SessionReader) -> None:
         start = reader.backlog.behind.pop(0)
         for offset in range(start, self.position):
-            reader.backlog.put(Place(0, offset))
+            reader.backlog.put(StreamPosition(0, offset))
         reader.drain()
 
     def publish(self, qos: int) -> None:
@@ -124,7 +129,7 @@ class World:
             offset = self.position
             self.position += 1
             grants = self.session.grants_for("t")
-            self.session.offer(Place(0, offset), self.log[offset], grants)
+            self.session.offer(StreamPosition(0, offset), self.log[offset], grants)
 
     def commit(self) -> None:
         if self.is_dirty:
@@ -194,34 +199,34 @@ steps = st.lists(st.tuples(st.sampled_from(STEPS), st.booleans()), max_size=60)
 def test_nothing_is_lost_and_qos_2_arrives_once(
     window: int, waiting_max: int, play: list[tuple[str, bool]]
 ) -> None:
-    world = World(window, waiting_max)
+    node = FakeNode(window, waiting_max)
     acts = {
-        "look": world.look,
-        "commit": world.commit,
-        "drop": world.disconnect,
-        "kill": world.kill,
-        "slow": world.slow,
+        "look": node.look,
+        "commit": node.commit,
+        "drop": node.disconnect,
+        "kill": node.kill,
+        "slow": node.slow,
     }
-    world.connect()
+    node.connect()
     for step, comes_back in play:
         if comes_back:
-            world.connect()
+            node.connect()
         if step in acts:
             acts[step]()
         else:
-            world.publish(int(step))
-    world.connect()
+            node.publish(int(step))
+    node.connect()
     for _ in range(10_000):
-        world.commit()
-        world.ask()
-        if not world.look() and not world.is_dirty and not world.asking:
+        node.commit()
+        node.ask()
+        if not node.look() and not node.is_dirty and not node.asking:
             break
 
-    assert not world.session.in_flight
-    assert not world.session.backlog
+    assert not node.session.in_flight
+    assert not node.session.backlog
     for qos in (1, 2):
-        sent = [each.payload for each in world.log if each.qos == qos]
-        arrived = [payload for at, payload in world.receiver.arrived if at == qos]
+        sent = [each.payload for each in node.log if each.qos == qos]
+        arrived = [payload for at, payload in node.receiver.arrived if at == qos]
         first = list(dict.fromkeys(arrived))
         assert first == sent
         if qos == 2:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.protocols.native.runs import Shape, shape_of
+from mainstem.protocols.native.publish_shape import PublishShape, shape_of
 from mainstem.wire.native.frames import HEAD, HEAD_BYTES, LENGTH_BYTES, frame
 from mainstem.wire.native.requests import Publish, read_request
 from mainstem.wire.native.words import WireMessage, encode
@@ -31,7 +31,7 @@ words = st.builds(
 frames = st.lists(st.tuples(st.integers(0, 3), words), min_size=1, max_size=6)
 
 
-def shape(word: Publish) -> Shape | None:
+def shape(word: Publish) -> PublishShape | None:
     body = encode(word)
     return shape_of(HEAD_BYTES - LENGTH_BYTES + len(body), body, word)
 

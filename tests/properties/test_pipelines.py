@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from mainstem.pipelines.file.model import RetrySettings, SourceRate
 from mainstem.pipelines.file.secrets import Secrets
-from mainstem.pipelines.running.course import Course
-from mainstem.pipelines.running.pace import INTERVAL_MS_MIN, pace_of
+from mainstem.pipelines.running.rate_limit import INTERVAL_MS_MIN, batch_pace_of
+from mainstem.pipelines.running.restart_policy import RestartPolicy
 
 on_a_busy_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -39,7 +39,7 @@ def test_no_pause_is_longer_than_the_longest(
     retry = RetrySettings(
         max_retries=-1, initial_backoff_ms=first, max_backoff_ms=longest, backoff_multiplier=factor
     )
-    course = Course(retry)
+    course = RestartPolicy(retry)
     assert 0 < course.pause_ms(failures) <= longest
     assert course.pause_ms(failures) <= course.pause_ms(failures + 1)
 
@@ -54,7 +54,7 @@ def test_the_rate_is_never_exceeded(
     per_second: int, burst: int | None, in_flight: int | None
 ) -> None:
     rate = SourceRate(events_per_second=per_second, burst_size=burst, max_in_flight=in_flight)
-    pace = pace_of(rate, 200)
+    pace = batch_pace_of(rate, 200)
     assert pace.rows_per_batch_max is not None
     assert pace.rows_per_batch_max >= 1
     assert pace.rows_per_batch_max * 1000 <= pace.interval_ms * per_second

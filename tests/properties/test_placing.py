@@ -1,6 +1,6 @@
 """Whatever nodes do, the placement leader brings everything to rest, and never gives a copy away.
 
-A small world around the real catalogue and the real leader: nodes die, come back, lose their disk,
+A small cluster around the real catalogue and leader: nodes die, come back, lose their disk,
 are drained and join; writers follow orders, replicas copy. Checked all the time: who is listed as
 having a range has it, writers are live, nothing is dropped below what acknowledges. Checked at the
 end: with everybody back, every stream is where it is wanted, and the leader has nothing to say.
@@ -14,24 +14,25 @@ from hypothesis import strategies as st
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
 from mainstem.model.metadata import Node, Range, Stream
-from mainstem.placement import chain, records
-from mainstem.placement import replication_records as replication
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.placing import Placing, PlacingSettings, RollOrder
+from mainstem.placement.changes import commands
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.planning.reconciler import ClusterReconciler, ReconcilerSettings, RollOrder
+from mainstem.placement.state import chain
+from mainstem.placement.state.catalogue import Catalogue
 
 STEP_MS = 500
 NODES = tuple(NodeId(number) for number in (1, 2, 3, 4, 5))
 Held = tuple[Any, int, NodeId, str]
 
 
-class World:
+class SimulatedCluster:
     """Nodes that do what they are told, one act after the other."""
 
     def __init__(self, founders: int) -> None:
         self.catalogue = Catalogue()
-        self.placing = Placing(
-            PlacingSettings(replace_after_ms=5_000, rebalance_after_ms=3_000, report_ms=2_000)
+        self.placing = ClusterReconciler(
+            ReconcilerSettings(replace_after_ms=5_000, rebalance_after_ms=3_000, report_ms=2_000)
         )
         self.now_ms = 0
         self.requests = 0
@@ -43,7 +44,7 @@ class World:
         for number, factor in enumerate((1, 2, 3)):
             topic = TopicId(bytes([number + 1]) * 16)
             replicas = min(factor, founders)
-            self.do(records.CreateTopic(topic, f"t{number}", 2, replicas, internal=number == 2))
+            self.do(commands.CreateTopic(topic, f"t{number}", 2, replicas, internal=number == 2))
 
     def streams(self) -> list[Stream]:
         return [stream for topic in self.catalogue.topics() for stream in topic.streams]
@@ -64,11 +65,11 @@ class World:
 
     def start(self, node: NodeId) -> None:
         incarnation = self.catalogue.incarnation(node) + 1
-        self.do(records.RegisterNode(Node(node, "h", 1), incarnation, self.disks[node]))
+        self.do(commands.RegisterNode(Node(node, "h", 1), incarnation, self.disks[node]))
         self.up.add(node)
         alone = [s for s in self.catalogue.streams_of(node) if s.last.replicas == (node,)]
         ends = tuple(self.end_of(stream, 0) for stream in alone)
-        self.do(records.RestartStreams(node, incarnation, ends))
+        self.do(commands.RestartStreams(node, incarnation, ends))
 
     def kill(self, node: NodeId) -> None:
         self.up.discard(node)
@@ -162,7 +163,7 @@ class World:
         done = tuple(self.clean(stream.last))
         end = self.end_of(stream, count)
         index = stream.last.index
-        if self.do(records.SealAndCreate(f"r{self.requests}", end, done, new_writer=new_writer)):
+        if self.do(commands.SealAndCreate(f"r{self.requests}", end, done, new_writer=new_writer)):
             self.held |= {(stream.id, index, node, self.disks[node]) for node in done}
 
     def complete(self, stream: Stream, known: Range) -> None:
@@ -174,9 +175,9 @@ class World:
                 disk = self.disks[node]
                 self.do(replication.ReplicaDone(stream.id, known.index, node, disk))
 
-    def end_of(self, stream: Stream, count: int) -> records.RangeEnd:
+    def end_of(self, stream: Stream, count: int) -> commands.RangeEnd:
         end = Offset(stream.last.start + count)
-        return records.RangeEnd(stream.id, stream.epoch, stream.last.index, end)
+        return commands.RangeEnd(stream.id, stream.epoch, stream.last.index, end)
 
     # What must hold
 
@@ -218,14 +219,14 @@ acts = st.tuples(
 def test_everything_comes_to_rest_where_it_is_wanted(
     founders: int, course: list[tuple[str, NodeId, int]]
 ) -> None:
-    world = World(founders)
+    cluster = SimulatedCluster(founders)
     for act, node, times in course:
-        world.act(act, node, times)
-    world.bring_everybody_back()
-    world.do(replication.DrainNode(NODES[0]))
+        cluster.act(act, node, times)
+    cluster.bring_everybody_back()
+    cluster.do(replication.DrainNode(NODES[0]))
     for _ in range(300):
-        world.live()
-    world.check_rest()
+        cluster.live()
+    cluster.check_rest()
 
 
 @settings(max_examples=40, deadline=None)
@@ -238,19 +239,19 @@ def test_everything_comes_to_rest_where_it_is_wanted(
 def test_a_node_that_dies_while_it_is_drained_ends_up_with_nothing(
     founders: int, course: list[tuple[str, NodeId, int]], leaving: NodeId, steps: int
 ) -> None:
-    world = World(founders)
+    cluster = SimulatedCluster(founders)
     for act, node, times in course:
-        world.act(act, node, times)
-    world.bring_everybody_back()
+        cluster.act(act, node, times)
+    cluster.bring_everybody_back()
     for _ in range(100):
-        world.live()
-    world.do(replication.DrainNode(leaving))
+        cluster.live()
+    cluster.do(replication.DrainNode(leaving))
     for _ in range(steps):
-        world.live()
-    world.kill(leaving)
+        cluster.live()
+    cluster.kill(leaving)
     for _ in range(150):
-        world.live()
-    for stream in world.streams():
+        cluster.live()
+    for stream in cluster.streams():
         for known in stream.ranges:
             # What nobody else has is not given up: its node may come back.
             if set(known.replicas) != {leaving}:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainstem.model.columns import BinaryColumn
-from mainstem.model.plain_fields import plain_fields
+from mainstem.model.records.columns import BinaryColumn
+from mainstem.model.records.plain_fields import plain_fields
 
 pytest.importorskip("mainstem.model._native", reason="not compiled on this machine")
 

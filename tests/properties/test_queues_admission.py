@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.queues.admission import Credit, Purse
-from mainstem.queues.fact_codec import QUEUE_CODEC, ROUTER_CODEC, TOPOLOGY_CODEC
+from mainstem.queues.admission.credit import Credit, CreditBalance
+from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.facts import Pointer, PointersAdded, QueueDeclared, Reason, Settled
-from mainstem.queues.queue import Queue
 from mainstem.queues.settings import Overflow, QueueName, QueueSettings
+from mainstem.queues.storage.fact_codec import QUEUE_CODEC, ROUTER_CODEC, TOPOLOGY_CODEC
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 STEPS = st.lists(
@@ -38,12 +38,12 @@ def test_publishing_with_credit_never_overfills_a_queue_that_refuses(
         overflow=Overflow.REJECT_PUBLISH,
     )
     queue = Queue(0, declared, 1)
-    purses = [Purse() for _ in range(3)]
+    purses = [CreditBalance() for _ in range(3)]
     offset = 0
     for verb, number, messages, size_bytes in steps:
         purse, router = purses[number], f"router {number}"
         if verb == "lend":
-            purse.put(queue.gate.lend(router, Credit(messages, size_bytes)))
+            purse.put(queue.admission.lend(router, Credit(messages, size_bytes)))
         elif verb == "take":
             queue.on_get("somebody", 1, no_ack=True)
         elif purse.can_pay(size_bytes):

@@ -16,17 +16,17 @@ from hypothesis.stateful import (
 )
 
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.queues.consumers import Consumer
-from mainstem.queues.effects import Effects
-from mainstem.queues.fact_codec import QUEUE_CODEC
+from mainstem.queues.admission.watermarks import Watermarks
+from mainstem.queues.engine.consumer_window import ConsumerWindow
+from mainstem.queues.engine.consumers import Consumer
+from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.engine.settling import ACKNOWLEDGE, REJECT, RETURN, Settlement
+from mainstem.queues.engine.shard import QueueShard
 from mainstem.queues.facts import ALL_LANES, Pointer, QueueFact
-from mainstem.queues.queue import Queue
-from mainstem.queues.queue_book import QueueBook
-from mainstem.queues.queue_shard import QueueShard
 from mainstem.queues.settings import DeliveryMode, QueueName, QueueSettings
-from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RETURN, Settlement
-from mainstem.queues.watermarks import Watermarks
-from mainstem.queues.window import Window
+from mainstem.queues.storage.fact_codec import QUEUE_CODEC
+from mainstem.queues.storage.queue_state import QueueStateTable
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(3))
 NAME = QueueName("/", "news")
@@ -68,7 +68,7 @@ class Line:
     # Deliveries whose message was dropped meanwhile: still in the subscriber's hands.
     void: set[int] = field(default_factory=set)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         held = sum(copy.number is not None for copy in self.copies.values()) + len(self.void)
         return self.window is not None and (not self.window or held < self.window)
 
@@ -103,13 +103,13 @@ class FanoutMachine(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.next_offset = 0
         self.stored: list[tuple[bytes, bytes | None]] = []
-        self.shadow = QueueBook()
+        self.shadow = QueueStateTable()
         self.lines: dict[str, Line] = {}
         # Offset -> whether somebody has settled it.
         self.messages: dict[int, bool] = {}
         self.expires: dict[int, int] = {}
         self.whole_dying: set[int] = set()
-        self.shard = QueueShard(QueueBook(), Watermarks(10**9), self.now_ms)
+        self.shard = QueueShard(QueueStateTable(), Watermarks(10**9), self.now_ms)
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
         self.number = declared.queue
         self.keep(effects.facts)
@@ -141,7 +141,7 @@ class FanoutMachine(RuleBasedStateMachine):
         self.close_absent()
         for delivery in effects.deliveries:
             line = self.lines[delivery.consumer]
-            assert line.has_room(), "more than the window holds"
+            assert line.has_space(), "more than the window holds"
             offset = self.ready(line)[0]
             assert delivery.pointer.offset == offset, "it was another one's turn"
             assert delivery.failures == line.copies[offset].failures
@@ -150,7 +150,7 @@ class FanoutMachine(RuleBasedStateMachine):
             else:
                 self.settled(delivery.consumer, offset)
         for line in self.lines.values():
-            assert not (line.has_room() and self.ready(line)), "somebody waits"
+            assert not (line.has_space() and self.ready(line)), "somebody waits"
         self.expire()
         limit = self.settings.max_length
         alive = [offset for offset in self.messages if offset not in self.whole_dying]
@@ -253,7 +253,7 @@ class FanoutMachine(RuleBasedStateMachine):
         line.window = window
         line.is_leaving = False
         subscriber = name if line.is_named else None
-        consumer = Consumer(name, Window(window))
+        consumer = Consumer(name, ConsumerWindow(window))
         self.play(lambda queue: queue.on_consume(consumer, self.now_ms, subscriber=subscriber))
 
     def go(self, name: str) -> None:
@@ -345,7 +345,9 @@ class FanoutMachine(RuleBasedStateMachine):
     @rule()
     def letters_arrive(self) -> None:
         ledger = self.queue.body.ledger
-        for lane in list(ledger.lanes.values()):
+        for key, lane in list(ledger.lanes.items()):
+            if key not in ledger.lanes:
+                continue  # its subscriber has been away for too long, as an earlier turn found
             line = self.lines[lane.subscriber]
             dying = [seq for seq, item in lane.items.items() if item.reason is not None]
             for sequence in dying:
@@ -378,7 +380,7 @@ class FanoutMachine(RuleBasedStateMachine):
         for line in self.lines.values():
             line.go(self.now_ms)
             line.is_leaving = False
-        book = QueueBook()
+        book = QueueStateTable()
         for record in self.stored:
             fact = QUEUE_CODEC.decode(*record)
             assert fact is not None
@@ -399,7 +401,7 @@ class FanoutMachine(RuleBasedStateMachine):
     def snapshot(self) -> None:
         facts = list(self.shard.snapshot())
         self.stored = []
-        self.shadow = QueueBook()
+        self.shadow = QueueStateTable()
         self.keep(facts)
 
     @rule(

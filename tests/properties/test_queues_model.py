@@ -20,17 +20,24 @@ from hypothesis.stateful import (
 from tests.properties.queue_reference import Held, Reader, Reference
 
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.queues.consumers import Consumer
-from mainstem.queues.effects import Effects
-from mainstem.queues.fact_codec import QUEUE_CODEC
+from mainstem.queues.admission.watermarks import Watermarks
+from mainstem.queues.engine.consumer_window import ConsumerWindow
+from mainstem.queues.engine.consumers import Consumer
+from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.engine.settling import (
+    ACKNOWLEDGE,
+    REJECT,
+    RELEASE,
+    RETURN,
+    Settlement,
+    SettlementOutcome,
+)
+from mainstem.queues.engine.shard import QueueShard
 from mainstem.queues.facts import ONLY_LANE, Pointer, PointersAdded, QueueFact, Reason, Settled
-from mainstem.queues.queue import Queue
-from mainstem.queues.queue_book import QueueBook
-from mainstem.queues.queue_shard import QueueShard
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueName, QueueSettings
-from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
-from mainstem.queues.watermarks import Watermarks
-from mainstem.queues.window import Window
+from mainstem.queues.storage.fact_codec import QUEUE_CODEC
+from mainstem.queues.storage.queue_state import QueueStateTable
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 ELSEWHERE = StreamId(TopicId(bytes(16)), PartitionIndex(1))
@@ -68,8 +75,8 @@ MESSAGES = st.lists(
     max_size=5,
 )
 READERS = st.sampled_from("abcd")
-LATER = Settlement(Outcome.RETURN, is_failure=True, delay_ms=30)
-WAIT = Settlement(Outcome.RETURN, delay_ms=70)
+LATER = Settlement(SettlementOutcome.RETURN, is_failure=True, delay_ms=30)
+WAIT = Settlement(SettlementOutcome.RETURN, delay_ms=70)
 DISTURBANCES = ["crash", "torn crash", "purge", "cancel", "go", "again", "snapshot", "move"]
 HOW = [ACKNOWLEDGE, RETURN, RELEASE, REJECT, LATER, WAIT]
 
@@ -83,11 +90,11 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self, settings: QueueSettings, readers: int) -> None:
         self.now_ms = 1_000
         self.stored: list[tuple[bytes, bytes | None]] = []
-        self.shadow = QueueBook()
+        self.shadow = QueueStateTable()
         self.next_offset = self.known = 0
         self.reference = Reference(settings)
         self.letters: dict[int, Reason] = {}
-        self.shard = QueueShard(QueueBook(), Watermarks(10**9), self.now_ms)
+        self.shard = QueueShard(QueueStateTable(), Watermarks(10**9), self.now_ms)
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
         self.number = declared.queue
         self.keep(effects.facts)
@@ -182,7 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.reference.came += 1
         reader = Reader(name, 0 if no_ack else window, priority, no_ack, self.reference.came)
         self.reference.readers[name] = reader
-        consumer = Consumer(name, Window(window), priority=priority, no_ack=no_ack)
+        consumer = Consumer(name, ConsumerWindow(window), priority=priority, no_ack=no_ack)
         self.play(lambda queue: queue.on_consume(consumer, self.now_ms))
 
     def cancel(self, name: str) -> None:
@@ -290,7 +297,7 @@ class QueueMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """Kill -9: what is left are the bytes of facts."""
         self.reference.crash()
-        book = QueueBook()
+        book = QueueStateTable()
         for record in self.stored:
             fact = QUEUE_CODEC.decode(*record)
             assert fact is not None
@@ -387,7 +394,7 @@ class QueueMachine(RuleBasedStateMachine):
         facts = list(self.shard.snapshot())
         if is_whole:
             self.stored = []
-            self.shadow = QueueBook()
+            self.shadow = QueueStateTable()
             self.keep(facts)
         else:
             self.keep(facts[: min(cut, len(facts) - 1)])

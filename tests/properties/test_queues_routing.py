@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.queues.exchange import (
+from mainstem.queues.routing.exchange import (
     DEFAULT_EXCHANGE,
     PREDECLARED,
     Binding,
@@ -14,9 +14,9 @@ from mainstem.queues.exchange import (
     Exchange,
     ExchangeKind,
 )
-from mainstem.queues.fact_codec import TOPOLOGY_CODEC
-from mainstem.queues.pattern_trie import AMQP, PatternTrie
-from mainstem.queues.topology import Topology, TopologyFact
+from mainstem.queues.routing.pattern_trie import AMQP, PatternTrie
+from mainstem.queues.routing.topology import Topology, TopologyFact
+from mainstem.queues.storage.fact_codec import TOPOLOGY_CODEC
 
 QUEUES = ["q", "r", "s", "t"]
 EXCHANGES = ["x", "y", "z"]
@@ -86,15 +86,15 @@ def meets(arguments: dict[str, Any], headers: dict[str, Any]) -> bool:
     return any(met) if arguments["x-match"] == "any" else all(met)
 
 
-class World:
+class RoutingModel:
     """Exchanges and bindings as plain lists."""
 
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.bindings: list[Binding] = []
 
-    def copy(self) -> "World":
-        other = World()
+    def copy(self) -> "RoutingModel":
+        other = RoutingModel()
         other.exchanges = dict(self.exchanges)
         other.bindings = list(self.bindings)
         return other
@@ -167,38 +167,38 @@ class World:
         self.bindings = [each for each in self.bindings if each.identity not in gone]
 
 
-def play(topology: Topology, world: World, change: tuple[str, Any]) -> list[TopologyFact]:
+def play(topology: Topology, model: RoutingModel, change: tuple[str, Any]) -> list[TopologyFact]:
     verb, what = change
     if verb == "declare":
-        if what.name in world.exchanges:
+        if what.name in model.exchanges:
             return []
-        world.exchanges[what.name] = what
+        model.exchanges[what.name] = what
         return topology.declare(what)
     if verb in ("bind", "unbind"):
-        return play_binding(topology, world, what, is_new=verb == "bind")
+        return play_binding(topology, model, what, is_new=verb == "bind")
     suspects: list[str] = []
     if verb == "queue_gone":
-        world.end([each for each in world.bindings if each.destination == (True, what)], suspects)
-    elif what in world.exchanges:
-        world.drop(what, suspects)
-    world.prune(suspects)
+        model.end([each for each in model.bindings if each.destination == (True, what)], suspects)
+    elif what in model.exchanges:
+        model.drop(what, suspects)
+    model.prune(suspects)
     return topology.queue_gone(what) if verb == "queue_gone" else topology.delete(what)
 
 
 def play_binding(
-    topology: Topology, world: World, binding: Binding, *, is_new: bool
+    topology: Topology, model: RoutingModel, binding: Binding, *, is_new: bool
 ) -> list[TopologyFact]:
     ends = [binding.source] + ([] if binding.destination.is_queue else [binding.destination.name])
-    if not world.exchanges.keys() >= set(ends):
+    if not model.exchanges.keys() >= set(ends):
         return []
-    known = binding.identity in {each.identity for each in world.bindings}
+    known = binding.identity in {each.identity for each in model.bindings}
     if is_new:
-        world.bindings += [] if known else [binding]
+        model.bindings += [] if known else [binding]
         return topology.bind(binding)
     if known:
         suspects: list[str] = []
-        world.end([binding], suspects)
-        world.prune(suspects)
+        model.end([binding], suspects)
+        model.prune(suspects)
     return topology.unbind(binding)
 
 
@@ -208,14 +208,14 @@ def test_routes_are_those_of_brute_force_now_and_then(
     changes: list[tuple[str, Any]], messages: list[tuple[str, dict[str, Any]]]
 ) -> None:
     topology = Topology(set(QUEUES).__contains__)
-    world = World()
-    past = [(topology.version, world.copy())]
+    model = RoutingModel()
+    past = [(topology.version, model.copy())]
     for change in changes:
-        for fact in play(topology, world, change):
+        for fact in play(topology, model, change):
             again = TOPOLOGY_CODEC.decode(*TOPOLOGY_CODEC.encode(fact))
             assert again is not None
             topology.replay(again)
-        past.append((topology.version, world.copy()))
+        past.append((topology.version, model.copy()))
 
     restored = Topology(set(QUEUES).__contains__)
     for fact in topology.snapshot():

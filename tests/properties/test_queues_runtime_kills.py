@@ -10,10 +10,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.queues.queue_house import NAMESPACE, Inbox, QueueHouse
+from tests.kit.queues import NAMESPACE, Inbox, QueueNode
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, RETURN, Binding, Destination
-from mainstem.model.record import Record, build_batch
+from mainstem.broker.api.queues import ACKNOWLEDGE, RETURN, Binding, Destination
+from mainstem.model.records.record import Record, build_batch
 
 TARGET = Destination(is_queue=True, name="q")
 
@@ -40,18 +40,18 @@ class Play:
         self._count = 0
         self._is_bound = True
         self.held: list[bytes] = []
-        self.house: QueueHouse
+        self.node: QueueNode
         self.inbox: Inbox
 
     async def begin(self) -> None:
         await self._open()
-        await self.house.exchange("orders", "fanout")
-        await self.house.declare("q")
-        await self.house.bind("orders", "q")
-        self.inbox = self.house.consume("q", window=3)
+        await self.node.exchange("orders", "fanout")
+        await self.node.declare("q")
+        await self.node.bind("orders", "q")
+        self.inbox = self.node.consume("q", window=3)
 
     async def _open(self) -> None:
-        self.house = await QueueHouse(self._folder).__aenter__()
+        self.node = await QueueNode(self._folder).__aenter__()
 
     def _bodies(self, count: int) -> list[bytes]:
         start, self._count = self._count, self._count + count
@@ -62,20 +62,20 @@ class Play:
 
     async def publish(self, exchange: str, count: int) -> None:
         bodies = self._bodies(count)
-        await self.house.send(exchange, "q", *bodies)
+        await self.node.send(exchange, "q", *bodies)
         if exchange == "" or self._is_bound:
             self.held += bodies
 
     async def write_as_kafka(self, count: int) -> None:
         bodies = self._bodies(count)
         records = [Record(0, 1, b"k", body) for body in bodies]
-        await self.house.streams.append("orders", 0, build_batch(records))
+        await self.node.streams.append("orders", 0, build_batch(records))
         if self._is_bound:
             self.held += bodies
 
     async def write_and_die(self, count: int) -> None:
         """Records are committed, and no queue hears of them before the node dies."""
-        await self.house.rooms.runtime.stop()
+        await self.node.rooms.runtime.stop()
         await self.write_as_kafka(count)
         await self.kill()
 
@@ -86,26 +86,26 @@ class Play:
         await self._settle(count, is_done=False)
 
     async def rebind(self) -> None:
-        await self.house.queues.bind(NAMESPACE, Binding("orders", TARGET))
+        await self.node.queues.bind(NAMESPACE, Binding("orders", TARGET))
         self._is_bound = True
 
     async def unbind(self) -> None:
-        await self.house.queues.unbind(NAMESPACE, Binding("orders", TARGET))
+        await self.node.queues.unbind(NAMESPACE, Binding("orders", TARGET))
         self._is_bound = False
 
     async def shorten(self) -> None:
-        for shard in self.house.rooms.runtime.shards:
-            await self.house.rooms.upkeep.shorten(shard)
+        for shard in self.node.rooms.runtime.shards:
+            await self.node.rooms.upkeep.shorten(shard)
 
     async def keep_cursors(self) -> None:
-        await self.house.rooms.upkeep.run_once(is_full=True)
+        await self.node.rooms.upkeep.run_once(is_full=True)
 
     async def stop(self) -> None:
-        await self.house.__aexit__()
+        await self.node.__aexit__()
         await self._come_back()
 
     async def kill(self) -> None:
-        await self.house.crash()
+        await self.node.crash()
         await self._come_back()
 
     async def _settle(self, count: int, *, is_done: bool) -> None:
@@ -115,7 +115,7 @@ class Play:
         del self.inbox.deliveries[:count]
         numbers = [each.number for each in chosen]
         self.inbox.subscription.settle(numbers, ACKNOWLEDGE if is_done else RETURN)
-        for shard in self.house.rooms.runtime.shards:
+        for shard in self.node.rooms.runtime.shards:
             await shard.safe()
         if is_done:
             for each in chosen:
@@ -124,12 +124,12 @@ class Play:
 
     async def _come_back(self) -> None:
         await self._open()
-        self.inbox = self.house.consume("q", window=3)
+        self.inbox = self.node.consume("q", window=3)
 
     async def end(self) -> None:
         self.inbox.subscription.close()
-        found = await self.house.drain("q")
-        await self.house.__aexit__()
+        found = await self.node.drain("q")
+        await self.node.__aexit__()
         assert sorted(found, key=_number) == self.held
         assert len(set(found)) == len(found)
 

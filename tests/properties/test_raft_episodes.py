@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.testing.raft_episodes import Outcome, episode
+from mainstem.testing.simulation.raft.core_episodes import EpisodeCounts, episode
 
 EPISODES = 120  # in each of four parts
 STEPS = 1_500
@@ -17,7 +17,7 @@ def test_the_promises_of_raft_hold_in_random_episodes(part: int) -> None:
         except AssertionError as error:
             error.add_note(f"seed {seed}, {STEPS} steps")
             raise
-    total = Outcome(*(sum(column) for column in zip(*outcomes, strict=True)))
+    total = EpisodeCounts(*(sum(column) for column in zip(*outcomes, strict=True)))
     assert total.terms > EPISODES, "hardly anybody was ever elected"
     assert total.committed > 5 * EPISODES, "hardly anything was ever committed"
     assert total.reads > EPISODES, "hardly anything was ever read"

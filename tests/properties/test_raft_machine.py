@@ -16,13 +16,13 @@ from hypothesis.stateful import (
 from mainstem.cluster.raft.messages import ConfChange, ConfChangeType, MessageType
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.model.ids import NodeId
-from mainstem.testing.raft_world import Member, RaftWorld
+from mainstem.testing.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 PLACES = st.integers(0, 10_000)
 
 
 class RaftMachine(RuleBasedStateMachine):
-    """The world checks its promises itself; here is only who does what next."""
+    """The simulator checks its promises itself; here is only who does what next."""
 
     @initialize(
         voters=st.sampled_from([1, 2, 3, 5]),
@@ -53,89 +53,89 @@ class RaftMachine(RuleBasedStateMachine):
                 append_bytes_max=append_bytes_max,
             )
 
-        self.world = RaftWorld(voters + strangers, voters, Random(seed), chosen)
-        self.members = list(self.world.members.values())
+        self.simulator = RaftCoreSimulator(voters + strangers, voters, Random(seed), chosen)
+        self.members = list(self.simulator.members.values())
         self.value = 0
 
-    def member(self, place: int) -> Member:
+    def member(self, place: int) -> SimulatedMember:
         return self.members[place % len(self.members)]
 
     @rule(place=PLACES)
     def tick(self, place: int) -> None:
-        self.world.tick(self.member(place))
+        self.simulator.tick(self.member(place))
 
     @rule(place=PLACES)
     def store(self, place: int) -> None:
-        self.world.take(self.member(place))
+        self.simulator.take(self.member(place))
 
     @rule(place=PLACES)
     def finish(self, place: int) -> None:
         member = self.member(place)
         if member.ready is not None:
-            self.world.finish(member)
+            self.simulator.finish(member)
 
     @rule()
     def settle_disks(self) -> None:
         for member in self.members:
-            if self.world.take(member) is not None:
-                self.world.finish(member)
+            if self.simulator.take(member) is not None:
+                self.simulator.finish(member)
 
-    @precondition(lambda self: self.world.pool)
+    @precondition(lambda self: self.simulator.pool)
     @rule(place=PLACES, again=st.booleans())
     def deliver(self, place: int, again: bool) -> None:
-        pool = self.world.pool
+        pool = self.simulator.pool
         message = pool[place % len(pool)]
         if not again:
             pool.remove(message)
-        self.world.deliver(message)
+        self.simulator.deliver(message)
 
-    @precondition(lambda self: self.world.pool)
+    @precondition(lambda self: self.simulator.pool)
     @rule()
     def deliver_all(self) -> None:
-        pool, self.world.pool = self.world.pool, []
+        pool, self.simulator.pool = self.simulator.pool, []
         for message in pool:
-            self.world.deliver(message)
+            self.simulator.deliver(message)
 
-    @precondition(lambda self: self.world.pool)
+    @precondition(lambda self: self.simulator.pool)
     @rule(place=PLACES)
     def lose(self, place: int) -> None:
-        message = self.world.pool.pop(place % len(self.world.pool))
+        message = self.simulator.pool.pop(place % len(self.simulator.pool))
         if message.type is MessageType.MsgSnap:
-            self.world.lose_snapshot(message)
+            self.simulator.lose_snapshot(message)
 
     @rule(place=PLACES)
     def crash(self, place: int) -> None:
-        self.world.boot(self.member(place))
+        self.simulator.boot(self.member(place))
 
     @rule()
     def propose(self) -> None:
         self.value += 1
         for member in self.members:
-            self.world.propose(member, b"%d" % self.value)
+            self.simulator.propose(member, b"%d" % self.value)
 
     @rule(place=PLACES)
     def read(self, place: int) -> None:
-        self.world.read(self.member(place))
+        self.simulator.read(self.member(place))
 
     @rule(place=PLACES, keep=st.integers(0, 2))
     def compact(self, place: int, keep: int) -> None:
-        self.world.compact(self.member(place), keep=keep)
+        self.simulator.compact(self.member(place), keep=keep)
 
     @rule(kind=st.sampled_from(ConfChangeType), place=PLACES)
     def change(self, kind: ConfChangeType, place: int) -> None:
         for member in self.members:
-            self.world.change(member, ConfChange(kind, self.member(place).id))
+            self.simulator.change(member, ConfChange(kind, self.member(place).id))
 
     @rule(to=PLACES)
     def transfer(self, to: int) -> None:
         for member in self.members:
             if member.core.state.is_leader:
-                member.core.transfer_leadership(self.member(to).id, self.world.now_s)
+                member.core.transfer_leadership(self.member(to).id, self.simulator.now_s)
 
     @invariant()
     def logs_match(self) -> None:
-        if hasattr(self, "world"):
-            self.world.check_logs()
+        if hasattr(self, "simulator"):
+            self.simulator.check_logs()
 
 
 def test_the_promises_of_raft_hold_however_it_is_steered() -> None:

@@ -16,15 +16,15 @@ from mainstem.cluster.raft.messages import (
     EntryId,
     EntryType,
     HardState,
-    Message,
     MessageType,
+    RaftMessage,
     SnapshotMeta,
     decode_change,
     decode_message,
     encode_change,
     encode_message,
 )
-from mainstem.cluster.raft.wal_storage import Frame, WalStorage
+from mainstem.cluster.raft.persistence.wal_storage import WalFrame, WalStorage
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 
@@ -39,7 +39,7 @@ METAS = st.builds(SnapshotMeta, NUMBERS, NUMBERS, CONFS)
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Message:
+def messages(draw: st.DrawFn) -> RaftMessage:
     index, log_term = draw(st.integers(0, 2**40)), draw(st.integers(0, 100))
     terms = sorted(draw(st.lists(st.integers(log_term, 200), max_size=4)))
     entries = tuple(
@@ -48,7 +48,7 @@ def messages(draw: st.DrawFn) -> Message:
     )
     kind = draw(st.sampled_from(MessageType))
     needs_snapshot = kind in (MessageType.MsgSnap, MessageType.MsgSnapChunk)
-    return Message(
+    return RaftMessage(
         kind,
         draw(NODES),
         draw(NODES),
@@ -68,7 +68,7 @@ def messages(draw: st.DrawFn) -> Message:
 
 
 @given(messages())
-def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+def test_a_message_arrives_as_it_was_sent(message: RaftMessage) -> None:
     assert decode_message(encode_message(message)) == message
 
 
@@ -81,7 +81,7 @@ def test_a_change_is_read_as_it_was_written(kind: ConfChangeType, node: NodeId) 
 @given(messages(), st.data())
 @settings(max_examples=200)
 def test_altered_bytes_are_a_message_or_refused_and_nothing_else(
-    message: Message, data: st.DataObject
+    message: RaftMessage, data: st.DataObject
 ) -> None:
     encoded = bytearray(encode_message(message))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -90,7 +90,7 @@ def test_altered_bytes_are_a_message_or_refused_and_nothing_else(
     cut = data.draw(st.integers(0, len(encoded)))
     for attempt in (bytes(encoded), bytes(encoded[:cut])):
         try:
-            assert isinstance(decode_message(attempt), Message)
+            assert isinstance(decode_message(attempt), RaftMessage)
         except Corrupt:
             continue
 
@@ -98,12 +98,14 @@ def test_altered_bytes_are_a_message_or_refused_and_nothing_else(
 @pytest.mark.parametrize(
     "message",
     [
-        Message(MessageType.MsgApp, NodeId(1), NodeId(2), 3, index=5, entries=(Entry(1, 7),)),
-        Message(MessageType.MsgApp, NodeId(1), NodeId(2), 3, index=5, entries=(Entry(4, 6),)),
-        Message(MessageType.MsgApp, NodeId(1), NodeId(2), 3, log_term=2, entries=(Entry(1, 1),)),
-        Message(MessageType.MsgSnap, NodeId(1), NodeId(2), 3),
-        Message(MessageType.MsgApp, NodeId(1), NodeId(2), -1),
-        Message(
+        RaftMessage(MessageType.MsgApp, NodeId(1), NodeId(2), 3, index=5, entries=(Entry(1, 7),)),
+        RaftMessage(MessageType.MsgApp, NodeId(1), NodeId(2), 3, index=5, entries=(Entry(4, 6),)),
+        RaftMessage(
+            MessageType.MsgApp, NodeId(1), NodeId(2), 3, log_term=2, entries=(Entry(1, 1),)
+        ),
+        RaftMessage(MessageType.MsgSnap, NodeId(1), NodeId(2), 3),
+        RaftMessage(MessageType.MsgApp, NodeId(1), NodeId(2), -1),
+        RaftMessage(
             MessageType.MsgApp,
             NodeId(1),
             NodeId(2),
@@ -112,13 +114,13 @@ def test_altered_bytes_are_a_message_or_refused_and_nothing_else(
         ),
     ],
 )
-def test_what_no_sound_node_says_is_refused(message: Message) -> None:
+def test_what_no_sound_node_says_is_refused(message: RaftMessage) -> None:
     with pytest.raises(Corrupt):
         decode_message(encode_message(message))
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Frame]:
+def histories(draw: st.DrawFn) -> list[WalFrame]:
     """Writes as a core asks for them: entries follow each other or replace an end."""
     frames = []
     last = 0
@@ -137,14 +139,14 @@ def histories(draw: st.DrawFn) -> list[Frame]:
             start, entries = EntryId(last, term), ()
         elif entries:
             last = entries[-1].index
-        frames.append(Frame(hard_state, start, entries))
+        frames.append(WalFrame(hard_state, start, entries))
     return frames
 
 
 class Model:
     """What a log holds after some frames, in a few lines."""
 
-    def __init__(self, frames: list[Frame]) -> None:
+    def __init__(self, frames: list[WalFrame]) -> None:
         self.hard_state = HardState()
         self.start: EntryId | None = None
         entries: dict[int, Entry] = {}
@@ -166,7 +168,7 @@ class Model:
 @given(histories(), st.integers(1, 400), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_crash_at_any_byte_leaves_whole_writes_and_every_one_that_was_synced(
-    frames: list[Frame], segment_bytes: int, data: st.DataObject
+    frames: list[WalFrame], segment_bytes: int, data: st.DataObject
 ) -> None:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="wal-", dir=memory if memory.is_dir() else None))
@@ -202,7 +204,7 @@ def test_a_crash_at_any_byte_leaves_whole_writes_and_every_one_that_was_synced(
 @given(histories(), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_flipped_bit_in_a_synced_log_is_never_read_as_something_else(
-    frames: list[Frame], data: st.DataObject
+    frames: list[WalFrame], data: st.DataObject
 ) -> None:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="wal-", dir=memory if memory.is_dir() else None))

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mainstem.model.ids import NodeId
-from mainstem.testing.range_sim import RangeSim
-from mainstem.testing.range_sim_messages import Settings
+from mainstem.testing.simulation.ranges.messages import RangeSimSettings
+from mainstem.testing.simulation.ranges.simulator import RangeSimulator
 
 
 class RangeMachine(RuleBasedStateMachine):
@@ -19,10 +19,10 @@ class RangeMachine(RuleBasedStateMachine):
         acks_unsynced=st.booleans(),
     )
     def begin(self, replicas: int, acks: int, spare: int, *, acks_unsynced: bool) -> None:
-        world = Settings(
+        world = RangeSimSettings(
             replicas + spare, replicas, min(acks, replicas), acks_unsynced=acks_unsynced
         )
-        self.sim = RangeSim(world)
+        self.sim = RangeSimulator(world)
 
     def a_node(self, number: int) -> NodeId:
         return NodeId(number % len(self.sim.nodes))
@@ -77,11 +77,11 @@ class RangeMachine(RuleBasedStateMachine):
         replicas = self.sim.catalogue.stream.last.replicas
         self.sim.elect(replicas[number % len(replicas)])
 
-    @rule(number=st.integers(0, 9), heir=st.none() | st.integers(0, 6))
+    @rule(number=st.integers(0, 9), successor=st.none() | st.integers(0, 6))
     @precondition(lambda self: self.sim.live_roles())
-    def seal(self, number: int, heir: int | None) -> None:
+    def seal(self, number: int, successor: int | None) -> None:
         roles = self.sim.live_roles()
-        chosen = None if heir is None else self.a_node(heir)
+        chosen = None if successor is None else self.a_node(successor)
         self.sim.seal(roles[-1 - number % len(roles)], new_writer=chosen)
 
     @rule(number=st.integers(0, 9), node=st.integers(0, 6))
@@ -89,8 +89,8 @@ class RangeMachine(RuleBasedStateMachine):
         self.sim.reconnect(self.sim.roles[-1 - number % len(self.sim.roles)], self.a_node(node))
 
     @rule(number=st.integers(0, 6))
-    def tell_sealed(self, number: int) -> None:
-        self.sim.tell_sealed(self.a_node(number))
+    def notify_sealed(self, number: int) -> None:
+        self.sim.notify_sealed(self.a_node(number))
 
     def teardown(self) -> None:
         if hasattr(self, "sim"):

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.log.batch_cleaning import RawRecord, plain_raw_records
-from mainstem.model import columns, compression, plain_columns
-from mainstem.model.batch import read_header
-from mainstem.model.columns import (
+from mainstem.log.cleaning.batch_filter import RawRecord, plain_raw_records
+from mainstem.model.errors import Corrupt
+from mainstem.model.records import columns, compression, plain_columns
+from mainstem.model.records.batch import read_header
+from mainstem.model.records.columns import (
     BinaryColumn,
-    GivenColumn,
-    GivenHeaders,
-    GivenRecords,
+    InputColumn,
+    InputHeaders,
+    InputRecords,
     PlainBatch,
     RecordColumns,
     decode_columns,
@@ -23,9 +24,8 @@ from mainstem.model.columns import (
     plain_batch,
     seal_body,
 )
-from mainstem.model.errors import Corrupt
-from mainstem.model.murmur2 import partition_of_key
-from mainstem.model.record import (
+from mainstem.model.records.murmur2 import partition_of_key
+from mainstem.model.records.record import (
     Record,
     batches_of,
     build_batch,
@@ -83,7 +83,7 @@ def rows(decoded: RecordColumns) -> list[tuple[Any, ...]]:
     )
 
 
-def column(contents: list[bytes | None], first: int) -> GivenColumn:
+def column(contents: list[bytes | None], first: int) -> InputColumn:
     """Arrow buffers of a column that begins at ``first``, as slices do."""
     padded = [b"?"] * first + contents
     offsets = array("i", [0])
@@ -92,21 +92,21 @@ def column(contents: list[bytes | None], first: int) -> GivenColumn:
         offsets.append(offsets[-1] + len(content or b""))
         bits[place >> 3] |= (content is not None) << (place & 7)
     data = b"".join(content or b"" for content in padded)
-    return GivenColumn(bytes(bits), offsets.tobytes(), data, first, len(contents))
+    return InputColumn(bytes(bits), offsets.tobytes(), data, first, len(contents))
 
 
-def given_records(records: list[Record], first: int) -> GivenRecords:
+def given_records(records: list[Record], first: int) -> InputRecords:
     lists, names, values = array("i", [0] * (first + 1)), [], []
     for record in records:
         names += [name.encode() for name, _ in record.headers]
         values += [value for _, value in record.headers]
         lists.append(len(names))
-    return GivenRecords(
+    return InputRecords(
         column([record.key for record in records], first),
         column([record.value for record in records], first),
         array("q", [record.timestamp for record in records]).tobytes(),
-        GivenHeaders(
-            GivenColumn(None, lists.tobytes(), None, first, len(records)),
+        InputHeaders(
+            InputColumn(None, lists.tobytes(), None, first, len(records)),
             column(list(names), 0),
             column(values, 0),
         ),
@@ -232,8 +232,8 @@ def test_rows_come_back_from_the_batches_they_were_encoded_into(
 def test_columns_that_make_no_sense_are_refused_by_both(
     keys: list[int], values: int, places: list[int], junk: bytes, first: int
 ) -> None:
-    strange = GivenColumn(None, array("i", keys).tobytes(), b"abcdef", first, values)
-    stranger = GivenColumn(junk, junk, junk, first, len(junk) // 4 - 1)
+    strange = InputColumn(None, array("i", keys).tobytes(), b"abcdef", first, values)
+    stranger = InputColumn(junk, junk, junk, first, len(junk) // 4 - 1)
     wanted = array("q", places).tobytes()
     times = array("q", range(20)).tobytes()
     for column_ in (strange, stranger):

@@ -4,10 +4,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.record import Record
-from mainstem.protocols.rest.bodies import MessageRequest
+from mainstem.model.records.record import Record
 from mainstem.protocols.rest.convert import message_of, shown
 from mainstem.protocols.rest.incoming import decode
+from mainstem.protocols.rest.schemas.topics_and_groups import MessageRequest
 
 content = st.none() | st.binary() | st.text().map(str.encode)
 records = st.builds(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.columns import COMPILED
-from mainstem.pipelines.cdc.pgoutput import plain_values
-from mainstem.pipelines.cdc.rows import UNCHANGED
+from mainstem.model.records.columns import COMPILED
+from mainstem.pipelines.cdc.postgres.pgoutput import plain_values
+from mainstem.pipelines.cdc.row_values import UNCHANGED
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="not compiled on this machine")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mainstem.model import scram as arithmetic
 from mainstem.model.scram import ScramCredential
-from mainstem.security.decoys import Decoys
-from mainstem.security.sasl import Challenge, Proven, Refused
-from mainstem.security.scram import Credentialer, ScramServer
+from mainstem.security.authentication.sasl import Challenge, LoginProven, LoginRefused
+from mainstem.security.authentication.scram import CredentialLookup, ScramServer
+from mainstem.security.authentication.scram_decoys import ScramDecoys
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = st.sampled_from(sorted(HASHES))
@@ -28,7 +28,7 @@ def server(mechanism: str, credential: ScramCredential, user: str, nonce: str) -
         return credential if (name, wanted) == (user, mechanism) else None
 
     return ScramServer(
-        mechanism, Credentialer(find, lambda *_: None, Decoys(lambda: b"secret")), nonce
+        mechanism, CredentialLookup(find, lambda *_: None, ScramDecoys(lambda: b"secret")), nonce
     )
 
 
@@ -74,7 +74,7 @@ def test_the_right_password_proves_both_sides(
     client = Client(mechanism, user, password, nonces[1])
     final = client.final(challenge_of(made, client.first.encode()))
     step = made.step(final.encode())
-    assert isinstance(step, Proven)
+    assert isinstance(step, LoginProven)
     assert (step.user, step.by_token) == (user, False)
     assert base64.b64decode(step.data.removeprefix(b"v=")) == client.expected
 
@@ -90,7 +90,7 @@ def test_any_other_password_is_refused(
     made = server(mechanism, credential, user, "ours")
     client = Client(mechanism, user, wrong, "theirs")
     final = client.final(challenge_of(made, client.first.encode()))
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         made.step(final.encode())
 
 
@@ -128,7 +128,7 @@ def test_an_exchange_with_one_byte_tampered_with_is_refused(
             final = tampered(final)
         made.step(final)
 
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         exchange()
 
 
@@ -140,7 +140,7 @@ def test_who_knows_the_password_cannot_sign_for_another_exchange(
     made = server(mechanism, credential, "alice", "ours")
     client = Client(mechanism, "alice", password, "theirs")
     final = client.final(challenge_of(made, client.first.encode()), **{part: lie})
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         made.step(final.encode())
 
 
@@ -168,7 +168,7 @@ def test_nobody_is_refused_as_late_and_as_silently_as_a_wrong_password(
         client = Client(mechanism, user, password, nonce)
         told = challenge_of(made, client.first.encode())
         parts = dict(part.split("=", 1) for part in told.decode().split(","))
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(LoginRefused) as refusal:
             made.step(client.final(told).encode())
         said.append((len(base64.b64decode(parts["s"])), parts["i"], str(refusal.value)))
     assert said[0] == said[1]
@@ -183,7 +183,7 @@ def test_whatever_arrives_is_refused_and_nothing_worse(
         made = server(mechanism, credential, "alice", "ours")
         try:
             made.step(opening)
-        except Refused:
+        except LoginRefused:
             continue
-        with pytest.raises(Refused):
+        with pytest.raises(LoginRefused):
             made.step(final)

@@ -6,14 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mainstem.coordination.share_partition import (
-    Portion,
+from mainstem.coordination.share.partition import (
+    AcquireLimit,
     ReadBatch,
     SharePartition,
-    ShareRules,
+    SharePartitionLimits,
 )
-from mainstem.coordination.share_requests import AckRange, AckType
-from mainstem.coordination.share_window import DONE, State
+from mainstem.coordination.share.record_window import DONE, ShareRecordState
+from mainstem.coordination.share.requests import AckRange, AckType
 from mainstem.model.errors import InvalidRequest
 
 MEMBERS = ["a", "b", "c"]
@@ -23,7 +23,7 @@ MEMBERS = ["a", "b", "c"]
 class Known:
     """What the model knows of one record."""
 
-    state: State
+    state: ShareRecordState
     deliveries: int = 0
     member: str = ""
     deadline_ms: int = 0
@@ -39,7 +39,7 @@ class ShareMachine(RuleBasedStateMachine):
         locks_max=st.integers(1, 30),
     )
     def begin(self, start: int, lock_ms: int, delivery_limit: int, locks_max: int) -> None:
-        self.chosen = ShareRules(
+        self.chosen = SharePartitionLimits(
             lock_duration_ms=lock_ms, delivery_limit=delivery_limit, locks_max=locks_max
         )
         self.share = SharePartition(start)
@@ -60,12 +60,12 @@ class ShareMachine(RuleBasedStateMachine):
     def give_back(self, offset: int) -> None:
         record = self.known[offset]
         gone = record.deliveries >= self.chosen.delivery_limit or not self.is_given_out(offset)
-        record.state = State.ARCHIVED if gone else State.AVAILABLE
+        record.state = ShareRecordState.ARCHIVED if gone else ShareRecordState.AVAILABLE
         record.member = ""
 
     def expire(self) -> None:
         for offset, record in self.known.items():
-            if record.state is State.ACQUIRED and record.deadline_ms <= self.now_ms:
+            if record.state is ShareRecordState.ACQUIRED and record.deadline_ms <= self.now_ms:
                 self.give_back(offset)
 
     @rule(gap=st.integers(0, 3), size=st.integers(1, 8), is_dead=st.booleans())
@@ -87,22 +87,24 @@ class ShareMachine(RuleBasedStateMachine):
     ) -> None:
         offset = self.share.next_offset(self.chosen.locks_max)
         if offset is None:
-            assert not any(r.state is State.AVAILABLE for r in self.known.values())
+            assert not any(r.state is ShareRecordState.AVAILABLE for r in self.known.values())
             assert self.share.window.locks >= self.chosen.locks_max
             return
         read = [batch for batch in self.batches if batch.until > offset][:read_max]
         before = self.share.until
-        portion = Portion(records=records, batch_size=batch_size, strict=strict)
+        portion = AcquireLimit(records=records, batch_size=batch_size, strict=strict)
         acquired = self.share.acquire(member, read, portion, self.chosen, self.now_ms)
         reached = before
         for one in acquired:
             for at in range(one.start, one.until):
-                record = self.known.setdefault(at, Known(State.AVAILABLE))
-                assert record.state is State.AVAILABLE, f"record {at} was given out twice"
+                record = self.known.setdefault(at, Known(ShareRecordState.AVAILABLE))
+                assert record.state is ShareRecordState.AVAILABLE, (
+                    f"record {at} was given out twice"
+                )
                 assert self.is_given_out(at), f"record {at} is not there"
                 assert record.deliveries + 1 == one.delivery_count <= self.chosen.delivery_limit
                 self.known[at] = Known(
-                    State.ACQUIRED,
+                    ShareRecordState.ACQUIRED,
                     one.delivery_count,
                     member,
                     self.now_ms + self.chosen.lock_duration_ms,
@@ -116,22 +118,22 @@ class ShareMachine(RuleBasedStateMachine):
         for at in range(offset, self.share.until):
             if at >= before and at not in self.known:
                 assert not self.is_given_out(at), f"record {at} was passed over"
-                self.known[at] = Known(State.ARCHIVED)
-            elif self.known[at].state is State.AVAILABLE and not self.is_given_out(at):
+                self.known[at] = Known(ShareRecordState.ARCHIVED)
+            elif self.known[at].state is ShareRecordState.AVAILABLE and not self.is_given_out(at):
                 self.known[at].state = self.now_of(at)
         for at in range(before, self.share.until):
             if at not in self.known:
                 assert not self.is_given_out(at)
-                self.known[at] = Known(State.ARCHIVED)
+                self.known[at] = Known(ShareRecordState.ARCHIVED)
         if read and any(self.is_given_out(at) for at in range(read[0].start, read[0].until)):
             assert acquired or self.share.next_offset(self.chosen.locks_max) != offset
 
-    def now_of(self, offset: int) -> State:
+    def now_of(self, offset: int) -> ShareRecordState:
         """Of what is not there any more it does not matter when that is noticed."""
         if offset < self.share.start:
-            return State.ARCHIVED
+            return ShareRecordState.ARCHIVED
         [run] = self.share.window.inside(offset, offset + 1)
-        assert run.state in (State.AVAILABLE, State.ARCHIVED)
+        assert run.state in (ShareRecordState.AVAILABLE, ShareRecordState.ARCHIVED)
         return run.state
 
     @rule(
@@ -149,7 +151,7 @@ class ShareMachine(RuleBasedStateMachine):
         wanted = range(max(start, self.share.start), until)
         may = all(
             o in self.known
-            and self.known[o].state is State.ACQUIRED
+            and self.known[o].state is ShareRecordState.ACQUIRED
             and self.known[o].member == member
             for o in wanted
         )
@@ -168,21 +170,21 @@ class ShareMachine(RuleBasedStateMachine):
             record = self.known[o]
             match kind:
                 case AckType.ACCEPT:
-                    record.state = State.ACKNOWLEDGED
+                    record.state = ShareRecordState.ACKNOWLEDGED
                     self.settled.add(o)
                 case AckType.RELEASE:
                     self.give_back(o)
                 case AckType.RENEW:
                     record.deadline_ms = self.now_ms + self.chosen.lock_duration_ms
                 case AckType.REJECT | AckType.GAP:
-                    record.state = State.ARCHIVED
+                    record.state = ShareRecordState.ARCHIVED
                     self.settled.add(o)
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
         self.share.release(member, self.chosen)
         for offset, record in self.known.items():
-            if record.state is State.ACQUIRED and record.member == member:
+            if record.state is ShareRecordState.ACQUIRED and record.member == member:
                 self.give_back(offset)
 
     @rule(later_ms=st.integers(1, 15))
@@ -196,8 +198,8 @@ class ShareMachine(RuleBasedStateMachine):
         self.floor = min(self.floor + by, self.end)
         self.share.trim(self.floor)
         for offset, record in self.known.items():
-            if offset < self.floor and record.state is State.AVAILABLE:
-                record.state = State.ARCHIVED
+            if offset < self.floor and record.state is ShareRecordState.AVAILABLE:
+                record.state = ShareRecordState.ARCHIVED
 
     @rule()
     def restart(self) -> None:
@@ -205,10 +207,14 @@ class ShareMachine(RuleBasedStateMachine):
         self.share = SharePartition.restored(self.share.saved(), self.chosen.delivery_limit)
         self.share.trim(self.floor)
         for offset, record in self.known.items():
-            if record.state is State.ACQUIRED:
-                record.state = State.AVAILABLE if offset >= self.floor else State.ARCHIVED
+            if record.state is ShareRecordState.ACQUIRED:
+                record.state = (
+                    ShareRecordState.AVAILABLE
+                    if offset >= self.floor
+                    else ShareRecordState.ARCHIVED
+                )
                 record.member = ""
-            if record.state is State.AVAILABLE:
+            if record.state is ShareRecordState.AVAILABLE:
                 record.deliveries = min(record.deliveries, self.chosen.delivery_limit - 1)
 
     @invariant()
@@ -224,7 +230,7 @@ class ShareMachine(RuleBasedStateMachine):
                 record = self.known[offset]
                 if run.state in DONE:
                     assert record.state in DONE
-                elif offset >= self.floor or run.state is State.ACQUIRED:
+                elif offset >= self.floor or run.state is ShareRecordState.ACQUIRED:
                     found = (run.state, run.deliveries, run.member)
                     assert found == (record.state, record.deliveries, record.member), offset
         for offset, record in self.known.items():

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.client.values import TopicPartition
-from mainstem.pipelines.spark import offset_map
-from mainstem.pipelines.spark.offset_map import OffsetRange, limited, split
+from mainstem.pipelines.spark.reading import offset_map
+from mainstem.pipelines.spark.reading.offset_map import OffsetRange, limited, split
 
 PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 5))
 STARTS = st.dictionaries(PLACES, st.integers(0, 10_000), max_size=8)

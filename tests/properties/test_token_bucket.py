@@ -4,7 +4,7 @@ import math
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
 from mainstem.security.quotas import (
     ADDRESS,
@@ -14,8 +14,8 @@ from mainstem.security.quotas import (
     PRODUCE_BYTES,
     THROTTLE_MS_MAX,
     USER,
-    Bucket,
     Entity,
+    QuotaBucket,
     QuotaEntry,
     Quotas,
     entity_of,
@@ -47,7 +47,7 @@ def test_who_waits_as_told_takes_no_more_than_the_rate_one_burst_and_his_last_bi
     rate: float, burst: float, course: list[tuple[float, float]]
 ) -> None:
     now = 0.0
-    bucket = Bucket(rate, burst, now)
+    bucket = QuotaBucket(rate, burst, now)
     taken: list[tuple[float, float]] = []
     for amount, gap in course:
         taken.append((now, amount))
@@ -60,7 +60,7 @@ def test_what_is_let_in_or_refused_is_never_more_than_the_rate_and_one_burst(
     rate: float, burst: float, course: list[tuple[float, float]]
 ) -> None:
     now = 0.0
-    bucket = Bucket(rate, burst, now)
+    bucket = QuotaBucket(rate, burst, now)
     taken: list[tuple[float, float]] = []
     for amount, gap in course:
         if not bucket.refuses(amount, now):
@@ -75,7 +75,7 @@ def test_nobody_starves(
     rate: float, burst: float, course: list[tuple[float, float]], share: float
 ) -> None:
     now = 0.0
-    bucket = Bucket(rate, burst, now)
+    bucket = QuotaBucket(rate, burst, now)
     for amount, gap in course:
         wait_s = bucket.charge(amount, now)
         assert wait_s >= 0
@@ -93,7 +93,7 @@ def test_nobody_starves(
 @given(RATES, st.lists(AMOUNTS, min_size=1, max_size=30))
 def test_who_stays_below_the_rate_never_waits(rate: float, shares: list[float]) -> None:
     now = 0.0
-    bucket = Bucket(rate, rate * BURST_S, now)
+    bucket = QuotaBucket(rate, rate * BURST_S, now)
     most = max(*shares, 1.0)
     for share in shares:
         amount = share / most * rate
@@ -141,7 +141,7 @@ def expected_rates(made: list[QuotaEntry], user: str, client: str, address: str)
 def test_the_limits_that_hold_are_those_of_kafkas_order(
     made: list[QuotaEntry], user: str, client: str, address: str, amount: float
 ) -> None:
-    quotas = Quotas(StillClock())
+    quotas = Quotas(ManualClock())
     quotas.load(made)
     rates = expected_rates(made, user, client, address)
     waits = [max(0.0, (amount - rate * BURST_S) / rate) for rate in rates]
@@ -157,7 +157,7 @@ def test_the_limits_that_hold_are_those_of_kafkas_order(
 def test_looking_at_the_limits_again_gives_no_second_burst(
     rate: float, course: list[tuple[float, float, bool]]
 ) -> None:
-    clocks = StillClock(), StillClock()
+    clocks = ManualClock(), ManualClock()
     limit = [QuotaEntry(entity_of([(USER, "a")]), {PRODUCE_BYTES: rate})]
     quotas = [Quotas(clock) for clock in clocks]
     for each in quotas:
@@ -176,7 +176,7 @@ def test_looking_at_the_limits_again_gives_no_second_burst(
 def test_connections_of_one_address_are_bounded_and_others_do_not_pay(
     per_minute: int, gaps_s: list[float]
 ) -> None:
-    clock = StillClock()
+    clock = ManualClock()
     quotas = Quotas(clock)
     start, let_in = clock.now_s, 0
     for gap_s in gaps_s:

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from mainstem.coordination.transaction import (
+from mainstem.coordination.transactions.facts import TransactionSaved
+from mainstem.coordination.transactions.requests import EndRequest, InitRequest
+from mainstem.coordination.transactions.settings import TransactionSettings
+from mainstem.coordination.transactions.state import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
     NOBODY,
     ProducerIdentity,
     TransactionState,
 )
-from mainstem.coordination.transaction_records import TransactionSaved
-from mainstem.coordination.transaction_requests import EndRequest, InitRequest
-from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.transaction_sim import TransactionSim
+from mainstem.testing.simulation.coordination.transaction_simulator import TransactionSimulator
 
 T = TypeVar("T")
 IDS = st.sampled_from(["t", "u"])
@@ -52,7 +52,7 @@ class TransactionMachine(RuleBasedStateMachine):
         versions=st.lists(st.sampled_from([0, 2]), min_size=2, max_size=4),
     )
     def begin(self, timeout_ms: int, versions: list[int]) -> None:
-        self.sim = TransactionSim(TransactionSettings())
+        self.sim = TransactionSimulator(TransactionSettings())
         self.timeout_ms = timeout_ms
         self.producers = [
             Producer("tu"[number % 2], version) for number, version in enumerate(versions)

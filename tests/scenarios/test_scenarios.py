@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.testing.consumer_group_script import ConsumerGroupScript
-from mainstem.testing.group_script import GroupScript
-from mainstem.testing.raft_script import RaftScript
-from mainstem.testing.transaction_script import TransactionScript
+from mainstem.testing.simulation.coordination.consumer_group_script import ConsumerGroupScript
+from mainstem.testing.simulation.coordination.group_script import GroupScript
+from mainstem.testing.simulation.coordination.transaction_script import TransactionScript
+from mainstem.testing.simulation.raft.script import RaftScript
 
 WORLDS: dict[str, Callable[[], Callable[[str], str]]] = {
     "consumer": lambda: ConsumerGroupScript().run,

@@ -22,10 +22,12 @@ def run(tmp_path: Path, *, require: str) -> subprocess.CompletedProcess[str]:
     story = tmp_path / "test_story.py"
     story.write_text(STORY)
     command = ["-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-ra", str(story)]
+    # Other plug-ins take most of the start, and the configuration names settings of this one.
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}
     return subprocess.run(
         [sys.executable, *command, "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)],
         cwd=ROOT,
-        env=os.environ | {"PATH": str(tmp_path), "MAINSTEM_REQUIRE": require},
+        env=os.environ | plugins | {"PATH": str(tmp_path), "MAINSTEM_REQUIRE": require},
         capture_output=True,
         text=True,
         timeout=60,

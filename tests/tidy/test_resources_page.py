@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
-from mainstem.node.config_leaf import leaves
+from tests.tidy.source_tree import ROOT, SRC, modules
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "mainstem"
+from mainstem.node.config.setting_spec import leaves
+
 PAGE = (ROOT / "docs" / "internals" / "resources.md").read_text()
 TABLES = PAGE[PAGE.index("## Every bound") :]
 ROWS = [
@@ -16,12 +15,12 @@ ROWS = [
     if line.startswith("| ") and not line.startswith("| resource ")
 ]
 METRICS = set(
-    re.findall(r"^\| `(mainstem_\w+)` \|", (ROOT / "docs/operations.md").read_text(), re.M)
+    re.findall(r"^\| `(mainstem_\w+)` \|", (ROOT / "docs/reference/metrics.md").read_text(), re.M)
 )
 
 
-SOURCES = {path: path.read_text() for path in SOURCE.rglob("*.py")}
-LIMITS = SOURCE / "model" / "limits.py"
+SOURCES = {name: module.text for name, module in modules().items()}
+LIMITS = "model/limits.py"
 
 
 def constants(text: str) -> set[str]:
@@ -37,7 +36,7 @@ def test_there_are_rows() -> None:
 def test_every_owner_exists() -> None:
     owners = {owner for row in ROWS for owner in re.findall(r"`([\w/]+\.py)`", row[1])}
     assert owners
-    assert {owner for owner in owners if not (SOURCE / owner).is_file()} == set()
+    assert {owner for owner in owners if not (SRC / owner).is_file()} == set()
 
 
 def test_every_constant_exists() -> None:

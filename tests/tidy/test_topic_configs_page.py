@@ -15,4 +15,4 @@ def test_the_page_of_topic_settings_is_what_the_settings_say() -> None:
         text=True,
         check=True,
     )
-    assert (ROOT / "docs" / "topic-configs.md").read_text() == written.stdout
+    assert (ROOT / "docs" / "reference" / "topic-configs.md").read_text() == written.stdout

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.log.data_dir_check import verify_data_dir
+from mainstem.log.verification.data_directory import verify_data_dir
 from mainstem.model.errors import InvalidRequest, Unavailable
 from mainstem.node.backup import back_up
 from mainstem.testing.local_cluster import LocalCluster
@@ -171,7 +171,7 @@ def test_a_copy_of_a_stopped_node_holds_all_and_is_sound(tmp_path: Path) -> None
 @pytest.mark.timeout(300)
 def test_a_whole_cluster_is_restored_from_copies_of_its_stopped_nodes(tmp_path: Path) -> None:
     with LocalCluster(3, arguments=QUICK) as cluster:
-        cluster.until_three_vote(timeout_s=90)
+        cluster.wait_for_three_voters(timeout_s=90)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for made in admin.create_topics([NewTopic(PLAIN, 1, 3)]).values():
             made.result(60)

@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import Producer
 from crc32c import crc32c
 
-from mainstem.log.checked_file import write_checked
-from mainstem.log.data_dir_check import verify_data_dir
+from mainstem.log.disk.checked_file import write_checked
+from mainstem.log.verification.data_directory import verify_data_dir
 from mainstem.model.errors import UnknownVersion
 from mainstem.model.ids import Epoch, RangeIndex
 from mainstem.model.release import RELEASE
-from mainstem.placement.export_storage import read_export
-from mainstem.placement.storage import JournalStorage
-from mainstem.streams.promise_storage import Promise
+from mainstem.placement.persistence.export_storage import read_export
+from mainstem.placement.persistence.journal_storage import JournalStorage
+from mainstem.streams.replica.promise_storage import Promise
 from mainstem.testing.local_cluster import SECRET_NAME, LocalCluster, MemberNode
 from mainstem.testing.server_process import ServerFailed
 

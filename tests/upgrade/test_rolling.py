@@ -83,7 +83,7 @@ def address(text: str) -> tuple[str, int]:
 def test_nodes_are_upgraded_and_taken_back_one_by_one_while_clients_work() -> None:
     old, new = previous_release(), CURRENT
     with MixedCluster(3, arguments=QUICK) as cluster:
-        cluster.until_three_vote(timeout_s=SETTLED_S)
+        cluster.wait_for_three_voters(timeout_s=SETTLED_S)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for made in admin.create_topics([NewTopic(TOPIC, 3, 3)]).values():
             made.result(60)

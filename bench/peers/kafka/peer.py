@@ -9,10 +9,10 @@ import socket
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peers.maven import classpath
+from bench.peers.maven import SHORT_LIVED, classpath
 
 from mainstem.testing.ports import free_ports
 from mainstem.testing.server_process import ServerProcess
@@ -40,13 +40,19 @@ class ApacheKafka(ServerProcess):
     Args:
         data_dir: where it keeps its data; a temporary folder, removed at the end, if None.
         settings: properties on top of the committed ones, which they replace.
+        jvm: flags of its process; tests, which measure nothing, give others.
     """
 
     def __init__(
-        self, data_dir: Path | None = None, *, settings: Mapping[str, str] | None = None
+        self,
+        data_dir: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = (*HEAP, *JVM),
     ) -> None:
         super().__init__("kafka-peer-", data_dir)
         self.settings = dict(settings or {})
+        self._jvm = tuple(jvm)
         self._broker_port, self._controller_port = free_ports(2)
         self.kafka = f"127.0.0.1:{self._broker_port}"
 
@@ -56,7 +62,7 @@ class ApacheKafka(ServerProcess):
         if not (self.data_dir / "meta.properties").exists():
             self._format(properties)
         log4j = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
-        command = ["java", *HEAP, *JVM, log4j, "-cp", classpath(POM), "kafka.Kafka"]
+        command = ["java", *self._jvm, log4j, "-cp", classpath(POM), "kafka.Kafka"]
         self._launch([*command, str(properties)], {})
         self._await(lambda: _answers(self._broker_port) or None, timeout_s=timeout_s, poll_s=POLL_S)
 
@@ -81,7 +87,8 @@ class ApacheKafka(ServerProcess):
 
     def _format(self, properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        command = ["java", "-cp", classpath(POM), "kafka.tools.StorageTool", "format"]
+        command = ["java", *SHORT_LIVED, "-cp", classpath(POM)]
+        command += ["kafka.tools.StorageTool", "format"]
         # With an equals sign, since an id may begin with a dash.
         command += [f"--cluster-id={cluster_id}", "--standalone", "--config", str(properties)]
         subprocess.run(command, check=True, capture_output=True, timeout=READY_TIMEOUT_S)

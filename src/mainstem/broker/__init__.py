@@ -1,1 +1,1 @@
-"""The counter: the one set of verbs every protocol is served from."""
+"""The broker API: the one set of operations that every protocol is served from."""

@@ -1,42 +1,44 @@
 """Entry point: the tree of commands and the one place that turns errors into exit codes."""
 
+import functools
 import itertools
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mainstem import __version__
-from mainstem.cli import (
-    acls,
-    api_tokens,
+from mainstem.cli import pipeline
+from mainstem.cli.commands import (
     bench,
-    certs,
     client_metrics,
     cluster,
     config,
-    delegation_tokens,
-    exchanges,
     groups,
     log_files,
     mqtt,
     node,
-    pipeline,
-    queues,
-    quotas,
-    roles,
     topics,
     transactions,
+)
+from mainstem.cli.commands.consume import consume
+from mainstem.cli.commands.dev import dev
+from mainstem.cli.commands.kafka_apis import kafka_apis
+from mainstem.cli.commands.produce import produce
+from mainstem.cli.commands.queues import exchanges, queues
+from mainstem.cli.commands.security import (
+    acls,
+    api_tokens,
+    certs,
+    delegation_tokens,
+    quotas,
+    roles,
     users,
 )
-from mainstem.cli.consume import consume
-from mainstem.cli.dev import dev
-from mainstem.cli.failure import ExitCode, exit_code, report, until_the_reader_leaves
-from mainstem.cli.kafka_apis import kafka_apis
-from mainstem.cli.login_options import with_login
-from mainstem.cli.produce import produce
-from mainstem.cli.sim import sim
+from mainstem.cli.commands.sim import sim
+from mainstem.cli.errors import ExitCode, exit_code, exit_on_broken_pipe, report
+from mainstem.cli.login.options import with_login
 from mainstem.model.errors import MainstemError
 
 app = typer.Typer(
@@ -95,9 +97,9 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with a documented exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with until_the_reader_leaves():
+    with exit_on_broken_pipe():
         try:
-            with_login(typer.main.get_command(app))(args=words, prog_name="mainstem")
+            _commands()(args=words, prog_name="mainstem")
         except MainstemError as error:
             report(error, as_json=_wants_json(words))
             sys.exit(exit_code(error))
@@ -105,6 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(ExitCode.INTERRUPTED)
         finally:
             sys.stdout.flush()
+
+
+@functools.cache
+def _commands() -> Any:
+    """The tree of commands: to build it takes longer than most of them run."""
+    return with_login(typer.main.get_command(app))
 
 
 def _wants_json(words: Sequence[str]) -> bool:

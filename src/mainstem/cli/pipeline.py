@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli.failure import ExitCode
-from mainstem.cli.options import OutputForm
-from mainstem.cli.render import Output, show_done, show_one, show_rows
+from mainstem.cli.errors import ExitCode
+from mainstem.cli.output.render import Output, show_confirmation, show_one, show_rows
+from mainstem.cli.parameters.shared import OutputForm
 
 if TYPE_CHECKING:
-    from mainstem.pipelines.file.reading import PipelineFile
+    from mainstem.pipelines.file.loader import PipelineFile
     from mainstem.pipelines.problems import Problems
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def validate(file: File, output: OutputForm = Output.TABLE) -> None:
         if output is Output.TABLE:
             print(f"{file}:{warning.line}:{warning.column}: warning: {warning.path}: "
                   f"{warning.message}")  # fmt: skip
-    show_done(
+    show_confirmation(
         f"{file}: {count} pipeline{'s' * (count != 1)}, no problems",
         {
             "file": str(file),
@@ -95,12 +95,14 @@ def check(file: File, only: Only = None, output: OutputForm = Output.TABLE) -> N
 def discover(file: File, name: Name, output: OutputForm = Output.TABLE) -> None:
     """List what a source could read, with columns and keys."""
     loaded = load(file)
+    from mainstem.pipelines.file.loader import SourcePipeline
+
     pipeline = loaded.pipeline(name)
-    if pipeline.kind != "source":
-        from mainstem.cli.failure import UsageFailure
+    if not isinstance(pipeline, SourcePipeline):
+        from mainstem.cli.errors import UsageFailure
 
         raise UsageFailure("only sources can be asked what there is", subject=pipeline.id)
-    found = pipeline.connector.discover(pipeline.config)  # type: ignore[union-attr]
+    found = pipeline.connector.discover(pipeline.config)
     rows = [
         {
             "name": each.name,
@@ -125,10 +127,10 @@ def dry_run(
     ] = 10.0,
 ) -> None:
     """Send a few real records through a pipeline and print them instead of writing them."""
-    from mainstem.cli.pipeline_run import print_rehearsal
+    from mainstem.cli.pipeline_run import print_dry_run
 
     loaded = load(file)
-    print_rehearsal(loaded, loaded.pipeline(name), records=records, patience_s=patience)
+    print_dry_run(loaded, loaded.pipeline(name), records=records, patience_s=patience)
 
 
 @app.command("test")
@@ -161,7 +163,7 @@ def status(file: File, output: OutputForm = Output.TABLE) -> None:
     """Show how the pipelines of a running file are."""
     from msgspec import to_builtins
 
-    from mainstem.pipelines.running.folder import is_locked
+    from mainstem.pipelines.running.state_folder import is_locked
     from mainstem.pipelines.running.status import read_status
 
     loaded = load(file)
@@ -206,7 +208,7 @@ def sources(file: File, output: OutputForm = Output.TABLE) -> None:
             "name": each.name,
             "connector": each.entry.connector,
             "topic": getattr(each.entry, "topic", None),
-            "steps": len(each.steps),
+            "steps": len(each.plan.steps),
             "enabled": each.entry.enabled,
         }
         for each in load(file).pipelines
@@ -223,7 +225,7 @@ def sinks(file: File, output: OutputForm = Output.TABLE) -> None:
             "name": each.name,
             "connector": each.entry.connector,
             "topics": getattr(each.entry, "topics", None),
-            "steps": len(each.steps),
+            "steps": len(each.plan.steps),
             "enabled": each.entry.enabled,
         }
         for each in load(file).pipelines
@@ -279,7 +281,7 @@ def load(
     _needs_spark()
     from msgspec.structs import replace
 
-    from mainstem.pipelines.file.reading import read_file
+    from mainstem.pipelines.file.loader import read_file
     from mainstem.pipelines.problems import Problems
 
     try:

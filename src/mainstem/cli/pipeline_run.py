@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.cli.failure import ExitCode, UsageFailure
+from mainstem.cli.errors import ExitCode, UsageFailure
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 if TYPE_CHECKING:
-    from mainstem.pipelines.file.reading import Pipeline, PipelineFile
-    from mainstem.pipelines.running.cases import Outcome
+    from mainstem.pipelines.file.loader import Pipeline, PipelineFile
+    from mainstem.pipelines.running.cases import CaseResult
     from mainstem.pipelines.running.status import Status
 
 
 def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
-    """Run until told to stop; the exit code."""
-    from mainstem.cli.pipeline_bars import Bars
-    from mainstem.pipelines.running.engine import engine
-    from mainstem.pipelines.running.folder import StateFolder
+    """Run until asked to stop; the exit code."""
+    from mainstem.cli.output.pipeline_progress import PipelineProgressBars
     from mainstem.pipelines.running.runner import Runner
+    from mainstem.pipelines.running.spark_session import engine
+    from mainstem.pipelines.running.state_folder import StateFolder
     from mainstem.telemetry.logs import logger
 
     log = _logging(file)
@@ -37,7 +37,7 @@ def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
         engine(settings) as spark,
     ):
         runner = Runner(file, spark, folder.path, once=once)
-        with _probes(file, lambda: runner.status), Bars(quiet=quiet) as bars:
+        with _probes(file, lambda: runner.status), PipelineProgressBars(quiet=quiet) as bars:
             summary = runner.run(stop, bars.show)
     logger("pipelines").info(
         "ended", extra={"failed": list(summary.failed), "finished": list(summary.finished)}
@@ -45,17 +45,17 @@ def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
     return ExitCode.FAILED if summary.failed else ExitCode.OK
 
 
-def print_rehearsal(
+def print_dry_run(
     file: "PipelineFile", pipeline: "Pipeline", *, records: int, patience_s: float
 ) -> None:
     """Print what would have been written."""
     from mainstem.pipelines.connectors.stdout import as_json
-    from mainstem.pipelines.running.engine import engine
-    from mainstem.pipelines.running.rehearsal import rehearse
+    from mainstem.pipelines.running.dry_run import dry_run_pipeline
+    from mainstem.pipelines.running.spark_session import engine
 
     _logging(file)
     with engine(file.model.settings) as spark:
-        seen = rehearse(file, pipeline, spark, records=records, patience_s=patience_s)
+        seen = dry_run_pipeline(file, pipeline, spark, records=records, patience_s=patience_s)
     for row in seen.good:
         print(file.secrets.redact(as_json(row)))
     for row in seen.dead:
@@ -64,10 +64,10 @@ def print_rehearsal(
     print(f"{pipeline.id}: {counted}; nothing was written", file=sys.stderr)
 
 
-def run_cases(file: "PipelineFile") -> "list[Outcome]":
+def run_cases(file: "PipelineFile") -> "list[CaseResult]":
     """Run the file's tests, each against its pipeline."""
     from mainstem.pipelines.running.cases import run_case
-    from mainstem.pipelines.running.engine import engine
+    from mainstem.pipelines.running.spark_session import engine
 
     if not file.cases:
         raise UsageFailure("the file has no tests", subject=file.name, remedy="add a tests section")
@@ -80,8 +80,9 @@ def schema_of(kind: str, which: str | None) -> dict[str, Any]:
     """The JSON Schema of a connector, a transform or the file."""
     import msgspec
 
-    from mainstem.pipelines.connector.registry import Registry, nearest
+    from mainstem.pipelines.connector.registry import Registry
     from mainstem.pipelines.file.model import FileModel
+    from mainstem.pipelines.problems import nearest
     from mainstem.pipelines.transforms import step_schemas
 
     if kind == "file":
@@ -141,7 +142,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 @contextlib.contextmanager
 def _probes(file: "PipelineFile", latest: "Callable[[], Status]") -> Iterator[None]:
     """The HTTP ports that the file asks for."""
-    from mainstem.pipelines.running.server import ProbeServer
+    from mainstem.pipelines.running.probe_server import ProbeServer
     from mainstem.telemetry.logs import logger
 
     health, metrics = file.model.settings.health, file.model.settings.metrics

@@ -13,17 +13,17 @@ from typing import Any, Final, Self
 from msgspec import Struct
 
 from mainstem.client import errors
-from mainstem.client.acl_admin import AclAdmin
-from mainstem.client.client_metrics_admin import ClientMetricsAdmin
+from mainstem.client.administration.acls import AclAdmin
+from mainstem.client.administration.client_metrics import ClientMetricsAdmin
+from mainstem.client.administration.cluster import ClusterAdmin
+from mainstem.client.administration.credentials import CredentialAdmin
+from mainstem.client.administration.delegation_tokens import DelegationTokenAdmin
+from mainstem.client.administration.groups import GroupAdmin
+from mainstem.client.administration.quotas import QuotaAdmin
+from mainstem.client.administration.transactions import TransactionAdmin
 from mainstem.client.cluster import Cluster
-from mainstem.client.cluster_admin import ClusterAdmin
-from mainstem.client.credential_admin import CredentialAdmin
-from mainstem.client.delegation_admin import DelegationTokenAdmin
-from mainstem.client.group_admin import GroupAdmin
-from mainstem.client.link import Link
-from mainstem.client.offset_query import list_offsets
-from mainstem.client.quota_admin import QuotaAdmin
-from mainstem.client.transaction_admin import TransactionAdmin
+from mainstem.client.consuming.offset_query import list_offsets
+from mainstem.client.network.link import Link
 from mainstem.client.values import (
     ClusterInfo,
     ConfigEntry,

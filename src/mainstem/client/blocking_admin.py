@@ -7,20 +7,20 @@ with BlockingAdmin("127.0.0.1:9092") as admin:
 
 from collections.abc import Sequence
 
-from mainstem.client.acl_admin import AclAdmin
 from mainstem.client.admin import Admin
+from mainstem.client.administration.acls import AclAdmin
+from mainstem.client.administration.client_metrics import ClientMetricsAdmin
+from mainstem.client.administration.cluster import ClusterAdmin
+from mainstem.client.administration.credentials import CredentialAdmin
+from mainstem.client.administration.delegation_tokens import DelegationTokenAdmin
+from mainstem.client.administration.groups import GroupAdmin
+from mainstem.client.administration.quotas import QuotaAdmin
+from mainstem.client.administration.transactions import TransactionAdmin
 from mainstem.client.blocking_cluster import BlockingCluster, inner
-from mainstem.client.client_metrics_admin import ClientMetricsAdmin
-from mainstem.client.cluster_admin import ClusterAdmin
-from mainstem.client.credential_admin import CredentialAdmin
-from mainstem.client.delegation_admin import DelegationTokenAdmin
-from mainstem.client.group_admin import GroupAdmin
-from mainstem.client.quota_admin import QuotaAdmin
-from mainstem.client.transaction_admin import TransactionAdmin
-from mainstem.client.twin import Caller, Twin, waits
+from mainstem.client.concurrency.sync_wrapper import SyncMethods, SyncWrapper, waits
 
 
-class BlockingGroupAdmin(Caller[GroupAdmin]):
+class BlockingGroupAdmin(SyncMethods[GroupAdmin]):
     """See ``GroupAdmin``."""
 
     list_all = waits(GroupAdmin.list_all)
@@ -34,7 +34,7 @@ class BlockingGroupAdmin(Caller[GroupAdmin]):
     delete_offsets = waits(GroupAdmin.delete_offsets)
 
 
-class BlockingTransactionAdmin(Caller[TransactionAdmin]):
+class BlockingTransactionAdmin(SyncMethods[TransactionAdmin]):
     """See ``TransactionAdmin``."""
 
     list_all = waits(TransactionAdmin.list_all)
@@ -43,7 +43,7 @@ class BlockingTransactionAdmin(Caller[TransactionAdmin]):
     abort_hanging = waits(TransactionAdmin.abort_hanging)
 
 
-class BlockingAclAdmin(Caller[AclAdmin]):
+class BlockingAclAdmin(SyncMethods[AclAdmin]):
     """See ``AclAdmin``."""
 
     create = waits(AclAdmin.create)
@@ -51,7 +51,7 @@ class BlockingAclAdmin(Caller[AclAdmin]):
     delete = waits(AclAdmin.delete)
 
 
-class BlockingCredentialAdmin(Caller[CredentialAdmin]):
+class BlockingCredentialAdmin(SyncMethods[CredentialAdmin]):
     """See ``CredentialAdmin``."""
 
     users = waits(CredentialAdmin.users)
@@ -60,14 +60,14 @@ class BlockingCredentialAdmin(Caller[CredentialAdmin]):
     delete = waits(CredentialAdmin.delete)
 
 
-class BlockingQuotaAdmin(Caller[QuotaAdmin]):
+class BlockingQuotaAdmin(SyncMethods[QuotaAdmin]):
     """See ``QuotaAdmin``."""
 
     find = waits(QuotaAdmin.find)
     alter = waits(QuotaAdmin.alter)
 
 
-class BlockingDelegationTokenAdmin(Caller[DelegationTokenAdmin]):
+class BlockingDelegationTokenAdmin(SyncMethods[DelegationTokenAdmin]):
     """See ``DelegationTokenAdmin``."""
 
     create = waits(DelegationTokenAdmin.create)
@@ -76,7 +76,7 @@ class BlockingDelegationTokenAdmin(Caller[DelegationTokenAdmin]):
     expire = waits(DelegationTokenAdmin.expire)
 
 
-class BlockingClientMetricsAdmin(Caller[ClientMetricsAdmin]):
+class BlockingClientMetricsAdmin(SyncMethods[ClientMetricsAdmin]):
     """See ``ClientMetricsAdmin``."""
 
     names = waits(ClientMetricsAdmin.names)
@@ -85,7 +85,7 @@ class BlockingClientMetricsAdmin(Caller[ClientMetricsAdmin]):
     delete = waits(ClientMetricsAdmin.delete)
 
 
-class BlockingClusterAdmin(Caller[ClusterAdmin]):
+class BlockingClusterAdmin(SyncMethods[ClusterAdmin]):
     """See ``ClusterAdmin``."""
 
     features = waits(ClusterAdmin.features)
@@ -95,8 +95,11 @@ class BlockingClusterAdmin(Caller[ClusterAdmin]):
     unregister = waits(ClusterAdmin.unregister)
 
 
-class BlockingAdmin(Twin[Admin]):
-    """See the module's text. A context manager; arguments as for ``Admin``."""
+class BlockingAdmin(SyncWrapper[Admin]):
+    """Administers a cluster without asyncio; every call blocks.
+
+    A context manager; arguments as for ``Admin``.
+    """
 
     def __init__(
         self, cluster: BlockingCluster | str | Sequence[str], *, timeout_ms: int = 60_000

@@ -9,12 +9,15 @@ Only needed for logins and TLS, or to share connections; an address will do othe
 from collections.abc import Sequence
 
 from mainstem.client.cluster import Cluster
+from mainstem.client.concurrency.sync_wrapper import SyncWrapper
 from mainstem.client.connection import ConnectionSettings
-from mainstem.client.twin import Twin
 
 
-class BlockingCluster(Twin[Cluster]):
-    """See the module's text. A context manager; arguments as for ``Cluster``."""
+class BlockingCluster(SyncWrapper[Cluster]):
+    """Holds the connections of blocking clients.
+
+    A context manager; arguments as for ``Cluster``.
+    """
 
     def __init__(
         self, bootstrap: str | Sequence[str], settings: ConnectionSettings | None = None

@@ -15,18 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mainstem.client.blocking_cluster import BlockingCluster, inner
 from mainstem.client.blocking_producer import BlockingTransactionalProducer
+from mainstem.client.concurrency.sync_wrapper import SyncWrapper, at_once, waits
 from mainstem.client.consumer import Consumer, OnChange
 from mainstem.client.settings import ConsumerSettings
-from mainstem.client.twin import Twin, at_once, waits
 from mainstem.client.values import CommittedOffset, ConsumerRecord, TopicPartition
 
 __all__ = ["BlockingConsumer", "ConsumerSettings"]
 
-OnChangeBlocking = Callable[[list[TopicPartition]], None]
+BlockingRebalanceCallback = Callable[[list[TopicPartition]], None]
 
 
-class BlockingConsumer(Twin[Consumer]):
-    """See the module's text. A context manager and an iterator; arguments as for ``Consumer``."""
+class BlockingConsumer(SyncWrapper[Consumer]):
+    """Consumes records without asyncio; every call blocks.
+
+    A context manager and an iterator; arguments as for ``Consumer``.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,8 @@ class BlockingConsumer(Twin[Consumer]):
         self,
         topics: Iterable[str],
         *,
-        on_assigned: OnChangeBlocking | None = None,
-        on_revoked: OnChangeBlocking | None = None,
+        on_assigned: BlockingRebalanceCallback | None = None,
+        on_revoked: BlockingRebalanceCallback | None = None,
     ) -> None:
         """Reads these topics together with the other members of the group, from ``poll`` on.
 
@@ -94,11 +97,11 @@ class BlockingConsumer(Twin[Consumer]):
         thread.call(consumer.commit(offsets, through=sink))
 
 
-def _in_thread(callback: OnChangeBlocking | None) -> OnChange | None:
+def _in_thread(callback: BlockingRebalanceCallback | None) -> OnChange | None:
     if callback is None:
         return None
 
-    async def told(partitions: list[TopicPartition]) -> None:
+    async def notify(partitions: list[TopicPartition]) -> None:
         await asyncio.to_thread(callback, partitions)
 
-    return told
+    return notify

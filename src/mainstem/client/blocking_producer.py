@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from mainstem.client.blocking_cluster import BlockingCluster, inner
+from mainstem.client.concurrency.sync_wrapper import SyncWrapper, at_once, waits
 from mainstem.client.producer import Delivery, Producer
 from mainstem.client.settings import ProducerSettings
 from mainstem.client.transactions import TransactionalProducer
-from mainstem.client.twin import Twin, at_once, waits
-from mainstem.client.values import RecordPlace
+from mainstem.client.values import RecordMetadata
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.model.record import Header
+from mainstem.model.records.record import Header
 
 __all__ = ["BlockingDelivery", "BlockingProducer", "BlockingTransactionalProducer"]
 
@@ -35,7 +35,7 @@ RECORD_BYTES: Final = 100  # what a record weighs beside its key and its value
 Inner = TypeVar("Inner", bound=Producer)
 
 
-class Handed:
+class PendingRecord:
     """A record on its way to the producer."""
 
     __slots__ = ("call", "delivery", "error", "handed_at", "is_observed", "size")
@@ -54,37 +54,37 @@ class BlockingDelivery:
 
     __slots__ = ("_handed", "_producer")
 
-    def __init__(self, producer: "Hands[Any]", handed: Handed) -> None:
+    def __init__(self, producer: "SendBuffer[Any]", handed: PendingRecord) -> None:
         self._producer = producer
         self._handed = handed
 
     @property
     def is_done(self) -> bool:
-        """Whether the record's fate is known."""
+        """Whether the outcome of the record is known."""
         handed = self._handed
         return handed.error is not None or (handed.delivery is not None and handed.delivery.is_done)
 
-    def result(self, timeout_ms: float | None = None) -> RecordPlace:
+    def result(self, timeout_ms: float | None = None) -> RecordMetadata:
         """Where the record was stored.
 
         Raises:
-            TimeoutError: its fate is not known in time.
+            TimeoutError: its outcome is not known in time.
             MainstemError: it could not be stored.
         """
-        return self._producer.fate(self._handed, timeout_ms)
+        return self._producer.outcome(self._handed, timeout_ms)
 
 
-class Hands(Twin[Inner], Generic[Inner]):
-    """Hands records to a producer in the loop's thread, in order."""
+class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
+    """Passes records to a producer in the loop's thread, in order."""
 
     def __init__(self, make: Callable[[], Inner]) -> None:
         super().__init__(make)
-        self._room = threading.Condition()
-        self._waiting: deque[Handed] = deque()
+        self._space = threading.Condition()
+        self._waiting: deque[PendingRecord] = deque()
         self._bytes = 0
         self._pump: asyncio.Task[None] | None = None  # touched in the loop only
         self._is_pumping = False
-        self._lost: Handed | None = None
+        self._lost: PendingRecord | None = None
 
     def send(
         self,
@@ -104,10 +104,10 @@ class Hands(Twin[Inner], Generic[Inner]):
         """
         thread, producer = self.parts
         size = RECORD_BYTES + len(value or b"") + len(key or b"")
-        handed = Handed((topic, value, key, partition, tuple(headers), timestamp_ms), size)
-        with self._room:
+        handed = PendingRecord((topic, value, key, partition, tuple(headers), timestamp_ms), size)
+        with self._space:
             timeout_s = producer.settings.block_timeout_ms / 1000
-            if not self._room.wait_for(lambda: self._bytes < HANDED_BYTES_MAX, timeout_s):
+            if not self._space.wait_for(lambda: self._bytes < HANDED_BYTES_MAX, timeout_s):
                 raise Unavailable(
                     ErrorCode.OVERLOADED,
                     f"{self._bytes} bytes have waited for {producer.settings.block_timeout_ms} ms",
@@ -120,7 +120,7 @@ class Hands(Twin[Inner], Generic[Inner]):
             thread.soon(self._start)
         return BlockingDelivery(self, handed)
 
-    def send_and_wait(self, topic: str, value: bytes | None, **rest: Any) -> RecordPlace:
+    def send_and_wait(self, topic: str, value: bytes | None, **rest: Any) -> RecordMetadata:
         """Sends one record without lingering and returns its place; arguments as for ``send``."""
         thread, producer = self.parts
         thread.call(self._handed_over())
@@ -142,12 +142,12 @@ class Hands(Twin[Inner], Generic[Inner]):
         self._report()
         thread.call(producer.flush())
 
-    def fate(self, handed: Handed, timeout_ms: float | None) -> RecordPlace:
+    def outcome(self, handed: PendingRecord, timeout_ms: float | None) -> RecordMetadata:
         """What became of a record; see ``BlockingDelivery.result``."""
         handed.is_observed = True
         thread, _ = self.parts
 
-        async def known() -> RecordPlace:
+        async def known() -> RecordMetadata:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 if handed.delivery is None and handed.error is None:
                     await self._handed_over()
@@ -178,45 +178,30 @@ class Hands(Twin[Inner], Generic[Inner]):
         self._pump = asyncio.ensure_future(self._pumped())
 
     async def _pumped(self) -> None:
-        """Hands over what waits, until nothing does."""
+        """Passes on what waits, until nothing does."""
         _, producer = self.parts
         limit_ms = producer.settings.block_timeout_ms
         while True:
-            with self._room:
+            with self._space:
                 taken, self._waiting = self._waiting, deque()
                 if not taken:
                     self._is_pumping = False
                     return
-            trouble: dict[str, Unavailable] = {}
+            failures: dict[str, Unavailable] = {}
             for handed in taken:
                 topic = handed.call[0]
-                # Who waited as long as the record before it shares its fate, and waits no longer.
+                # Who waited as long as the record before it gets the same outcome without waiting.
                 waited_ms = (time.monotonic() - handed.handed_at) * 1000
-                handed.error = trouble.get(topic) if waited_ms > limit_ms else None
+                handed.error = failures.get(topic) if waited_ms > limit_ms else None
                 if handed.error is None:
-                    await self._hand(producer, handed)
+                    await _hand(producer, handed)
                 if isinstance(handed.error, Unavailable):
-                    trouble[topic] = handed.error
+                    failures[topic] = handed.error
                 if handed.error is not None and (self._lost is None or self._lost.is_observed):
                     self._lost = handed
-                with self._room:
+                with self._space:
                     self._bytes -= handed.size
-                    self._room.notify_all()
-
-    @staticmethod
-    async def _hand(producer: Producer, handed: Handed) -> None:
-        topic, value, key, partition, headers, timestamp_ms = handed.call
-        try:
-            handed.delivery = await producer.send(
-                topic,
-                value,
-                key=key,
-                partition=partition,
-                headers=headers,
-                timestamp_ms=timestamp_ms,
-            )
-        except (MainstemError, ValueError, TypeError) as error:
-            handed.error = error
+                    self._space.notify_all()
 
     async def _handed_over(self) -> None:
         """Waits until everything sent so far is with the producer."""
@@ -232,8 +217,11 @@ class Hands(Twin[Inner], Generic[Inner]):
             raise lost.error
 
 
-class BlockingProducer(Hands[Producer]):
-    """See the module's text. A context manager; arguments as for ``Producer``."""
+class BlockingProducer(SendBuffer[Producer]):
+    """Produces records without asyncio; ``send`` queues a record and returns at once.
+
+    A context manager; arguments as for ``Producer``.
+    """
 
     def __init__(
         self,
@@ -245,7 +233,7 @@ class BlockingProducer(Hands[Producer]):
     partitions_of = waits(Producer.partitions_of)
 
 
-class BlockingTransactionalProducer(Hands[TransactionalProducer]):
+class BlockingTransactionalProducer(SendBuffer[TransactionalProducer]):
     """Sends records in transactions; arguments and names as for ``TransactionalProducer``."""
 
     def __init__(
@@ -312,3 +300,18 @@ class BlockingTransactionalProducer(Hands[TransactionalProducer]):
         thread, _ = self.parts
         thread.call(self._handed_over())
         self._report()
+
+
+async def _hand(producer: Producer, handed: PendingRecord) -> None:
+    topic, value, key, partition, headers, timestamp_ms = handed.call
+    try:
+        handed.delivery = await producer.send(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+        )
+    except (MainstemError, ValueError, TypeError) as error:
+        handed.error = error

@@ -16,12 +16,12 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
-from mainstem.client.loop_thread import LoopThread
-from mainstem.client.native_connection import NativeSettings
-from mainstem.client.queue import WINDOW, Exchange, PublishResult, Queue
-from mainstem.client.queue_message import Properties, QueueMessage, RejectReason
+from mainstem.client.concurrency.loop_thread import LoopThread
+from mainstem.client.concurrency.sync_wrapper import SyncWrapper, waits
+from mainstem.client.native.connection import NativeSettings
+from mainstem.client.native.message import Properties, QueueMessage, RejectReason
+from mainstem.client.native.queue import WINDOW, Exchange, PublishResult, Queue
 from mainstem.client.queues import Queues, QueueSettings
-from mainstem.client.twin import Twin, waits
 from mainstem.wire.native.answers import QueueInfo
 from mainstem.wire.native.words import WireMessage
 
@@ -59,7 +59,7 @@ class BlockingMessage:
         return self.message.text
 
     def ack(self) -> None:
-        """Done."""
+        """Acknowledge the message."""
         self._thread.soon(self.message.ack)
 
     def nack(self, *, failed: bool = True, delay_ms: int | None = None) -> None:
@@ -158,8 +158,8 @@ class BlockingExchange:
         self._thread.call(self._exchange.delete(if_unused=if_unused))
 
 
-class BlockingQueues(Twin[Queues]):
-    """See the module's text. A context manager.
+class BlockingQueues(SyncWrapper[Queues]):
+    """Uses queues without asyncio; every call blocks. A context manager.
 
     Args:
         addresses: one node or several, ``host:port`` each.

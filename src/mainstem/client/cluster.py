@@ -15,7 +15,7 @@ import msgspec
 
 from mainstem.client import errors
 from mainstem.client.connection import ConnectionSettings
-from mainstem.client.link import Link
+from mainstem.client.network.link import Link
 from mainstem.client.values import ClusterInfo, NodeInfo, PartitionInfo, TopicInfo
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.wire.kafka.messages.find_coordinator import (
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorKey(NamedTuple):
-    """What a coordinator is asked for: a group, unless told otherwise."""
+    """What a coordinator is asked for: a group, unless set otherwise."""
 
     name: str
     kind: int = 0

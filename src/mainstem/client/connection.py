@@ -16,7 +16,7 @@ import msgspec
 
 from mainstem import __version__
 from mainstem.client import errors
-from mainstem.client.login import log_in, renewal_pause_s
+from mainstem.client.network.login import log_in, renewal_pause_s
 from mainstem.client.sasl import SaslSettings
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.wire.kafka import codec
@@ -52,7 +52,7 @@ class _Call:
         self.answer = answer
 
 
-class _Gate:
+class _Latch:
     """Where calls wait while it is shut."""
 
     __slots__ = ("passage",)
@@ -84,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._calls: dict[int, _Call] = {}
         self._next_correlation_id = 0
         self._line = asyncio.Lock()  # whoever waits at a gate is not overtaken
-        self._room = _Gate()  # shut while the node does not take what was sent
-        self._login = _Gate()  # shut while a login is repeated
+        self._writable = _Latch()  # shut while the node does not take what was sent
+        self._login = _Latch()  # shut while a login is repeated
         self._renewal: asyncio.Task[None] | None = None
         self._ended: MainstemError | None = None
         self._frames = FrameReader()
@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         # Version 0 of the handshake would have the messages follow without any frame.
         version = self.version_of(name, version_min=1 if name == "SaslHandshake" else 0)
         call = _Call(codec.KEYS[name], version, answer)
-        while (passage := self._room.passage) is not None:
+        while (passage := self._writable.passage) is not None:
             await asyncio.shield(passage)
         self._write(call.api_key, version, request, call)
         return await answer
@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         async with self._slots:
             answer = self._loop.create_future()
             async with self._line:
-                while (passage := self._room.passage or self._login.passage) is not None:
+                while (passage := self._writable.passage or self._login.passage) is not None:
                     await asyncio.shield(passage)
                 call = _Call(api_key, version, answer) if is_answered else None
                 self._write(api_key, version, request, call)
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         if self._renewal is not None:
             self._renewal.cancel()
-        self._room.open()
+        self._writable.open()
         self._login.open()
         calls, self._calls = self._calls, {}
         for call in calls.values():
@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Says where the next bytes belong."""
-        return self._frames.room()
+        return self._frames.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes what has arrived."""
@@ -339,11 +339,11 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Makes further calls wait until the node has taken what was sent."""
         if self._ended is None:
-            self._room.shut(self._loop)
+            self._writable.shut(self._loop)
 
     def resume_writing(self) -> None:
         """Lets waiting calls go on."""
-        self._room.open()
+        self._writable.open()
 
 
 class FrameReader:
@@ -358,7 +358,7 @@ class FrameReader:
         self._large: bytearray | None = None
         self._large_filled = 0
 
-    def room(self) -> memoryview:
+    def free_space(self) -> memoryview:
         """Where the next bytes belong."""
         if self._large is not None:
             return memoryview(self._large)[self._large_filled :]

@@ -20,12 +20,17 @@ from types import TracebackType
 from typing import Final, Self
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.committed import OUTSIDER, OffsetSink, commit_offsets, fetch_committed
-from mainstem.client.fetcher import RESETS, Fetcher
-from mainstem.client.locate import locate
-from mainstem.client.membership import Membership
-from mainstem.client.offset_query import LATEST, list_offsets
-from mainstem.client.progress import Progress
+from mainstem.client.consuming.committed_offsets import (
+    OUTSIDER,
+    OffsetSink,
+    commit_offsets,
+    fetch_committed,
+)
+from mainstem.client.consuming.consumed_offsets import ConsumedOffsets
+from mainstem.client.consuming.fetcher import RESETS, Fetcher
+from mainstem.client.consuming.initial_offsets import locate
+from mainstem.client.consuming.membership import GroupMembership
+from mainstem.client.consuming.offset_query import LATEST, list_offsets
 from mainstem.client.settings import ConsumerSettings
 from mainstem.client.values import CommittedOffset, ConsumerRecord, OffsetAndTime, TopicPartition
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, Unavailable
@@ -58,12 +63,12 @@ class Consumer:
         _check(self.settings)
         self._owns_cluster = not isinstance(cluster, Cluster)
         self._cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
-        self._news = asyncio.Event()
-        self._fetcher = Fetcher(self._cluster, self.settings, self._news)
-        self._membership: Membership | None = None
+        self._wakeup = asyncio.Event()
+        self._fetcher = Fetcher(self._cluster, self.settings, self._wakeup)
+        self._membership: GroupMembership | None = None
         self._topics: tuple[str, ...] = ()
         self._on_change: tuple[OnChange | None, OnChange | None] = (None, None)
-        self.progress = Progress()
+        self.progress = ConsumedOffsets()
         self._committed_at = asyncio.get_running_loop().time()
         self._is_closed = False
 
@@ -101,7 +106,9 @@ class Consumer:
                 ErrorCode.INVALID_GROUP, "a subscription needs a group", remedy="name a group"
             )
         if self._membership is None:
-            self._membership = Membership(self._cluster, self.group, self.settings, self._news)
+            self._membership = GroupMembership(
+                self._cluster, self.group, self.settings, self._wakeup
+            )
         self._topics = tuple(topics)
         self._on_change = (on_assigned, on_revoked)
         self._membership.needs_join = True
@@ -270,7 +277,7 @@ class Consumer:
 
     async def _next(self, count: int) -> list[ConsumerRecord]:
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             if self._membership is not None:
                 self._membership.asked()
                 if self._membership.needs_join or self._membership.is_joining:
@@ -283,7 +290,7 @@ class Consumer:
             records = self._fetcher.take(count)
             if records:
                 return records
-            await self._news.wait()
+            await self._wakeup.wait()
 
     async def _commit_in_passing(self) -> None:
         """Commits what is consumed, if that is this consumer's way."""
@@ -296,7 +303,7 @@ class Consumer:
         except Fenced:
             return  # the partitions are somebody else's now, who begins where we last committed
 
-    async def _rejoin(self, membership: Membership) -> None:
+    async def _rejoin(self, membership: GroupMembership) -> None:
         """Gives the partitions back, and takes those that the group gives."""
         on_assigned, on_revoked = self._on_change
         if not membership.is_joining:

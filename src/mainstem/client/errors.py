@@ -1,4 +1,4 @@
-"""Kafka's error numbers as house errors, so that callers see one kind of error from any broker."""
+"""Kafka's error numbers as Mainstem errors, so that callers see one kind of error."""
 
 import ssl
 from typing import Final
@@ -30,7 +30,7 @@ GROUP_ID_NOT_FOUND: Final = 69
 MEMBER_ID_REQUIRED: Final = 79
 FENCED_INSTANCE_ID: Final = 82
 
-# Kafka's number to its name and the house's word for it.
+# Kafka's number to its name and to our error code.
 TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     -1: ("UNKNOWN_SERVER_ERROR", ErrorCode.INTERNAL),
     1: ("OFFSET_OUT_OF_RANGE", ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -83,6 +83,7 @@ TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     49: ("INVALID_PRODUCER_ID_MAPPING", ErrorCode.INVALID_PRODUCER_MAPPING),
     50: ("INVALID_TRANSACTION_TIMEOUT", ErrorCode.INVALID_TXN_TIMEOUT),
     51: ("CONCURRENT_TRANSACTIONS", ErrorCode.CONCURRENT_TRANSACTIONS),
+    52: ("TRANSACTION_COORDINATOR_FENCED", ErrorCode.FENCED_COORDINATOR),
     53: ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED),
     54: ("SECURITY_DISABLED", ErrorCode.SECURITY_DISABLED),
     56: ("KAFKA_STORAGE_ERROR", ErrorCode.STORAGE_FAILED),
@@ -147,6 +148,7 @@ _FENCED: Final = frozenset(
         ErrorCode.FENCED_EPOCH,
         ErrorCode.UNKNOWN_EPOCH,
         ErrorCode.FENCED_PRODUCER,
+        ErrorCode.FENCED_COORDINATOR,
         ErrorCode.FENCED_MEMBER,
         ErrorCode.FENCED_MEMBER_EPOCH,
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -172,9 +174,9 @@ _REMEDIES: Final[dict[ErrorCode, str]] = {
 
 
 def error_of(number: int, message: str | None = None, *, subject: str = "") -> MainstemError:
-    """The house error for a Kafka error number; ``message`` is what the broker said about it."""
+    """The Mainstem error for a Kafka error number; ``message`` is what the broker said about it."""
     name, code = TABLE.get(number, (f"Kafka error {number}", ErrorCode.INTERNAL))
-    # The house's word says as much as Kafka's name, unless there is none for it.
+    # Our error code says as much as Kafka's name, unless there is none for it.
     cause = f"{name}: {message}" if message and code is ErrorCode.INTERNAL else message or name
     remedy = _REMEDIES.get(code, "")
     if code is ErrorCode.CORRUPT:

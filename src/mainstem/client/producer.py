@@ -15,17 +15,17 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.identities import Identities
-from mainstem.client.outbox import Batch, record_size_bytes
-from mainstem.client.partitioner import Partitioner
-from mainstem.client.produce_call import ProduceOptions
-from mainstem.client.sender import Sender, until_done
+from mainstem.client.producing.outbox import ProducerBatch, record_size_bytes
+from mainstem.client.producing.partitioner import Partitioner
+from mainstem.client.producing.produce_call import ProduceOptions
+from mainstem.client.producing.producer_ids import ProducerIdAllocator
+from mainstem.client.producing.sender import Sender, until_done
 from mainstem.client.settings import ProducerSettings
-from mainstem.client.values import RecordPlace, TopicPartition
-from mainstem.model import compression
-from mainstem.model.columns import EncodedRecords
+from mainstem.client.values import RecordMetadata, TopicPartition
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
-from mainstem.model.record import Header, Record
+from mainstem.model.records import compression
+from mainstem.model.records.columns import EncodedRecords
+from mainstem.model.records.record import Header, Record
 
 ACKS: Final = {0: 0, 1: 1, -1: -1, "0": 0, "1": 1, "-1": -1, "all": -1}
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5  # a broker remembers that many batches per producer
@@ -39,16 +39,16 @@ class Delivery:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 
     @property
     def is_done(self) -> bool:
-        """Whether the record's fate is known."""
+        """Whether the outcome of the record is known."""
         return self._batch.is_done
 
-    def __await__(self) -> Generator[Any, None, RecordPlace]:
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch = self._batch
         batch.is_observed = True
         if not batch.is_done:
@@ -77,7 +77,7 @@ class Producer:
         self._sender = Sender(
             self._cluster,
             ProduceOptions(acks, codec, self.settings),
-            identities=Identities(self._cluster) if is_idempotent else None,
+            identities=ProducerIdAllocator(self._cluster) if is_idempotent else None,
         )
         self._is_closed = False
 
@@ -128,7 +128,7 @@ class Producer:
         kept = tuple(headers)
         size = record_size_bytes(key, value, kept)
         if self._sender.buffered_bytes + size > self.settings.buffer_bytes:
-            await self._wait_for_room(size)
+            await self._wait_for_space(size)
         timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         if not -1 <= timestamp < 1 << 63:
             raise InvalidRequest(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp}")
@@ -150,12 +150,12 @@ class Producer:
         partition: int | None = None,
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
-    ) -> RecordPlace:
+    ) -> RecordMetadata:
         """Sends one record without lingering and returns its place."""
         delivery = await self.send(
             topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
-        self._sender.hurry()
+        self._sender.send_now()
         return await delivery
 
     async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
@@ -171,7 +171,7 @@ class Producer:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the producer is closed")
         size = len(records.body)
         if self._sender.buffered_bytes + size > self.settings.buffer_bytes:
-            await self._wait_for_room(size)
+            await self._wait_for_space(size)
         self._sender.add_encoded(partition, records)
         await asyncio.sleep(0)
 
@@ -188,7 +188,7 @@ class Producer:
         Raises:
             MainstemError: the first failure that nobody has awaited.
         """
-        self._sender.hurry()
+        self._sender.send_now()
         for batch in list(self._sender.unsettled):
             await until_done(batch)
         self._sender.losses.report()
@@ -215,10 +215,10 @@ class Producer:
         if timeout_ms is None:
             self._sender.losses.report()
 
-    async def _wait_for_room(self, size: int) -> None:
+    async def _wait_for_space(self, size: int) -> None:
         try:
             async with asyncio.timeout(self.settings.block_timeout_ms / 1000):
-                await self._sender.room_for(size)
+                await self._sender.wait_for_buffer_space(size)
         except TimeoutError:
             raise Unavailable(
                 ErrorCode.OVERLOADED,

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from mainstem.client.consumption import Consumption
-from mainstem.client.consumptions import Consumptions
-from mainstem.client.native_connection import NativeConnection, NativeSettings
-from mainstem.client.native_link import NativeLink
-from mainstem.client.queue import Exchange, Queue
-from mainstem.client.queue_message import QueueMessage, Settler
-from mainstem.client.tasks import Tasks
-from mainstem.client.topic_log import TopicLog
+from mainstem.client.concurrency.background_tasks import TaskSet
+from mainstem.client.native.connection import NativeConnection, NativeSettings
+from mainstem.client.native.link import NativeLink
+from mainstem.client.native.message import QueueMessage, Settler
+from mainstem.client.native.queue import Exchange, Queue
+from mainstem.client.native.queue_consumer import QueueConsumer
+from mainstem.client.native.queue_consumers import QueueConsumers
+from mainstem.client.native.topic_log import TopicLog
 from mainstem.model.errors import MainstemError
 from mainstem.wire.native import requests
 from mainstem.wire.native.answers import (
@@ -56,7 +56,9 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class Queues:
-    """See the module's text. An async context manager.
+    """Declares, lists and uses queues and exchanges over the native protocol.
+
+    An async context manager.
 
     Args:
         addresses: one node or several, ``host:port`` each; the next one is tried when one is lost.
@@ -67,13 +69,13 @@ class Queues:
         self, addresses: str | Sequence[str], settings: NativeSettings | None = None
     ) -> None:
         self.settings = settings or NativeSettings()
-        self._link = NativeLink(addresses, self.settings, self._on_news, self._restore)
+        self._link = NativeLink(addresses, self.settings, self._on_notification, self._restore)
         self._fleeting: dict[str, requests.DeclareQueue] = {}
         self._may_publish = asyncio.Event()
         self._may_publish.set()
         self._gets: Settler | None = None
-        self._tasks = Tasks()
-        self._consumptions = Consumptions(self._link, self._tasks)
+        self._tasks = TaskSet()
+        self._consumptions = QueueConsumers(self._link, self._tasks)
         self.topics = TopicLog(self._link.ask)
 
     async def __aenter__(self) -> Self:
@@ -220,7 +222,7 @@ class Queues:
                 break
         return whole
 
-    def consumption(self, word: requests.Subscribe) -> Consumption:
+    def consumption(self, word: requests.Subscribe) -> QueueConsumer:
         """A new consumption, with a number of its own."""
         return self._consumptions.new(word)
 
@@ -243,9 +245,9 @@ class Queues:
                 del self._fleeting[word.name]  # somebody else has it now
         await self._consumptions.restore(connection)
 
-    def _on_news(self, _: NativeConnection, word: Word) -> None:
+    def _on_notification(self, _: NativeConnection, word: Word) -> None:
         if isinstance(word, Deliver | Ended):
-            self._consumptions.on_news(word)
+            self._consumptions.on_notification(word)
         elif isinstance(word, Flow):
             if word.publish:
                 self._may_publish.set()

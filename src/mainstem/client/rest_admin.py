@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from mainstem.client import errors
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.errors import RETRIABLE, ErrorCode, InvalidRequest, MainstemError, Unavailable
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -127,15 +128,15 @@ class RestAdmin:
         return self.ask("PUT", f"/v1/roles/{_part(name)}", RoleInfo, {"rules": list(rules)})
 
     def delete_role(self, name: str) -> None:
-        """Forget a role."""
+        """Delete a role."""
         self.ask("DELETE", f"/v1/roles/{_part(name)}", dict[str, object])
 
     def grant(self, role: str, principal: str) -> None:
-        """Give a role."""
+        """Grant a role to a principal."""
         self.ask("PUT", f"/v1/roles/{_part(role)}/members/{_part(principal)}", dict[str, object])
 
     def revoke(self, role: str, principal: str) -> None:
-        """Take a role."""
+        """Revoke a role from a principal."""
         place = f"/v1/roles/{_part(role)}/members/{_part(principal)}"
         self.ask("DELETE", place, dict[str, object])
 
@@ -190,7 +191,7 @@ class RestAdmin:
             raise _refused(self.url, answer.status, data)
         try:
             return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise _not_ours(self.url, str(error)) from error
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -244,7 +245,7 @@ def _refused(url: str, status: int, data: bytes) -> MainstemError:
     try:
         problem = msgspec.json.decode(data, type=_Problem)
         code = ErrorCode[problem.code]
-    except (msgspec.DecodeError, KeyError):
+    except (*DECODE_ERRORS, KeyError):
         return _not_ours(url, f"it answered with status {status}")
     kind = Unavailable if code in RETRIABLE else InvalidRequest
     return kind(code, problem.cause, subject=problem.subject or url, remedy=problem.remedy)

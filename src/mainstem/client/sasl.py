@@ -49,8 +49,8 @@ class SaslSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"SaslSettings(mechanism={self.mechanism!r}, username={self.username!r})"
 
 
-class Exchange(Protocol):
-    """One login."""
+class SaslExchange(Protocol):
+    """The client side of one SASL exchange."""
 
     def first(self) -> bytes:
         """The first message."""
@@ -61,7 +61,7 @@ class Exchange(Protocol):
         ...
 
 
-def exchange_for(settings: SaslSettings, nonce: str) -> Exchange:
+def exchange_for(settings: SaslSettings, nonce: str) -> SaslExchange:
     """The exchange of the chosen mechanism; ``nonce`` is fresh chance.
 
     Raises:
@@ -118,7 +118,7 @@ class _OauthBearer:
 
 
 class _Scram:
-    """RFC 5802."""
+    """The client side of SCRAM (RFC 5802)."""
 
     def __init__(self, settings: SaslSettings, nonce: str) -> None:
         self._settings = settings
@@ -147,11 +147,11 @@ class _Scram:
         salt = _decoded(parts.get("s", ""))
         salted = scram.salted_password(mechanism, self._settings.password, salt, int(iterations))
         final = f"c=biws,r={nonce}"
-        said = f"{self._bare},{asked},{final}".encode()
+        signed = f"{self._bare},{asked},{final}".encode()
         key = scram.client_key(mechanism, salted)
-        proof = scram.keyed(mechanism, scram.digest(mechanism, key), said)
+        proof = scram.keyed(mechanism, scram.digest(mechanism, key), signed)
         self._signature = scram.keyed(
-            mechanism, scram.keyed(mechanism, salted, b"Server Key"), said
+            mechanism, scram.keyed(mechanism, salted, b"Server Key"), signed
         )
         shown = base64.b64encode(scram.exclusive_or(key, proof)).decode()
         return f"{final},p={shown}".encode()

@@ -4,7 +4,7 @@ import msgspec
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to send. ``idempotent`` is on with acks ``all`` unless told otherwise."""
+    """How to send. ``idempotent`` is on with acks ``all`` unless set otherwise."""
 
     acks: int | str = "all"
     linger_ms: float = 5.0

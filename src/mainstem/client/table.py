@@ -19,16 +19,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mainstem.client.arrow import record_batch, record_schema
 from mainstem.client.cluster import Cluster
-from mainstem.client.offset_query import EARLIEST, LATEST, list_offsets
-from mainstem.client.range_reader import RangeReader, RangeSettings
+from mainstem.client.consuming.arrow_columns import record_batch, record_schema
+from mainstem.client.consuming.offset_query import EARLIEST, LATEST, list_offsets
+from mainstem.client.consuming.range_reader import RangeReader, RangeSettings
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read: all there is, unless told otherwise.
+    """What to read: all there is, unless set otherwise.
 
     ``since_ms`` and ``before_ms`` bound the time of records in milliseconds since 1970: reading
     begins at the first record that is as young, and ends before the first that is too young.

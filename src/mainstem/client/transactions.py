@@ -20,17 +20,21 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from msgspec.structs import replace
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.committed import OUTSIDER, MemberStamp
-from mainstem.client.outbox import Identity
-from mainstem.client.produce_call import ProduceOptions
+from mainstem.client.consuming.committed_offsets import OUTSIDER, CommittingMember
 from mainstem.client.producer import Delivery, Producer, check_settings
-from mainstem.client.sender import Sender
+from mainstem.client.producing.outbox import ProducerIdState
+from mainstem.client.producing.produce_call import ProduceOptions
+from mainstem.client.producing.sender import Sender
+from mainstem.client.producing.transaction_calls import (
+    NOBODY,
+    InitializedProducer,
+    TransactionRequests,
+)
 from mainstem.client.settings import ProducerSettings
-from mainstem.client.transaction_calls import NOBODY, Identified, TransactionCalls
 from mainstem.client.values import CommittedOffset, TopicPartition
-from mainstem.model import compression
-from mainstem.model.columns import EncodedRecords
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
+from mainstem.model.records import compression
+from mainstem.model.records.columns import EncodedRecords
 
 PRODUCE_UNTIL_VERSION_1: Final = 11
 T = TypeVar("T")
@@ -38,7 +42,7 @@ T = TypeVar("T")
 ABORTED: Final = InvalidRequest(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted")
 
 
-class Phase(Enum):
+class TransactionPhase(Enum):
     """Where the producer stands."""
 
     NEW = "has not begun"
@@ -67,17 +71,17 @@ async def end_transaction(
         Fenced: the transactional id has been taken over since.
         InvalidRequest: the transaction ended the other way, or nobody knows it.
     """
-    calls = TransactionCalls(cluster, handle.transactional_id, timeout_ms=timeout_ms)
+    calls = TransactionRequests(cluster, handle.transactional_id, timeout_ms=timeout_ms)
     identity = handle.producer_id, handle.epoch
     await calls.end(identity, commit=commit, is_version_2=handle.is_version_2)
 
 
-class Session:
+class TransactionSession:
     """The identity of the producer and what takes part in its transaction."""
 
     heals = False
 
-    def __init__(self, calls: TransactionCalls, transactional_id: str) -> None:
+    def __init__(self, calls: TransactionRequests, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.identity = NOBODY
         self.is_version_2 = False
@@ -101,13 +105,18 @@ class Session:
         self._groups.clear()
         return is_other
 
-    async def first(self) -> Identity:
-        """What partitions are written under."""
-        return Identity(*self.identity)
+    async def end(self, *, commit: bool) -> bool:
+        """Ends the transaction; whether the next one runs under another identity."""
+        ended = self._calls.end(self.identity, commit=commit, is_version_2=self.is_version_2)
+        return self.take(await ended)
 
-    async def fresh(self) -> Identity:
+    async def first(self) -> ProducerIdState:
+        """What partitions are written under."""
+        return ProducerIdState(*self.identity)
+
+    async def fresh(self) -> ProducerIdState:
         """The same: only the coordinator gives another one, with the next transaction."""
-        return Identity(*self.identity)
+        return ProducerIdState(*self.identity)
 
     async def joined(self, partitions: Collection[TopicPartition]) -> None:
         """Makes sure that partitions take part."""
@@ -129,6 +138,30 @@ class Session:
             if group not in self._groups:
                 await self._calls.add_group(self.identity, group)
                 self._groups.add(group)
+
+
+class _PhaseGuard:
+    """Where the producer stands, and what it may do there."""
+
+    def __init__(self) -> None:
+        self.phase = TransactionPhase.NEW
+
+    def expect(self, *phases: TransactionPhase) -> None:
+        """Refuses in any other phase."""
+        if self.phase in phases:
+            return
+        if self.phase is TransactionPhase.FENCED:
+            raise Fenced(ErrorCode.FENCED_PRODUCER, f"the producer {self.phase.value}")
+        raise InvalidRequest(ErrorCode.INVALID_TXN_STATE, f"the producer {self.phase.value}")
+
+    async def guarded(self, call: Coroutine[Any, Any, T]) -> T:
+        """A call after which the producer may have to learn that it was replaced."""
+        try:
+            return await call
+        except Fenced as error:
+            if error.code is ErrorCode.FENCED_PRODUCER:
+                self.phase = TransactionPhase.FENCED
+            raise
 
 
 class TransactionalProducer(Producer):
@@ -161,24 +194,24 @@ class TransactionalProducer(Producer):
         self._timeout_ms = timeout_ms
         self._two_phase = two_phase
         self._keep_prepared = keep_prepared
-        self._calls = TransactionCalls(
+        self._calls = TransactionRequests(
             self._cluster, transactional_id, timeout_ms=wanted.delivery_timeout_ms
         )
-        self._session = Session(self._calls, transactional_id)
+        self._session = TransactionSession(self._calls, transactional_id)
         codec = compression.codec_of(wanted.compression)
         options = ProduceOptions(acks, codec, wanted, self._session)
         self._sender = Sender(self._cluster, options, identities=self._session)
-        self._phase = Phase.NEW
+        self._phases = _PhaseGuard()
         self.prepared: str | None = None
 
     async def __aenter__(self) -> Self:
         found = await self._init()
         if found.ongoing != NOBODY:
-            self._phase = Phase.PREPARED
+            self._phases.phase = TransactionPhase.PREPARED
             self._session.is_touched = True
             self.prepared = _name(found.ongoing)
         else:
-            self._phase = Phase.READY
+            self._phases.phase = TransactionPhase.READY
         return self
 
     @asynccontextmanager
@@ -196,41 +229,41 @@ class TransactionalProducer(Producer):
     @property
     def is_open(self) -> bool:
         """Whether a transaction has begun and is not yet prepared or ended."""
-        return self._phase is Phase.OPEN
+        return self._phases.phase is TransactionPhase.OPEN
 
     def begin(self) -> None:
         """Begins a transaction; brokers learn of it by its first record."""
-        self._expect(Phase.READY)
-        self._sender.losses.forgive()
-        self._phase = Phase.OPEN
+        self._phases.expect(TransactionPhase.READY)
+        self._sender.losses.reset()
+        self._phases.phase = TransactionPhase.OPEN
 
     async def send(self, topic: str, value: bytes | None, **rest: Any) -> Delivery:
         """Takes a record into the transaction; see ``Producer.send``."""
-        self._expect(Phase.OPEN)
+        self._phases.expect(TransactionPhase.OPEN)
         return await super().send(topic, value, **rest)
 
     async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
         """Takes encoded records into the transaction; see ``Producer.send_encoded``."""
-        self._expect(Phase.OPEN)
+        self._phases.expect(TransactionPhase.OPEN)
         await super().send_encoded(partition, records)
 
     async def send_offsets(
         self,
         group: str,
         offsets: Mapping[TopicPartition, CommittedOffset],
-        member: MemberStamp = OUTSIDER,
+        member: CommittingMember = OUTSIDER,
     ) -> None:
         """Makes offsets of a group part of the transaction; see ``Consumer.commit``.
 
         Raises:
             Fenced: the member is no longer part of the group, or the producer was replaced.
         """
-        self._expect(Phase.OPEN)
+        self._phases.expect(TransactionPhase.OPEN)
         if not offsets:
             return
         session = self._session
         await session.joined_by(group)
-        await self._guarded(
+        await self._phases.guarded(
             self._calls.commit_offsets(
                 session.identity, group, offsets, member, is_version_2=session.is_version_2
             )
@@ -241,9 +274,10 @@ class TransactionalProducer(Producer):
 
         Only ``complete``, ``commit`` and ``abort`` may follow.
         """
-        self._expect(Phase.OPEN)
-        await self._delivered()
-        self._phase = Phase.PREPARED
+        self._phases.expect(TransactionPhase.OPEN)
+        await super().flush()
+        self._sender.losses.raise_first()
+        self._phases.phase = TransactionPhase.PREPARED
         self.prepared = _name(self._session.identity)
         return self.prepared
 
@@ -255,7 +289,7 @@ class TransactionalProducer(Producer):
 
     async def complete(self, prepared: str) -> bool:
         """Commits the prepared transaction if it is the one named, else aborts it; which it was."""
-        self._expect(Phase.PREPARED)
+        self._phases.expect(TransactionPhase.PREPARED)
         is_it = prepared == self.prepared
         await (self.commit() if is_it else self.abort())
         return is_it
@@ -268,43 +302,50 @@ class TransactionalProducer(Producer):
             Unavailable: the answer did not come in time; commit again to learn the outcome.
             MainstemError: a record could not be delivered; abort.
         """
-        self._expect(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
-        if self._phase is Phase.OPEN:
-            await self._delivered()
+        self._phases.expect(
+            TransactionPhase.OPEN, TransactionPhase.PREPARED, TransactionPhase.COMMITTING
+        )
+        if self._phases.phase is TransactionPhase.OPEN:
+            await super().flush()
+            self._sender.losses.raise_first()
         if self._session.is_touched:
-            self._phase = Phase.COMMITTING
+            self._phases.phase = TransactionPhase.COMMITTING
             try:
-                await self._end(commit=True)
+                is_other = await self._phases.guarded(self._session.end(commit=True))
             except InvalidRequest:
-                self._phase = Phase.OPEN  # refused for good: nothing is left but to abort
+                # Refused for good: nothing is left but to abort.
+                self._phases.phase = TransactionPhase.OPEN
                 raise
-        self._phase = Phase.READY
+            if is_other:
+                self._sender.forget_identities()
+        self._phases.phase = TransactionPhase.READY
         self.prepared = None
 
     async def abort(self) -> None:
         """Gives the transaction up; what was written of it is never read as committed."""
-        self._expect(Phase.OPEN, Phase.PREPARED)
+        self._phases.expect(TransactionPhase.OPEN, TransactionPhase.PREPARED)
         await self._sender.drop(ABORTED)
         has_lost = self._sender.losses.first is not None
-        self._sender.losses.forgive()
+        self._sender.losses.reset()
         if self._session.is_touched:
-            await self._end(commit=False)
+            if await self._phases.guarded(self._session.end(commit=False)):
+                self._sender.forget_identities()
             if has_lost and not self._session.is_version_2:
                 # Which sequence numbers arrived is unknown; a new epoch begins them again.
                 await self._init(expected=self._session.identity)
-        self._phase = Phase.READY
+        self._phases.phase = TransactionPhase.READY
         self.prepared = None
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Aborts what is open, unless it is prepared, and ends."""
         try:
-            if self._phase is Phase.OPEN:
+            if self._phases.phase is TransactionPhase.OPEN:
                 await self.abort()
         finally:
             await super().close(timeout_ms)
 
-    async def _init(self, expected: tuple[int, int] = NOBODY) -> Identified:
-        found = await self._guarded(
+    async def _init(self, expected: tuple[int, int] = NOBODY) -> InitializedProducer:
+        found = await self._phases.guarded(
             self._calls.init(
                 transaction_timeout_ms=self._timeout_ms,
                 expected=expected,
@@ -316,36 +357,6 @@ class TransactionalProducer(Producer):
         self._session.take((found.producer_id, found.epoch))
         self._sender.forget_identities()
         return found
-
-    async def _delivered(self) -> None:
-        await super().flush()
-        lost = self._sender.losses.first
-        if lost is not None:
-            raise lost
-
-    async def _end(self, *, commit: bool) -> None:
-        session = self._session
-        identity = await self._guarded(
-            self._calls.end(session.identity, commit=commit, is_version_2=session.is_version_2)
-        )
-        if session.take(identity):
-            self._sender.forget_identities()
-
-    async def _guarded(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call after which the producer may have to learn that it was replaced."""
-        try:
-            return await call
-        except Fenced as error:
-            if error.code is ErrorCode.FENCED_PRODUCER:
-                self._phase = Phase.FENCED
-            raise
-
-    def _expect(self, *phases: Phase) -> None:
-        if self._phase in phases:
-            return
-        if self._phase is Phase.FENCED:
-            raise Fenced(ErrorCode.FENCED_PRODUCER, f"the producer {self._phase.value}")
-        raise InvalidRequest(ErrorCode.INVALID_TXN_STATE, f"the producer {self._phase.value}")
 
 
 def _name(identity: tuple[int, int]) -> str:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from mainstem.model.record import Header
+from mainstem.model.records.record import Header
 
 
 class TopicPartition(NamedTuple):
@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class RecordPlace(NamedTuple):
+class RecordMetadata(NamedTuple):
     """Where a record was stored; the offset is -1 where nobody was asked to confirm it."""
 
     topic: str

@@ -31,8 +31,8 @@ def compile_pattern(text: str) -> Matches:
         compiled = re2.compile(text, options)
     except re2.error as error:
         [reason] = error.args or (b"",)
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise _invalid(said) from error
+        cause = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise _invalid(cause) from error
 
     def matches(candidate: str) -> bool:
         return compiled.fullmatch(candidate) is not None

@@ -1,1 +1,1 @@
-"""The log room: the only one that writes record bytes to files."""
+"""The log on disk: the only package that writes record bytes to files."""

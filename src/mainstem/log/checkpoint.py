@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.log.checked_file import overwrite_checked, read_checked, write_checked
+from mainstem.log.disk.checked_file import overwrite_checked, read_checked, write_checked
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.errors import Corrupt
 from mainstem.model.file_errors import FileErrorKind, classify
 
@@ -22,7 +23,7 @@ PADDING_BYTES = 512
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Trust(Enum):
+class FileTrust(Enum):
     """What the way the last process ended says about the files."""
 
     CLEAN = auto()  # everything was written, indexed and durable
@@ -67,14 +68,14 @@ def load_checkpoint(data_dir: Path) -> Checkpoint | None:
         return None
     try:
         return msgspec.json.decode(payload, type=Checkpoint)
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"{error}", subject=str(path)) from None
 
 
 def save_checkpoint(data_dir: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint; durable on return.
 
-    On a full disk it is written over the one that is there, whose padding leaves room for changes.
+    On a full disk it is written over the one that is there, whose padding leaves space for changes.
     """
     path = data_dir / CHECKPOINT
     payload = msgspec.json.encode(checkpoint)
@@ -87,12 +88,12 @@ def save_checkpoint(data_dir: Path, checkpoint: Checkpoint) -> None:
             raise
 
 
-def trust_in(checkpoint: Checkpoint | None, boot_id: str) -> Trust:
+def trust_in(checkpoint: Checkpoint | None, boot_id: str) -> FileTrust:
     """How far the files can be believed; without a checkpoint, or a boot id, not at all."""
     if checkpoint is None:
-        return Trust.OTHER_BOOT
+        return FileTrust.OTHER_BOOT
     if checkpoint.clean:
-        return Trust.CLEAN
+        return FileTrust.CLEAN
     if boot_id and checkpoint.boot_id == boot_id:
-        return Trust.SAME_BOOT
-    return Trust.OTHER_BOOT
+        return FileTrust.SAME_BOOT
+    return FileTrust.OTHER_BOOT

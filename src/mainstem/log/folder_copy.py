@@ -12,9 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from mainstem.log.checked_file import write_checked
-from mainstem.log.data_dir_check import verify_directory
-from mainstem.log.file_access import FileAccess
+from mainstem.log.disk.checked_file import write_checked
+from mainstem.log.disk.file_access import FileAccess
 from mainstem.log.identity import RANGE_KIND, RangeIdentity
 from mainstem.log.naming import (
     COMPACTION_MARK,
@@ -23,7 +22,8 @@ from mainstem.log.naming import (
     RANGE_SEAL,
     UNFINISHED_SUFFIX,
 )
-from mainstem.log.open_files import OpenFiles
+from mainstem.log.segments.open_files import OpenFiles
+from mainstem.log.verification.data_directory import verify_directory
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 
 _SMALL: Final = frozenset({RANGE_SEAL, OPENING_SNAPSHOT, COMPACTION_MARK})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
-from mainstem.log.checked_file import read_checked, write_checked
+from mainstem.log.disk.checked_file import read_checked, write_checked
 from mainstem.log.naming import (
     RANGE_HEADER,
     RANGE_SEAL,
@@ -40,7 +40,7 @@ class RangeIdentity:
     directory_id: bytes
 
     def path(self, data_dir: Path) -> Path:
-        """Its directory."""
+        """The directory of the range."""
         return range_directory(data_dir, self.name)
 
     def write(self, directory: Path) -> list[Path]:
@@ -126,7 +126,7 @@ def read_topic_header(topic_directory: Path) -> tuple[TopicId, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class RangeSeal:
     """What was in a range when it was sealed; nothing may be missing or more."""
 
     until_offset: int
@@ -147,7 +147,7 @@ class Seal:
         write_checked(directory / RANGE_SEAL, SEAL_KIND, payload, sync=sync)
 
 
-def read_seal(directory: Path) -> Seal | None:
+def read_seal(directory: Path) -> RangeSeal | None:
     """The seal of a range, None when it was not sealed; ``Corrupt`` when it is damaged."""
     try:
         payload = read_checked(directory / RANGE_SEAL, SEAL_KIND)
@@ -155,4 +155,4 @@ def read_seal(directory: Path) -> Seal | None:
         return None
     if len(payload) != _SEAL.size:
         raise Corrupt(f"{len(payload)} bytes of seal", subject=str(directory / RANGE_SEAL))
-    return Seal(*_SEAL.unpack(payload))
+    return RangeSeal(*_SEAL.unpack(payload))

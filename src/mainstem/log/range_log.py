@@ -10,23 +10,23 @@ Owned by one thread. The directory is made at the first append; until its entrie
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mainstem.log.checked_file import read_checked, write_checked
-from mainstem.log.damage import Damage
-from mainstem.log.file_access import FileAccess, storage_error
-from mainstem.log.file_slice import FileSlice
-from mainstem.log.identity import SNAPSHOT_KIND, RangeIdentity, Seal
+from mainstem.log.disk.checked_file import read_checked, write_checked
+from mainstem.log.disk.file_access import FileAccess, storage_error
+from mainstem.log.disk.sync_job import SyncJob, carry_out
+from mainstem.log.identity import SNAPSHOT_KIND, RangeIdentity, RangeSeal
 from mainstem.log.naming import INDEX_SUFFIX, OPENING_SNAPSHOT, TIME_INDEX_SUFFIX
-from mainstem.log.open_files import OpenFiles
-from mainstem.log.segment import Segment, StagedBatch
-from mainstem.log.segment_list import SegmentList, SegmentSettings, must_roll
-from mainstem.log.segment_read import bytes_between, checked_headers_from, read_slice
-from mainstem.log.sync_job import SyncJob, carry_out
-from mainstem.log.time_search import find_by_time
-from mainstem.log.verify import verify_range
-from mainstem.model.batch import NO_TIMESTAMP, BatchHeader
+from mainstem.log.segments.file_slice import FileSlice
+from mainstem.log.segments.open_files import OpenFiles
+from mainstem.log.segments.reader import bytes_between, checked_headers_from, read_slice
+from mainstem.log.segments.segment import Segment, StagedBatch
+from mainstem.log.segments.segment_list import SegmentList, SegmentSettings, must_roll
+from mainstem.log.segments.time_search import find_by_time
+from mainstem.log.verification.damage import Damage
+from mainstem.log.verification.range_files import verify_range
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.file_errors import FileErrorKind, classify, is_descriptor_shortage
+from mainstem.model.records.batch import NO_TIMESTAMP, BatchHeader
 
 __all__ = ["FileSlice", "RangeLog", "SegmentSettings", "StagedBatch", "SyncJob"]
 
@@ -62,7 +62,7 @@ class RangeLog:
         self.offset_of_max_timestamp = -1
         self.directory_synced = False
         self.snapshot: bytes | None = None  # for the opening of a range that is not on disk yet
-        self.on_synced: Callable[[RangeLog], None] | None = None
+        self.sync_listeners: list[Callable[[RangeLog], None]] = []  # called after every sync
         self.on_cut: Callable[[RangeLog], None] | None = None  # just before a truncation
         self.on_closed: Callable[[RangeLog], None] | None = None
         self.damage: list[Damage] = []
@@ -194,6 +194,7 @@ class RangeLog:
         Raises:
             InvalidRequest: the offset lies below what is held.
             Corrupt: the bytes at the offset are damaged.
+            Unavailable: the disk cannot be read, for now or for good.
         """
         until = min(until, self.written_end)
         if offset >= until:
@@ -214,7 +215,8 @@ class RangeLog:
     ) -> Iterator[tuple[BatchHeader, int]]:
         """Headers and positions in their files, from the batch that holds ``start`` on.
 
-        Every batch is checked; damage raises ``Corrupt``, or is left out with ``skip_damage``.
+        Every batch is checked; damage raises ``Corrupt``, or is left out with ``skip_damage``. A
+        disk that cannot be read raises ``Unavailable`` in any case.
         """
         offset = self.first_offset if start is None else max(start, self.first_offset)
         if offset >= self.written_end:
@@ -344,9 +346,9 @@ def is_open_on_disk(log: RangeLog) -> bool:
     return not log.sealed or log.seal_pending
 
 
-def seal_of(log: RangeLog) -> Seal:
+def seal_of(log: RangeLog) -> RangeSeal:
     """What is noted on disk when a range is sealed."""
-    return Seal(
+    return RangeSeal(
         log.written_end,
         log.size_bytes,
         log.max_timestamp,

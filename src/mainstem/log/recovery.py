@@ -16,13 +16,10 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from mainstem.log import scan
-from mainstem.log.checked_file import HEADER, read_checked, write_checked
-from mainstem.log.checkpoint import RecoveryPoint, Trust
-from mainstem.log.damage import Damage
-from mainstem.log.file_access import read_fully
-from mainstem.log.identity import RANGE_KIND, SNAPSHOT_KIND, Seal, read_seal
-from mainstem.log.index import SegmentIndex, Summary, read_index, read_summary
+from mainstem.log.checkpoint import FileTrust, RecoveryPoint
+from mainstem.log.disk.checked_file import HEADER, read_checked, write_checked
+from mainstem.log.disk.file_access import read_fully
+from mainstem.log.identity import RANGE_KIND, SNAPSHOT_KIND, RangeSeal, read_seal
 from mainstem.log.naming import (
     ASIDE_SUFFIX,
     INDEX_SUFFIX,
@@ -31,44 +28,48 @@ from mainstem.log.naming import (
     RANGE_SEAL,
     TIME_INDEX_SUFFIX,
     UNFINISHED_SUFFIX,
+    names_in,
     segment_bases,
     segment_path,
 )
-from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog
-from mainstem.log.segment import Segment
-from mainstem.model.batch import BatchHeader
+from mainstem.log.segments import scan
+from mainstem.log.segments.index import SegmentIndex, SegmentSummary, read_index, read_summary
+from mainstem.log.segments.open_files import OpenFiles
+from mainstem.log.segments.segment import Segment
+from mainstem.log.verification.damage import Damage
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt
+from mainstem.model.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
 _COPY_BYTES = 1 << 20
 
 
-class Circumstances(NamedTuple):
+class RecoveryContext(NamedTuple):
     """What is known from before the files are looked at."""
 
-    trust: Trust
+    trust: FileTrust
     point: RecoveryPoint | None
     sync_failed: bool = False
 
 
 class _Scanned(NamedTuple):
-    summary: Summary
+    summary: SegmentSummary
     entries: SegmentIndex
     holes: list[Damage]
     cut_at: int | None  # where a torn tail begins
     followed: bool  # sound batches stand behind the cut
 
 
-def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: OpenFiles) -> None:
+def recover(log: RangeLog, circumstances: RecoveryContext, clock: Clock, files: OpenFiles) -> None:
     """Fill a log from its directory, whose header must be the right one.
 
     Raises:
         Corrupt: header or seal are damaged, or a compacted segment lost its index.
     """
-    _mend_beginning(log, circumstances)
+    _repair_start(log, circumstances)
     log.identity.check(log.directory)
     seal = read_seal(log.directory)
     is_compacted = log.identity.name.generation > 0
@@ -104,14 +105,16 @@ def recover(log: RangeLog, circumstances: Circumstances, clock: Clock, files: Op
         logger.error("damage found on opening: %s", damage)
 
 
-def _mend_beginning(log: RangeLog, circumstances: Circumstances) -> None:
+def _repair_start(log: RangeLog, circumstances: RecoveryContext) -> None:
     """Make a header anew that was never on disk, because the machine went down before a sync.
 
     Nothing of the range was told to be safe then, and who it is the catalogue knows. Whatever its
     files hold is looked at as any torn tail is.
     """
     point = circumstances.point
-    if circumstances.trust is not Trust.OTHER_BOOT or (point and point.offset > log.start_offset):
+    if circumstances.trust is not FileTrust.OTHER_BOOT or (
+        point and point.offset > log.start_offset
+    ):
         return
     path = log.directory / RANGE_HEADER
     payload = log.identity.packed()
@@ -133,17 +136,17 @@ def _size_of(path: Path) -> int:
 
 def _remove_leftovers(directory: Path, bases: list[int]) -> None:
     """Indexes whose log was being deleted, and files that were being written, when we died."""
-    logs = {segment_path(directory, base).stem for base in bases}
-    for path in directory.iterdir():
-        is_index = path.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        if (is_index and path.stem not in logs) or path.suffix == UNFINISHED_SUFFIX:
-            path.unlink()
+    logs = {f"{base:020d}" for base in bases}
+    for name in names_in(directory):
+        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        if (is_index and name.partition(".")[0] not in logs) or name.endswith(UNFINISHED_SUFFIX):
+            (directory / name).unlink()
 
 
-def _needs_scan(trust: Trust, base: int, point: RecoveryPoint, *, is_last: bool) -> bool:
-    if trust is Trust.CLEAN:
+def _needs_scan(trust: FileTrust, base: int, point: RecoveryPoint, *, is_last: bool) -> bool:
+    if trust is FileTrust.CLEAN:
         return False
-    return is_last or (trust is Trust.OTHER_BOOT and base >= point.segment_base)
+    return is_last or (trust is FileTrust.OTHER_BOOT and base >= point.segment_base)
 
 
 def _open_believing(segment: Segment, until: int) -> None:
@@ -155,7 +158,7 @@ def _open_believing(segment: Segment, until: int) -> None:
         segment.finished = True
         return
     durable = RecoveryPoint(until, segment.base_offset, size)
-    scanned = scan_segment(segment, size, durable, Trust.SAME_BOOT)
+    scanned = scan_segment(segment, size, durable, FileTrust.SAME_BOOT)
     if scanned.summary.until_offset < until and not segment.dense:
         cause = f"ends at {scanned.summary.until_offset} where {until} is expected"
         scanned.holes.append(Damage(segment.path, size, cause, scanned.summary.until_offset))
@@ -164,13 +167,15 @@ def _open_believing(segment: Segment, until: int) -> None:
     segment.finish()
 
 
-def _scan_open(segment: Segment, point: RecoveryPoint, next_base: int | None, trust: Trust) -> bool:
+def _scan_open(
+    segment: Segment, point: RecoveryPoint, next_base: int | None, trust: FileTrust
+) -> bool:
     """Take over a file that may end anywhere; True when all segments behind it must go."""
     size = segment.path.stat().st_size
     durable = RecoveryPoint(segment.base_offset, segment.base_offset, 0)
     if segment.base_offset == point.segment_base:
         durable = point
-    known = _saved_index(segment, size, size if trust is Trust.SAME_BOOT else durable.position)
+    known = _saved_index(segment, size, size if trust is FileTrust.SAME_BOOT else durable.position)
     if known is None:
         _forget_index(segment)
     scanned = scan_segment(segment, size, durable, trust, known)
@@ -211,7 +216,7 @@ def _write_again(segment: Segment, point: RecoveryPoint) -> None:
 
 def _saved_index(
     segment: Segment, size: int, trusted_bytes: int
-) -> tuple[Summary, SegmentIndex] | None:
+) -> tuple[SegmentSummary, SegmentIndex] | None:
     """An index that was saved while the segment grew, if what it covers is there for sure."""
     try:
         summary, index = read_index(segment.path)
@@ -242,7 +247,7 @@ def _take_over(segment: Segment, scanned: _Scanned) -> None:
     segment.adopt(scanned.summary, scanned.entries, checked=not scanned.holes)
 
 
-def _believed_summary(segment: Segment, size: int) -> Summary | None:
+def _believed_summary(segment: Segment, size: int) -> SegmentSummary | None:
     index_path = segment.path.with_suffix(INDEX_SUFFIX)
     try:
         summary = read_summary(segment.path)
@@ -266,12 +271,12 @@ def scan_segment(
     segment: Segment,
     size: int,
     durable: RecoveryPoint,
-    trust: Trust,
-    known: tuple[Summary, SegmentIndex] | None = None,
+    trust: FileTrust,
+    known: tuple[SegmentSummary, SegmentIndex] | None = None,
 ) -> _Scanned:
     """Check every byte behind what an index is known to cover, and complete the index."""
     summary, index = known or (
-        Summary(segment.base_offset, segment.base_offset, 0),
+        SegmentSummary(segment.base_offset, segment.base_offset, 0),
         SegmentIndex(segment.base_offset),
     )
     notes = _Notes(index, segment.index_interval_bytes, summary)
@@ -292,7 +297,7 @@ def scan_segment(
         except scan.BadBatch as bad:
             sound = scan.find_batch(fd, bad.position + 1, size, bad.offset, rules)
             was_durable = bad.position < durable.position
-            if not was_durable and (sound is None or trust is Trust.OTHER_BOOT):
+            if not was_durable and (sound is None or trust is FileTrust.OTHER_BOOT):
                 summary = notes.summary(bad.offset, bad.position)
                 return _Scanned(summary, index, holes, bad.position, followed=sound is not None)
             holes.append(Damage(segment.path, bad.position, bad.cause, bad.offset))
@@ -307,7 +312,7 @@ def scan_segment(
 class _Notes:
     """Index and largest timestamp of the batches seen so far."""
 
-    def __init__(self, index: SegmentIndex, interval_bytes: int, known: Summary) -> None:
+    def __init__(self, index: SegmentIndex, interval_bytes: int, known: SegmentSummary) -> None:
         self._index = index
         self._interval_bytes = interval_bytes
         self._index_at = known.log_bytes or interval_bytes
@@ -325,8 +330,10 @@ class _Notes:
     def index_next(self) -> None:
         self._index_at = 0
 
-    def summary(self, until: int, size: int) -> Summary:
-        return Summary(self._index.base_offset, until, size, self._latest, self._latest_offset)
+    def summary(self, until: int, size: int) -> SegmentSummary:
+        return SegmentSummary(
+            self._index.base_offset, until, size, self._latest, self._latest_offset
+        )
 
 
 def _reopen_last(segment: Segment, clock: Clock) -> None:
@@ -342,7 +349,7 @@ def _reopen_last(segment: Segment, clock: Clock) -> None:
             segment.created_ms = timestamp
 
 
-def _check_end(log: RangeLog, seal: Seal | None, point: RecoveryPoint) -> None:
+def _check_end(log: RangeLog, seal: RangeSeal | None, point: RecoveryPoint) -> None:
     """What is known to have been there must be there; its offsets are not given out again."""
     until = point.offset if seal is None else seal.until_offset
     if log.written_end < until:

@@ -15,21 +15,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mainstem.log.checked_file import FILE_MODE, read_checked, write_checked
 from mainstem.log.checkpoint import (
     CHECKPOINT,
     Checkpoint,
+    FileTrust,
     RecoveryPoint,
-    Trust,
     load_checkpoint,
     read_boot_id,
     save_checkpoint,
     trust_in,
 )
-from mainstem.log.condemned import Condemned, renamed
-from mainstem.log.damage import Damage
-from mainstem.log.disk_space import DiskSpace
-from mainstem.log.file_access import FileAccess, storage_error
+from mainstem.log.cleaning.pending_deletions import PendingDeletions, renamed
+from mainstem.log.disk.checked_file import FILE_MODE, read_checked, write_checked
+from mainstem.log.disk.file_access import FileAccess, storage_error
+from mainstem.log.disk.space import DiskSpace
+from mainstem.log.disk.sync_marker import SyncMarker
 from mainstem.log.identity import (
     RangeHeader,
     RangeIdentity,
@@ -40,6 +40,7 @@ from mainstem.log.naming import (
     ASIDE_SUFFIX,
     TOPICS,
     RangeName,
+    names_in,
     parse_partition_directory,
     parse_range_directory,
     parse_topic_directory,
@@ -47,12 +48,12 @@ from mainstem.log.naming import (
     segment_bases,
     topic_directory_name,
 )
-from mainstem.log.open_files import OpenFiles
 from mainstem.log.range_log import RangeLog, SegmentSettings, is_open_on_disk
-from mainstem.log.recovery import Circumstances, recover
-from mainstem.log.sync_marker import SyncMarker
+from mainstem.log.recovery import RecoveryContext, recover
+from mainstem.log.segments.open_files import OpenFiles
+from mainstem.log.verification.damage import Damage
 from mainstem.model.clock import Clock
-from mainstem.model.errors import STORAGE_RECOVERS, Corrupt, ErrorCode, Unavailable
+from mainstem.model.errors import Corrupt, ErrorCode, StorageMayRefuse, Unavailable
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 
 logger = logging.getLogger(__name__)
@@ -65,14 +66,14 @@ SEALED_ONE_BY_ONE_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What the room may use."""
+    """The limits of the log."""
 
     files_open_max: int = 4_000
     boot_id: str = field(default_factory=read_boot_id)  # tests pretend that a machine went down
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRange:
+class FoundRangeDirectory:
     """A range directory that the folder scan came upon."""
 
     name: RangeName
@@ -92,6 +93,7 @@ class LogStore:
         space: DiskSpace | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self._key_prefix = f"{data_dir}/"
         self._settings = settings
         self._clock = clock
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,7 +106,7 @@ class LogStore:
         # both would give the next generation its name.
         self.rewriting: set[Path] = set()
         self.copying: set[Path] = set()
-        self._condemned = Condemned(data_dir / TOPICS)
+        self._condemned = PendingDeletions(data_dir / TOPICS)
         checkpoint = _load_checkpoint(data_dir)
         self._marker = SyncMarker(data_dir)
         # A clean stop is recorded only behind a sync of everything.
@@ -114,20 +116,20 @@ class LogStore:
             logger.error("the process before ended because a sync failed, or was of release 0.1")
         # What could not be synced may be gone from the disk, though this machine can still read it.
         self.trust = (
-            Trust.OTHER_BOOT if self.sync_failed else trust_in(checkpoint, settings.boot_id)
+            FileTrust.OTHER_BOOT if self.sync_failed else trust_in(checkpoint, settings.boot_id)
         )
         # That the machine went down must not be forgotten when this process dies early, too.
-        self._is_settled = self.trust is not Trust.OTHER_BOOT
+        self._is_settled = self.trust is not FileTrust.OTHER_BOOT
         self._boot_before = checkpoint.boot_id if checkpoint else ""
         self._points = dict(checkpoint.points) if checkpoint else {}
         self._saved: set[str] = set()  # whose points stand in the file
-        if self.trust is Trust.SAME_BOOT:
+        self.files.access.on_sync_failed = self._marker.remove
+        if self.trust is FileTrust.SAME_BOOT:
             # What the process before wrote is there, though perhaps in the kernel's memory only;
             # from here on it counts as durable.
             self._sync_all()
-        self.files.access.on_sync_failed = self._marker.remove
         if not self.sync_failed:
-            self._marker.put()
+            _put(self._marker)
         self.write_checkpoint()
 
     def open_range(  # noqa: PLR0913 -- a range has that many names
@@ -158,7 +160,7 @@ class LogStore:
             point = self._points.get(self._key(directory))
             is_there = _recovered(
                 log,
-                Circumstances(self.trust, point, sync_failed=self.sync_failed),
+                RecoveryContext(self.trust, point, sync_failed=self.sync_failed),
                 self._clock,
                 self.files,
             )
@@ -198,13 +200,15 @@ class LogStore:
     def drop_aside(self, directory: Path) -> None:
         """What was set aside of a range is not needed any more."""
         try:
-            found = list(directory.parent.glob(f"{directory.name}.*{ASIDE_SUFFIX[1:]}"))
+            names = names_in(directory.parent) if directory.parent.is_dir() else []
         except OSError as error:
             # The range itself is gone; what stays is dropped with its topic.
             logger.warning("%s: what was set aside was not looked for: %s", directory, error)
             return
-        for aside in found:
-            self._condemn(aside)
+        prefix = f"{directory.name}."
+        for name in names:
+            if name.startswith(prefix) and name.endswith(ASIDE_SUFFIX[1:]):
+                self._condemn(directory.parent / name)
 
     def range_beyond(self, log: RangeLog) -> RangeHeader | None:
         """The range that follows ``log`` on disk and holds something, whoever began it.
@@ -251,12 +255,13 @@ class LogStore:
     def drop_topic(self, topic_name: str, topic: TopicId) -> None:
         """Delete everything of a topic; what a crash leaves over goes at the next start."""
         directory = self.data_dir / TOPICS / topic_directory_name(topic_name, topic)
-        for log in list(self.logs.values()):
-            if directory in log.directory.parents:
+        prefix = f"{directory}/"
+        for path, log in list(self.logs.items()):
+            if str(path).startswith(prefix):
                 log.close(discard=True)
         self._condemn(directory)
 
-    def drop_found(self, found: FoundRange) -> bool:
+    def drop_found(self, found: FoundRangeDirectory) -> bool:
         """Delete a range that a scan came upon and nobody has open; whether it was there."""
         if found.directory in self.logs or not found.directory.is_dir():
             return False
@@ -274,7 +279,7 @@ class LogStore:
         """Remove some files of what was dropped; True while there is more to do."""
         return self._condemned.sweep(files_max)
 
-    def scan(self) -> Iterator[FoundRange]:
+    def scan(self) -> Iterator[FoundRangeDirectory]:
         """All range directories, for rebuilding a lost catalogue; unreadable names are skipped."""
         for topic_dir in sorted((self.data_dir / TOPICS).iterdir()):
             parsed = parse_topic_directory(topic_dir.name)
@@ -292,7 +297,9 @@ class LogStore:
                 for directory in sorted(partition_dir.iterdir()):
                     numbers = parse_range_directory(directory.name)
                     if numbers is not None:
-                        yield FoundRange(RangeName(stream, topic_name, *numbers), directory)
+                        yield FoundRangeDirectory(
+                            RangeName(stream, topic_name, *numbers), directory
+                        )
 
     def write_checkpoint(self, *, clean: bool = False) -> None:
         """Note what is durable by now; to be called from time to time.
@@ -311,16 +318,20 @@ class LogStore:
         except OSError as error:
             raise storage_error(error, self.data_dir / CHECKPOINT) from error
         self._saved = set(self._points)
+        if self._is_settled:
+            _put(self._marker)
 
     def settle(self) -> None:
         """What the end of the machine put in doubt is noted where it counts.
 
         Until then every start finds that the machine went down, however the process before ended.
+        A full disk puts that off until the next checkpoint.
         """
-        if not self._is_settled:
-            self._is_settled = True
+        if self._is_settled:
+            return
+        self._is_settled = True
+        with StorageMayRefuse(logger, "the next start scans again"):
             self.write_checkpoint()
-            self._marker.put()
 
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.
@@ -344,13 +355,9 @@ class LogStore:
         ends = {}
         is_clean = True
         for log in list(self.logs.values()):
-            try:
+            with StorageMayRefuse(logger, "not closed cleanly, the next start scans it") as closing:
                 log.close(sync=False)
-            except Unavailable as error:
-                if error.code not in STORAGE_RECOVERS:
-                    raise
-                logger.warning("not closed cleanly, the next start scans it: %s", error)
-                is_clean = False
+            is_clean = is_clean and closing.refusal is None
             if log.segments and is_open_on_disk(log):
                 last = log.segments[-1]
                 ends[self._key(log.directory)] = RecoveryPoint(
@@ -358,12 +365,8 @@ class LogStore:
                 )
         self._sync_all()
         self._points.update(ends)
-        try:
+        with StorageMayRefuse(logger, "the stop is not recorded as clean, the next start scans"):
             self.write_checkpoint(clean=is_clean)
-        except Unavailable as error:
-            if error.code not in STORAGE_RECOVERS:
-                raise
-            logger.warning("the stop is not recorded as clean, the next start scans: %s", error)
         os.close(self._lock)
 
     def _sync_all(self) -> None:
@@ -381,17 +384,21 @@ class LogStore:
             self._points.pop(self._key(log.directory), None)
 
     def _key(self, directory: Path) -> str:
-        return str(directory.relative_to(self.data_dir))
+        # Not ``relative_to``: it takes both paths to pieces, for every range that is opened.
+        return str(directory).removeprefix(self._key_prefix)
 
     def _condemn_other_generations(self, directory: Path, index: int) -> None:
         """What compaction left over: the catalogue knows which generation counts."""
-        for sibling in directory.parent.glob(f"range-{index}.g*"):
-            numbers = parse_range_directory(sibling.name)
-            if numbers is not None and sibling != directory and sibling not in self.logs:
+        partition, prefix = directory.parent, f"range-{index}.g"
+        for name in names_in(partition) if partition.is_dir() else ():
+            if not name.startswith(prefix) or name == directory.name:
+                continue
+            sibling = partition / name
+            if parse_range_directory(name) is not None and sibling not in self.logs:
                 self._condemn(sibling)
 
 
-def _recovered(log: RangeLog, known: Circumstances, clock: Clock, files: OpenFiles) -> bool:
+def _recovered(log: RangeLog, known: RecoveryContext, clock: Clock, files: OpenFiles) -> bool:
     """Fill a log from its directory; False when there is nothing to fill it from."""
     if not log.directory.is_dir():
         return False
@@ -434,3 +441,12 @@ def _load_directory_id(data_dir: Path) -> bytes:
         fresh = os.urandom(16)
         write_checked(path, DIRECTORY_KIND, fresh, sync=True)
         return fresh
+
+
+def _put(marker: SyncMarker) -> None:
+    """Note that no sync has failed; a full disk refuses it until a later checkpoint.
+
+    Without the note the next start trusts what was not synced less than it might.
+    """
+    with StorageMayRefuse(logger, "it is not noted yet that no sync has failed"):
+        marker.put()

@@ -1,4 +1,4 @@
-"""The only way to know the time: rooms are handed a ``Clock``, in simulations a virtual one."""
+"""The only way to know the time: packages are handed a ``Clock``, in simulations a virtual one."""
 
 from typing import Protocol
 

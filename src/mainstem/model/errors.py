@@ -1,18 +1,19 @@
-"""Every refusal of the house: a code, a cause, the object it concerns and what helps.
+"""Every error of Mainstem: a code, a cause, the object it concerns and what helps.
 
 Four families: *invalid request* (change the request), *fenced* (somebody newer took over),
-*unavailable* (try again), *corrupt* (damaged bytes). Rooms raise these; each protocol owns one
+*unavailable* (try again), *corrupt* (damaged bytes). Packages raise these; each protocol owns one
 table ``ErrorCode -> wire code`` that a test keeps complete.
 """
 
 from enum import Enum, auto
-from typing import Any
+from logging import Logger
+from typing import Any, Self
 
 from mainstem.model.release import RELEASE
 
 
 class ErrorCode(Enum):
-    """What went wrong, in the house's own words."""
+    """What went wrong, as one of our error codes."""
 
     # invalid request
     INVALID_REQUEST = auto()
@@ -99,6 +100,7 @@ class ErrorCode(Enum):
     FENCED_EPOCH = auto()
     UNKNOWN_EPOCH = auto()
     FENCED_PRODUCER = auto()
+    FENCED_COORDINATOR = auto()
     FENCED_MEMBER = auto()
     FENCED_MEMBER_EPOCH = auto()
     STALE_MEMBER_EPOCH = auto()
@@ -150,10 +152,6 @@ RETRIABLE = frozenset(
         ErrorCode.OVERLOADED,
     }
 )
-
-
-# Refusals of this node's own storage that end without a restart.
-STORAGE_RECOVERS = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED})
 
 
 class MainstemError(Exception):
@@ -223,6 +221,38 @@ class Fenced(MainstemError):
 
 class Unavailable(MainstemError):
     """Not now; a retry may succeed."""
+
+
+# Refusals of this node's own storage that end without a restart.
+STORAGE_RECOVERS = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED})
+
+
+class StorageMayRefuse:
+    """A step that may fail on a full disk or for want of descriptors: a warning, and it goes on.
+
+        with StorageMayRefuse(_log, "the next start scans again") as storage:
+            self.write_checkpoint()
+        is_noted = storage.refusal is None
+
+    Args:
+        log: who warns.
+        consequence: what follows from the refusal, which is logged behind it.
+    """
+
+    def __init__(self, log: Logger, consequence: str) -> None:
+        self._log = log
+        self._consequence = consequence
+        self.refusal: Unavailable | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, Unavailable) or error.code not in STORAGE_RECOVERS:
+            return False
+        self.refusal = error
+        self._log.warning("%s: %s", self._consequence, error)
+        return True
 
 
 class Corrupt(MainstemError):

@@ -6,6 +6,8 @@ from typing import Final
 
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# The device, or the checksum of the file system, does not give the bytes back.
+_BYTES_LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _TRANSIENT: Final = _NO_DESCRIPTORS | {errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR}
 
 
@@ -30,3 +32,8 @@ def classify(error: OSError) -> FileErrorKind:
 def is_descriptor_shortage(error: OSError) -> bool:
     """Whether the process or the machine has no free descriptor: the file was not touched."""
     return error.errno in _NO_DESCRIPTORS
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether the bytes of the file cannot be read: the rest of the disk may be sound."""
+    return error.errno in _BYTES_LOST

@@ -1,4 +1,4 @@
-"""Every bound of the house in one table. A limit reached is an answer, never a surprise."""
+"""Every limit in one table. A limit reached is an answer, never a surprise."""
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -12,8 +12,8 @@ reads as absent and still travels.
 
 from typing import Final, NamedTuple, Self
 
-from mainstem.model.batch import NO_TIMESTAMP
-from mainstem.model.record import Header, Record
+from mainstem.model.records.batch import NO_TIMESTAMP
+from mainstem.model.records.record import Header, Record
 
 CONTENT_TYPE: Final = "content-type"
 CORRELATION_ID: Final = "correlation-id"

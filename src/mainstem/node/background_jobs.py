@@ -7,16 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.model.errors import Unavailable
-from mainstem.streams.compaction_driver import CompactionDriver
-from mainstem.streams.flusher import Flusher
-from mainstem.streams.garbage_driver import GarbageDriver
-from mainstem.streams.merge_driver import MergeDriver
-from mainstem.streams.retention_driver import RetentionDriver
-from mainstem.streams.scrub_driver import ScrubDriver
+from mainstem.streams.maintenance.compaction_driver import CompactionDriver
+from mainstem.streams.maintenance.garbage_driver import GarbageDriver
+from mainstem.streams.maintenance.merge_driver import MergeDriver
+from mainstem.streams.maintenance.retention_driver import RetentionDriver
+from mainstem.streams.maintenance.scrub_driver import ScrubDriver
 from mainstem.streams.storage_retry_driver import refusal_of
+from mainstem.streams.writer.flusher import Flusher
 
 if TYPE_CHECKING:
-    from mainstem.node.wiring import Rooms
+    from mainstem.node.wiring import NodeServices
 
 SWEEP_INTERVAL_MS = 1_000
 REPEATED_AFTER_S = 1.0
@@ -38,28 +38,30 @@ async def repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 def run_background_jobs(
-    rooms: "Rooms", flusher: Flusher, on_fatal: Callable[[BaseException], None]
+    services: "NodeServices", flusher: Flusher, on_fatal: Callable[[BaseException], None]
 ) -> None:
     """Expire, compact, join and verify for as long as the node runs."""
-    config, streams, store = rooms.config, rooms.streams, rooms.store
-    service = rooms.placement.service
-    retention = RetentionDriver(streams, store, flusher, rooms.clock, rooms.queues.upkeep.floor)
-    rooms.watch.show_in(rooms.metrics)
-    rooms.repeat(rooms.watch.run, on_fatal)
+    config, streams, store = services.config, services.streams, services.store
+    service = services.placement.service
+    retention = RetentionDriver(
+        streams, store, flusher, services.clock, services.queues.upkeep.floor
+    )
+    services.watch.show_in(services.metrics)
+    services.repeat(services.watch.run, on_fatal)
     interval_ms = config.log.retention_check_interval_ms
-    rooms.repeat(rooms.queues.upkeep.run, on_fatal)
-    rooms.repeat(partial(retention.run, interval_ms), on_fatal)
-    rooms.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
-    rooms.repeat(rooms.security.sweep, on_fatal)
-    garbage = GarbageDriver(store, service.catalogue, rooms.topics.node.id)
-    rooms.repeat(garbage.run, on_fatal)
+    services.repeat(services.queues.upkeep.run, on_fatal)
+    services.repeat(partial(retention.run, interval_ms), on_fatal)
+    services.repeat(partial(retention.sweep, SWEEP_INTERVAL_MS), on_fatal)
+    services.repeat(services.security.delegation_tokens.sweep, on_fatal)
+    garbage = GarbageDriver(store, service.catalogue, services.topics.node.id)
+    services.repeat(garbage.run, on_fatal)
     if config.log.cleaner_enabled:
         compaction = CompactionDriver(
-            streams, service, store, rooms.clock, config.log.cleaner_keys_bytes_max
+            streams, service, store, services.clock, config.log.cleaner_keys_bytes_max
         )
-        rooms.repeat(partial(compaction.run, config.log.cleaner_interval_ms), on_fatal)
+        services.repeat(partial(compaction.run, config.log.cleaner_interval_ms), on_fatal)
     merging = MergeDriver(streams, service, store)
-    rooms.repeat(partial(merging.run, interval_ms), on_fatal)
+    services.repeat(partial(merging.run, interval_ms), on_fatal)
     if config.log.scrub_interval_ms:
-        scrub = ScrubDriver(store, rooms.metrics, streams.lost)
-        rooms.repeat(partial(scrub.run, config.log.scrub_interval_ms), on_fatal)
+        scrub = ScrubDriver(store, services.metrics, streams.ranges.lost)
+        services.repeat(partial(scrub.run, config.log.scrub_interval_ms), on_fatal)

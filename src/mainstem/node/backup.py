@@ -34,10 +34,10 @@ from mainstem.log.naming import (
 )
 from mainstem.log.store import LOCK
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
-from mainstem.node.cluster import FOLDER as RAFT
-from mainstem.placement.catalogue import Catalogue
+from mainstem.node.clustering.membership import FOLDER as RAFT
+from mainstem.placement.persistence.journal_storage import JournalStorage
 from mainstem.placement.service import replayed
-from mainstem.placement.storage import JournalStorage
+from mainstem.placement.state.catalogue import Catalogue
 
 ATTEMPTS_MAX: Final = 20
 CATALOGUE: Final = "catalogue"
@@ -47,7 +47,7 @@ NOT_COPIED: Final = shutil.ignore_patterns("*.lock", "*.tmp", "*.new", "*.delete
 _SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 
 
-class Copied(NamedTuple):
+class BackupSummary(NamedTuple):
     """What a backup holds, and how often the catalogue had to be read."""
 
     ranges: int
@@ -60,7 +60,7 @@ class _Wanted(NamedTuple):
     may_be_missing: bool  # a range gets its directory with its first record
 
 
-def back_up(source: Path, target: Path) -> Copied:
+def back_up(source: Path, target: Path) -> BackupSummary:
     """Copy the data folder of a node that may be running. Blocking.
 
     Raises:
@@ -77,14 +77,14 @@ def back_up(source: Path, target: Path) -> Copied:
         if is_stopped:
             shutil.copytree(source, target, ignore=NOT_COPIED, dirs_exist_ok=True)
             logs = list(target.glob(f"{TOPICS}/*/*/*/*{LOG_SUFFIX}"))
-            copied = Copied(len({log.parent for log in logs}), _size(logs))
+            copied = BackupSummary(len({log.parent for log in logs}), _size(logs))
         elif (source / RAFT).exists():
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
                 "a running node of a cluster is not copied: what it promised to the others "
                 "afterwards would be missing",
                 subject=str(source),
-                remedy="stop the node, or all nodes, first; see docs/backup.md",
+                remedy="stop the node, or all nodes, first; see docs/guides/backup.md",
             )
         else:
             copied = _copy_running(source, target)
@@ -113,7 +113,7 @@ def _lock(source: Path) -> Iterator[bool]:
         yield is_stopped
 
 
-def _copy_running(source: Path, target: Path) -> Copied:
+def _copy_running(source: Path, target: Path) -> BackupSummary:
     for attempt in range(1, ATTEMPTS_MAX + 1):
         catalogue = _copy_catalogue(source, target)
         wanted = list(_ranges(catalogue))
@@ -122,7 +122,7 @@ def _copy_running(source: Path, target: Path) -> Copied:
             _drop_others(target, wanted)
             _copy_rest(source, target)
             size_bytes = _size(list(target.glob(f"{TOPICS}/*/*/*/*{LOG_SUFFIX}")))
-            return Copied(len(wanted) - len(missing), size_bytes, attempt)
+            return BackupSummary(len(wanted) - len(missing), size_bytes, attempt)
     raise Unavailable(
         ErrorCode.OVERLOADED,
         f"ranges were replaced while they were copied, {ATTEMPTS_MAX} times",

@@ -22,11 +22,11 @@ from typing import Any, Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainstem.broker.queues_api import DEFAULT_NAMESPACE, NATIVE, QueueSettings
+from mainstem.broker.api.queues import DEFAULT_NAMESPACE, NATIVE, QueueSettings
 from mainstem.model.errors import ErrorCode, Unavailable
-from mainstem.node.config import Config
-from mainstem.node.config_source import load
-from mainstem.node.wiring import Rooms, build
+from mainstem.node.config.loader import load
+from mainstem.node.config.settings import Config
+from mainstem.node.wiring import NodeServices, build
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +103,10 @@ class Embedded(Struct, frozen=True):
 class EmbeddedNode:
     """A node that runs in this process; made by ``Embedded.start``. A context manager."""
 
-    def __init__(self, wish: Embedded, config: Config, scratch: Path | None) -> None:
+    def __init__(self, options: Embedded, config: Config, scratch: Path | None) -> None:
         self.config = config
         self.addresses: dict[str, object] = {}
-        self._wish = wish
+        self._options = options
         self._scratch = scratch
         self._failure: BaseException | None = None
         self._ready = threading.Event()
@@ -183,19 +183,19 @@ class EmbeddedNode:
         self._loop = asyncio.get_running_loop()
         self._leave = leave = asyncio.Event()
         self._loop.set_exception_handler(self._unexpected)
-        rooms = await build(self.config, self._fatal)
+        services = await build(self.config, self._fatal)
         try:
-            await self._furnish(rooms)
-            self.addresses = dict(rooms.addresses())
+            await self._declare(services)
+            self.addresses = dict(services.addresses())
             self._ready.set()
             await leave.wait()
         finally:
             if self._failure is None:
-                await rooms.stop(GRACE_S)
+                await services.stop(GRACE_S)
 
-    async def _furnish(self, rooms: Rooms) -> None:
-        broker = rooms.broker
-        for topic in self._wish.topics:
+    async def _declare(self, services: NodeServices) -> None:
+        broker = services.broker
+        for topic in self._options.topics:
             if broker.topics.by_name(topic.name) is None:
                 await broker.topics.create(
                     topic.name,
@@ -203,9 +203,9 @@ class EmbeddedNode:
                     replication_factor=-1,
                     configs=topic.configs,
                 )
-        if self._wish.queues:
+        if self._options.queues:
             await broker.queues.ready()
-        for name, settings in self._wish.queues:
+        for name, settings in self._options.queues:
             await broker.queues.declare_queue(
                 DEFAULT_NAMESPACE, name, settings, keeps_failures=True
             )

@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mainstem.model.errors import MainstemError
-from mainstem.node.arguments import configuration, shards_of, wants_rebuild
-from mainstem.node.config import Config
-from mainstem.node.descriptors import raise_limit
-from mainstem.node.wiring import Fatal, Rooms, build
+from mainstem.node.config.command_line import configuration, is_rebuild_requested, shards_of
+from mainstem.node.config.settings import Config
+from mainstem.node.file_descriptors import raise_limit
+from mainstem.node.wiring import Fatal, NodeServices, build
 from mainstem.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -
         from mainstem.node.shards import run_shards  # noqa: PLC0415 - a lone node does without
 
         return run_shards(config, shards, rest)
-    return run(config, rebuild=wants_rebuild(given))
+    return run(config, rebuild=is_rebuild_requested(given))
 
 
 def announce_ready(addresses: Mapping[str, object]) -> None:
@@ -120,32 +120,32 @@ async def _serve(
     loop.set_exception_handler(on_exception)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask_to_stop, signal.Signals(number).name)
-    rooms = await _built(config, on_fatal, stopping, rebuild=rebuild)
-    if rooms is None:
+    services = await _built(config, on_fatal, stopping, rebuild=rebuild)
+    if services is None:
         if failed:
-            os._exit(EXIT_FATAL)  # as ``Rooms.abandon``: nothing more is written
+            os._exit(EXIT_FATAL)  # as ``NodeServices.abandon``: nothing more is written
         return EXIT_REFUSED
     # What was built stays for life: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
-    announce({**rooms.addresses(), "pid": os.getpid()})
+    announce({**services.addresses(), "pid": os.getpid()})
     reason = await stopping
     log.info("stopping: %s", reason)
     if failed:
         # Nothing that follows could be trusted; the sockets close with the process.
-        await rooms.abandon()
+        await services.abandon()
         return EXIT_FATAL
     await before_stop()
     with contextlib.suppress(TimeoutError):
-        await rooms.stop(config.shutdown.grace_ms / 1000)
+        await services.stop(config.shutdown.grace_ms / 1000)
     return EXIT_FATAL if failed else EXIT_OK
 
 
 async def _built(
     config: Config, on_fatal: Fatal, stopping: asyncio.Future[str], *, rebuild: bool
-) -> Rooms | None:
-    """The node's rooms; None when it cannot start, or was asked to stop before it was ready."""
+) -> NodeServices | None:
+    """The node's services; None when it cannot start, or was asked to stop before it was ready."""
     building = asyncio.get_running_loop().create_task(build(config, on_fatal, rebuild=rebuild))
     # A node may wait for others for a long time; meanwhile it can be asked to stop.
     stopping.add_done_callback(lambda _: building.cancel())

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from mainstem.broker.admin import INTERNAL_REPLICAS, TopicsAdmin, new_topic_id
-from mainstem.broker.queues_service import NodeQueues
+from mainstem.broker.services.queues_service import QueueService
+from mainstem.broker.services.topics_service import INTERNAL_REPLICAS, TopicsAdmin, new_topic_id
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import QUEUES_TOPIC
-from mainstem.placement.records import CreateTopic, DeleteTopic
+from mainstem.placement.changes.commands import CreateTopic, DeleteTopic
 from mainstem.placement.service import PlacementService
-from mainstem.queues.queues_runtime import QueuesRuntime, TopicDesk, TopicWish
-from mainstem.queues.upkeep_runtime import QueueUpkeep
+from mainstem.queues.drivers.queues_driver import QueuesDriver, TopicAccess, TopicRequirement
+from mainstem.queues.drivers.upkeep_driver import QueueUpkeep
 from mainstem.streams.service import StreamService
-from mainstem.streams.writer_driver import StreamWriter
+from mainstem.streams.writer.stream_driver import StreamWriter
 
 
-class NodeQueueRooms:
+class QueueServices:
     """The runtime of queues, its upkeep, and what protocols see of it."""
 
     def __init__(
@@ -31,42 +31,42 @@ class NodeQueueRooms:
         self._placement = placement
         self._topics = topics
         self._streams = streams
-        desk = TopicDesk(
+        topic_access = TopicAccess(
             ensure=self._ensure,
             delete=self._delete,
             is_there=lambda name: topics.by_name(name) is not None,
-            doors=self._doors,
+            writers=self._writers,
             trim=streams.delete_records,
             flush=streams.flush,
         )
-        self.runtime = QueuesRuntime(desk, streams, clock, memory_bytes_max=memory_bytes_max)
+        self.runtime = QueuesDriver(topic_access, streams, clock, memory_bytes_max=memory_bytes_max)
         self.upkeep = QueueUpkeep(self.runtime)
-        self.counter = NodeQueues(self.runtime)
-        streams.watch(self.runtime.stream_opened, self.runtime.stream_lost)
+        self.service = QueueService(self.runtime)
+        streams.table.watch(self.runtime.stream_opened, self.runtime.stream_lost)
 
     @property
     def is_served(self) -> bool:
         """Whether this node serves queues now."""
-        return self.runtime.refusal is None and bool(self.runtime.shards)
+        return self.runtime.hosts.refusal is None and bool(self.runtime.shards)
 
-    async def _ensure(self, wish: TopicWish) -> None:
-        if self._topics.by_name(wish.name) is not None:
+    async def _ensure(self, requirement: TopicRequirement) -> None:
+        if self._topics.by_name(requirement.name) is not None:
             return
         nodes = self._placed()
         try:
             await self._placement.submit(
                 CreateTopic(
                     new_topic_id(),
-                    wish.name,
-                    wish.partitions,
+                    requirement.name,
+                    requirement.partitions,
                     len(nodes),
-                    dict(wish.configs),
-                    internal=wish.is_internal,
-                    assignments=(nodes,) * wish.partitions,
+                    dict(requirement.configs),
+                    internal=requirement.is_internal,
+                    assignments=(nodes,) * requirement.partitions,
                 )
             )
         except InvalidRequest as error:
-            is_there = self._topics.by_name(wish.name) is not None
+            is_there = self._topics.by_name(requirement.name) is not None
             if error.code is not ErrorCode.TOPIC_EXISTS or not is_there:
                 raise
 
@@ -84,12 +84,14 @@ class NodeQueueRooms:
         if topic is not None:
             await self._placement.submit(DeleteTopic(topic.id))
 
-    def _doors(self, name: str) -> Sequence[StreamWriter]:
+    def _writers(self, name: str) -> Sequence[StreamWriter]:
         topic = self._topics.by_name(name)
         if topic is None:
             return ()
         try:
-            return [self._streams.door(name, partition) for partition in range(len(topic.streams))]
+            return [
+                self._streams.partition(name, partition) for partition in range(len(topic.streams))
+            ]
         except Unavailable as error:
             raise Unavailable(
                 ErrorCode.NOT_COORDINATOR,

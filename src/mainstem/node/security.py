@@ -2,35 +2,39 @@
 
 from pathlib import Path
 
-from mainstem.broker.security_api import Caller, Security
-from mainstem.broker.security_service import SecurityService
+from mainstem.broker.api.security import Caller, Security
+from mainstem.broker.services.security.security_service import SecurityService
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.node.amqp_config import amqp_knows_clients
-from mainstem.node.config import Config
-from mainstem.node.listener_spec import ListenerSpec, is_loopback, kafka_listeners
+from mainstem.node.config.amqp import is_amqp_authentication_required
+from mainstem.node.config.listener_spec import ListenerSpec, is_loopback, kafka_listeners
+from mainstem.node.config.settings import Config
 from mainstem.placement.service import PlacementService
-from mainstem.protocols.kafka.entrance import Entrance
+from mainstem.protocols.kafka.listener_policy import KafkaListenerPolicy
 from mainstem.protocols.rest.access import Access
 from mainstem.security.audit import Audit
 from mainstem.security.audit_storage import AuditFile
-from mainstem.security.authoriser import AllRights, Authoriser
-from mainstem.security.certificate_names import NameRules
-from mainstem.security.lockout import Lockout, LockoutSettings
-from mainstem.security.logins_service import Bearers, CredentialBook, Logins
-from mainstem.security.passwords import is_right
+from mainstem.security.authentication.certificate_names import NameRules
+from mainstem.security.authentication.lockout import Lockout, LockoutSettings
+from mainstem.security.authentication.login_service import (
+    BearerVerifier,
+    CredentialStore,
+    LoginService,
+)
+from mainstem.security.authentication.passwords import is_right
+from mainstem.security.authentication.tls_transport import TlsContexts, TlsSettings
+from mainstem.security.authorisation.authoriser import AllRights, Authoriser
 from mainstem.security.principals import USER, Identity, Principal
-from mainstem.security.tls_transport import TlsContexts, TlsSettings
 
 AUDIT_FILE = "audit.jsonl"
 ADMIN = "admin"
-HOUSE = Caller(Identity(Principal(USER, "node"), method="configuration"), "", AllRights())
+NODE_CALLER = Caller(Identity(Principal(USER, "node"), method="configuration"), "", AllRights())
 
 # Secrets would travel in the clear: for these a listener that others reach needs TLS.
 _IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
-def knows_clients(config: Config, spec: ListenerSpec) -> bool:
+def is_authentication_required(config: Config, spec: ListenerSpec) -> bool:
     """Whether nobody gets in by this listener without showing who he is."""
     return spec.sasl or (spec.tls and config.tls.client_certificates == "required")
 
@@ -39,13 +43,18 @@ def is_enforced(config: Config) -> bool:
     """Whether access rules count on this node."""
     if config.security.authorise != "auto":
         return config.security.authorise == "on"
-    by_kafka = any(knows_clients(config, spec) for spec in kafka_listeners(config))
-    by_amqp = config.amqp.enabled and amqp_knows_clients(config)
+    by_kafka = any(is_authentication_required(config, spec) for spec in kafka_listeners(config))
+    by_amqp = config.amqp.enabled and is_amqp_authentication_required(config)
     by_mqtt = config.mqtt.enabled and config.mqtt.login
-    return by_kafka or by_amqp or by_mqtt or (config.http.enabled and http_knows_clients(config))
+    return (
+        by_kafka
+        or by_amqp
+        or by_mqtt
+        or (config.http.enabled and is_http_authentication_required(config))
+    )
 
 
-def http_knows_clients(config: Config) -> bool:
+def is_http_authentication_required(config: Config) -> bool:
     """Whether nobody is served over HTTP without showing who he is."""
     certificates = config.http.tls and config.tls.client_certificates == "required"
     return config.http.login or certificates
@@ -54,7 +63,7 @@ def http_knows_clients(config: Config) -> bool:
 def build_security(
     config: Config, placement: PlacementService, clock: Clock
 ) -> tuple[SecurityService, AuditFile]:
-    """The security behind the counter, and the file of its audit."""
+    """The security service, and the file of its audit."""
     path = Path(config.security.audit_file or Path(config.node.data_dir) / AUDIT_FILE)
     file = AuditFile(path)
     lockout = Lockout(
@@ -65,9 +74,9 @@ def build_security(
     )
     bearers = _bearers(config, clock)
 
-    def logins(book: CredentialBook, audit: Audit) -> Logins:
-        return Logins(
-            book,
+    def logins(credentials: CredentialStore, audit: Audit) -> LoginService:
+        return LoginService(
+            credentials,
             lockout,
             audit,
             clock,
@@ -92,8 +101,8 @@ def build_security(
 async def prepare_logins(config: Config, security: SecurityService) -> None:
     """Let there be what logins need: the secret that made-up salts come from, an administrator."""
     asks = any(spec.sasl for spec in kafka_listeners(config)) or is_enforced(config)
-    if asks or security.users():
-        await security.ensure_token_secret()
+    if asks or security.users.all():
+        await security.delegation_tokens.ensure_secret()
     await _ensure_admin(config, security)
 
 
@@ -103,15 +112,15 @@ async def _ensure_admin(config: Config, security: SecurityService) -> None:
     if file is None:
         return
     password = _password_in(file)
-    if not is_right(security.users().get(ADMIN), password):
-        await security.set_password(HOUSE, ADMIN, password)
-    if ADMIN not in security.bindings().get(f"{USER}:{ADMIN}", ()):
-        await security.bind_role(HOUSE, f"{USER}:{ADMIN}", ADMIN, bound=True)
+    if not is_right(security.users.all().get(ADMIN), password):
+        await security.users.set_password(NODE_CALLER, ADMIN, password)
+    if ADMIN not in security.roles.bindings().get(f"{USER}:{ADMIN}", ()):
+        await security.roles.bind(NODE_CALLER, f"{USER}:{ADMIN}", ADMIN, bound=True)
 
 
 def entrance(
     config: Config, spec: ListenerSpec, security: SecurityService, clock: Clock
-) -> Entrance:
+) -> KafkaListenerPolicy:
     """What one Kafka listener asks of its clients."""
     mechanisms: tuple[str, ...] = ()
     if spec.sasl:
@@ -119,7 +128,7 @@ def entrance(
         mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
     certificates = config.tls.client_certificates if spec.tls else "none"
     per_minute = config.security.connections_per_minute_max
-    return Entrance(
+    return KafkaListenerPolicy(
         security=security,
         clock=clock,
         mechanisms=mechanisms,
@@ -127,7 +136,7 @@ def entrance(
         needs_certificate=certificates == "required",
         trusted=spec.is_loopback
         and config.security.trust_loopback
-        and not knows_clients(config, spec),
+        and not is_authentication_required(config, spec),
         reauthenticate_ms=config.security.reauthenticate_ms,
         login_timeout_ms=config.security.login_timeout_ms,
         advertised=spec.advertised,
@@ -138,7 +147,7 @@ def entrance(
 
 def access(config: Config, security: Security) -> Access:
     """What the HTTP listener asks of those who send requests."""
-    known = http_knows_clients(config)
+    known = is_http_authentication_required(config)
     own = is_loopback(config.http.host)
     certificates = config.tls.client_certificates if config.http.tls else "none"
     per_minute = config.security.connections_per_minute_max
@@ -186,13 +195,13 @@ def _password_in(file: str) -> str:
         ) from error
 
 
-def _bearers(config: Config, clock: Clock) -> Bearers | None:
+def _bearers(config: Config, clock: Clock) -> BearerVerifier | None:
     if config.security.oauth_issuer is None:
         return None
     # Loaded only where tokens are checked: it takes some time.
-    from mainstem.security.bearers_service import IssuerTokens  # noqa: PLC0415
-    from mainstem.security.jwks_client import KeySource  # noqa: PLC0415
-    from mainstem.security.jwt_tokens import JwtSettings, JwtVerifier  # noqa: PLC0415
+    from mainstem.security.authentication.bearer_service import IssuerTokenVerifier  # noqa: PLC0415
+    from mainstem.security.authentication.jwks_client import JwksKeySource  # noqa: PLC0415
+    from mainstem.security.authentication.jwt_verifier import JwtSettings, JwtVerifier  # noqa: PLC0415
 
     if config.security.oauth_keys is None:
         raise InvalidRequest(
@@ -207,4 +216,6 @@ def _bearers(config: Config, clock: Clock) -> Bearers | None:
         groups_claim=config.security.oauth_groups_claim,
         algorithms=tuple(config.security.oauth_algorithms),
     )
-    return IssuerTokens(JwtVerifier(settings, clock), KeySource(config.security.oauth_keys, clock))
+    return IssuerTokenVerifier(
+        JwtVerifier(settings, clock), JwksKeySource(config.security.oauth_keys, clock)
+    )

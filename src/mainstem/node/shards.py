@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
-from mainstem.node.config import Config
-from mainstem.node.node_process import NodeProcess
-from mainstem.placement.identity_storage import write_atomically
+from mainstem.node.config.settings import Config
+from mainstem.node.process import NodeProcess
+from mainstem.placement.persistence.identity_storage import write_atomically
 
 SHARDS_MAX: Final = 64
 EXIT_USAGE: Final = 2

@@ -9,64 +9,65 @@ from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
-from mainstem.broker.admin import NodeDefaults, TopicsAdmin
-from mainstem.broker.broker import NodeBroker
-from mainstem.broker.client_metrics_service import ClientMetricsDesk
-from mainstem.broker.cluster_service import ClusterAdmin
-from mainstem.broker.producers_service import ProducerIds
-from mainstem.broker.security_service import SecurityService
-from mainstem.broker.share_service import ShareService
-from mainstem.coordination.partitions import OFFSETS_TOPIC
-from mainstem.coordination.runtime import GroupsRuntime
-from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.share_settings import ShareSettings
-from mainstem.coordination.transaction_settings import TransactionSettings
-from mainstem.coordination.transactions_runtime import TransactionsRuntime
-from mainstem.log.disk_watch import DiskWatch
-from mainstem.log.group_commit import GroupCommit
+from mainstem.broker.services.client_metrics_service import ClientMetricsService
+from mainstem.broker.services.cluster_service import ClusterAdmin
+from mainstem.broker.services.node_broker import NodeBroker
+from mainstem.broker.services.producer_ids_service import ProducerIdBlocks
+from mainstem.broker.services.security.security_service import SecurityService
+from mainstem.broker.services.share_service import ShareService
+from mainstem.broker.services.topics_service import NodeDefaults, TopicsAdmin
+from mainstem.coordination.groups.service import GroupCoordinator
+from mainstem.coordination.groups.settings import GroupSettings
+from mainstem.coordination.shards.partitioning import OFFSETS_TOPIC
+from mainstem.coordination.share.settings import ShareSettings
+from mainstem.coordination.transactions.service import TransactionCoordinator
+from mainstem.coordination.transactions.settings import TransactionSettings
+from mainstem.log.disk.group_commit import GroupCommit
+from mainstem.log.disk.space_monitor import DiskSpaceMonitor
 from mainstem.log.store import LogStore, StoreSettings
 from mainstem.model.clock import Clock
+from mainstem.model.config.topic import topic_settings
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
 from mainstem.model.metadata import Node
-from mainstem.model.topic_config import topic_settings
 from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC, QUEUES_TOPIC, TRANSACTION_STATE_TOPIC
-from mainstem.node.amqp import AmqpDoor
 from mainstem.node.background_jobs import repeated, run_background_jobs
 from mainstem.node.clock import SystemClock
-from mainstem.node.cluster import ClusterNode, is_of_several
-from mainstem.node.config import Config
-from mainstem.node.descriptors import divided, granted
-from mainstem.node.duties import Duties, any_node_streams, internal_topic, markers
-from mainstem.node.found_ranges import found_ranges
-from mainstem.node.guide import Guide, Served
-from mainstem.node.http import node_facts, rest_service
-from mainstem.node.kafka import KafkaListeners
-from mainstem.node.kafka_names import shown_names
-from mainstem.node.mqtt import MqttListeners, mqtt_topics
-from mainstem.node.native import NativeDoor
-from mainstem.node.queues import NodeQueueRooms
-from mainstem.node.resources_health import resources_health
+from mainstem.node.clustering.membership import ClusterNode, is_clustered
+from mainstem.node.clustering.tasks import ClusterTasks, forwarding_streams, internal_topic, markers
+from mainstem.node.config.kafka_names import kafka_config_values
+from mainstem.node.config.settings import Config
+from mainstem.node.file_descriptors import divided, granted
+from mainstem.node.groups import all_groups, share_service
+from mainstem.node.listeners.amqp import AmqpListeners
+from mainstem.node.listeners.connection_router import ConnectionRouter, RoutedService
+from mainstem.node.listeners.kafka import KafkaListeners
+from mainstem.node.listeners.mqtt import MqttListeners, mqtt_topics
+from mainstem.node.listeners.native import NativeListeners
+from mainstem.node.listeners.rest import node_facts, rest_service
+from mainstem.node.queues import QueueServices
+from mainstem.node.range_discovery import discover_ranges
+from mainstem.node.resource_health import resources_health
 from mainstem.node.security import (
     build_security,
     prepare_logins,
     tls_contexts,
 )
-from mainstem.node.share_groups import all_groups, share_service
-from mainstem.placement.opening_service import Placement, Start, open_placement
-from mainstem.placement.records import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
-from mainstem.protocols.admission import Admission
+from mainstem.placement.changes.commands import AnyFact, PartitionsAdded, TopicCreated, TopicDeleted
+from mainstem.placement.startup_service import Placement, StartupOptions, open_placement
+from mainstem.protocols.connection_admission import ConnectionAdmission
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.kafka.served import served_apis
+from mainstem.protocols.kafka.api_table import served_apis
 from mainstem.protocols.kafka.session import KafkaService
-from mainstem.protocols.resources import Resources
+from mainstem.protocols.rest.handler_context import NodeDescription
 from mainstem.protocols.rest.service import RestService
-from mainstem.protocols.rest.site import NodeFacts
+from mainstem.protocols.shared_resources import Resources
 from mainstem.security.audit_storage import AuditFile
-from mainstem.streams.flusher import Flusher
-from mainstem.streams.roll_driver import RollDriver
+from mainstem.streams.context import NodeContext
 from mainstem.streams.service import StreamService
+from mainstem.streams.writer.flusher import Flusher
+from mainstem.streams.writer.roll_driver import RollDriver
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
 
@@ -81,8 +82,8 @@ CLIENT_METRICS_FILES_KEPT = 4
 
 
 @dataclass(kw_only=True)
-class Rooms:
-    """A running node: its rooms, and how they are left."""
+class NodeServices:
+    """A running node: its services, and how they stop."""
 
     config: Config
     placement: Placement
@@ -90,8 +91,8 @@ class Rooms:
     commits: GroupCommit
     streams: StreamService
     rolls: RollDriver
-    groups: GroupsRuntime
-    transactions: TransactionsRuntime
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
     broker: NodeBroker
     metrics: Metrics
     topics: TopicsAdmin
@@ -100,15 +101,15 @@ class Rooms:
     audit: AuditFile
     measured: AuditFile
     kafka: KafkaListeners
-    amqp: AmqpDoor
-    native: NativeDoor
-    queues: NodeQueueRooms
+    amqp: AmqpListeners
+    native: NativeListeners
+    queues: QueueServices
     shares: ShareService
     resources: Resources
-    watch: DiskWatch
+    watch: DiskSpaceMonitor
     cluster: ClusterNode | None = None
-    duties: Duties | None = None
-    guide: Guide | None = None
+    tasks: ClusterTasks | None = None
+    connection_router: ConnectionRouter | None = None
     mqtt: MqttListeners | None = None
     http: RestService | None = None
     http_port: int = 0
@@ -171,7 +172,7 @@ class Rooms:
             advertised=host is not None or port is not None,
         )
         self.broker.node = self.topics.node
-        self.topics.listening(self.kafka.names())
+        self.topics.configs.listening(self.kafka.names())
         if config.mqtt.enabled:
             self.mqtt = MqttListeners(
                 config,
@@ -181,7 +182,7 @@ class Rooms:
                 mqtt_topics(config, self.placement.service, self.topics),
             )
             _lead_to_mqtt(self, self.mqtt)
-            self.streams.watch(self.mqtt.opened, self.mqtt.closed)
+            self.streams.table.watch(self.mqtt.opened, self.mqtt.closed)
             await self.mqtt.start(tls, self.resources)
         if config.http.enabled:
             self.http = rest_service(
@@ -213,7 +214,7 @@ class Rooms:
         task.add_done_callback(ended)
         self.chores.append(task)
 
-    def _facts(self) -> NodeFacts:
+    def _facts(self) -> NodeDescription:
         return node_facts(
             self.config,
             kafka_port=self.kafka.port,
@@ -224,8 +225,8 @@ class Rooms:
     async def stop(self, grace_s: float) -> None:
         """Refuse what is new, finish what is in flight, leave the files clean."""
         self.stopping = True
-        if self.duties is not None:
-            await self.duties.give_away()
+        if self.tasks is not None:
+            await self.tasks.hand_over_all()
         for chore in self.chores:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
@@ -249,8 +250,8 @@ class Rooms:
             await self.http.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
         await self.rolls.settled(LONE_SEALS_S if self.cluster is None else SEALS_S)
         await self.commits.drain()
-        self.streams.save_producers()
-        self.streams.close()
+        self.streams.lifecycle.save_producers()
+        self.streams.lifecycle.close()
         self.commits.close()
         self.store.close()
         await self.placement.close()
@@ -265,7 +266,7 @@ class Rooms:
         os._exit(3)
 
 
-def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
+def topic_notifier(groups: GroupCoordinator, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
     """Tells the groups what happens to topics."""
 
     def on_fact(fact: AnyFact) -> None:
@@ -284,24 +285,24 @@ def topic_news(groups: GroupsRuntime, topics: TopicsAdmin) -> Callable[[AnyFact]
     return on_fact
 
 
-async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Rooms:
+async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> NodeServices:
     """Open the data folder and everything above it; listeners last."""
     clock, data, node = SystemClock(), Path(config.node.data_dir), _node_of(config)
     descriptors = divided(granted(config), config)
-    watch = DiskWatch(data, config.log.disk_reserve_bytes)
+    watch = DiskSpaceMonitor(data, config.log.disk_reserve_bytes)
     store = _opened_log(data, descriptors.files_open_max, clock, watch)
     kafka = KafkaListeners(config)
-    start = Start(
+    start = StartupOptions(
         data=data,
         node=node,
         cluster_id=config.node.cluster_id,
         directory=store.directory_id.hex(),
-        scan=lambda: found_ranges(store),
+        scan=lambda: discover_ranges(store),
         rebuild=rebuild,
     )
     placement, cluster = await _opened(start, config, kafka, clock, on_fatal)
     metrics = Metrics(placement.service.catalogue.ignored)
-    topics = TopicsAdmin(placement.service, node, NodeDefaults(shown_names(config)))
+    topics = TopicsAdmin(placement.service, node, NodeDefaults(kafka_config_values(config)))
     commits = GroupCommit(
         asyncio.get_running_loop(),
         on_fatal,
@@ -314,28 +315,23 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         metrics, sync=commits.request, roll=rolls.roll, fatal=on_fatal, space=watch.space
     )
     streams = StreamService(
-        placement.service,
-        store,
-        flusher,
-        clock,
-        topics.settings_of,
-        node.id,
+        NodeContext(placement.service, store, flusher, clock, topics.configs.settings_of, node.id),
         peers=None if cluster is None else cluster.peers,
     )
-    duties = None if cluster is None else Duties(cluster, placement.incarnation, streams)
-    if duties is not None:
-        duties.begin(clock, config.cluster.preset, on_fatal)
-    await streams.start(placement.incarnation)
-    groups = GroupsRuntime(
+    tasks = None if cluster is None else ClusterTasks(cluster, placement.incarnation, streams)
+    if tasks is not None:
+        tasks.begin(clock, config.cluster.preset, on_fatal)
+    await streams.lifecycle.start(placement.incarnation)
+    groups = GroupCoordinator(
         GroupSettings(**asdict(config.groups)),
         internal_topic(topics, streams, OFFSETS_TOPIC),
         topics,
         clock,
         sharing=ShareSettings(**asdict(config.share)),
     )
-    producers = ProducerIds(placement.service, node.id, placement.incarnation)
+    producers = ProducerIdBlocks(placement.service, node.id, placement.incarnation)
     marking = markers(cluster, streams, groups)
-    transactions = TransactionsRuntime(
+    transactions = TransactionCoordinator(
         TransactionSettings(**asdict(config.transactions)),
         internal_topic(topics, streams, TRANSACTION_STATE_TOPIC),
         clock,
@@ -350,10 +346,10 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         file_bytes_max=CLIENT_METRICS_FILE_BYTES_MAX,
         files_kept=CLIENT_METRICS_FILES_KEPT,
     )
-    queues = NodeQueueRooms(
+    queues = QueueServices(
         placement.service, topics, streams, clock, memory_bytes_max=QUEUES_MEMORY_BYTES_MAX
     )
-    any_streams = any_node_streams(cluster, streams)
+    any_streams = forwarding_streams(cluster, streams)
     shares = share_service(cluster, groups.sharers, topics, any_streams, clock)
     broker = NodeBroker(
         node=node,
@@ -364,19 +360,19 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         transactions=transactions,
         producers=producers,
         security=security,
-        cluster=_cluster_admin(placement, topics, clock, cluster),
-        client_metrics=ClientMetricsDesk(placement.service, clock, metrics, measured.write),
-        queues=queues.counter,
+        cluster=_cluster_admin(placement, topics, clock, cluster, tasks),
+        client_metrics=ClientMetricsService(placement.service, clock, metrics, measured.write),
+        queues=queues.service,
         shares=shares,
     )
 
-    placement.service.subscribe(topic_news(groups, topics))
+    placement.service.subscribe(topic_notifier(groups, topics))
     groups.start()
     transactions.start()
-    if duties is not None:
-        duties.connect(groups, transactions, marking)
+    if tasks is not None:
+        tasks.connect(groups, transactions, marking)
     queues.runtime.start()
-    rooms = Rooms(
+    services = NodeServices(
         config=config,
         placement=placement,
         store=store,
@@ -393,25 +389,28 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> Ro
         audit=audit,
         measured=measured,
         kafka=kafka,
-        amqp=AmqpDoor(config, broker),
-        native=NativeDoor(config, broker),
+        amqp=AmqpListeners(config, broker),
+        native=NativeListeners(config, broker),
         queues=queues,
         shares=shares,
         resources=Resources(
-            Admission(descriptors.clients),
+            ConnectionAdmission(descriptors.clients),
             FrameMemory(config.memory.large_frames_bytes_max, metrics),
+            has_space=lambda: not watch.space.is_low,
         ),
         watch=watch,
         cluster=cluster,
-        duties=duties,
+        tasks=tasks,
     )
-    rooms.guide = (
-        None if cluster is None else Guide(cluster, rooms.addresses, rooms.resources.admission)
+    services.connection_router = (
+        None
+        if cluster is None
+        else ConnectionRouter(cluster, services.addresses, services.resources.admission)
     )
-    _lead_to_queues(rooms)
-    await rooms.listen(on_fatal)
-    run_background_jobs(rooms, flusher, on_fatal)
-    return rooms
+    _lead_to_queues(services)
+    await services.listen(on_fatal)
+    run_background_jobs(services, flusher, on_fatal)
+    return services
 
 
 def _node_of(config: Config) -> Node:
@@ -419,16 +418,16 @@ def _node_of(config: Config) -> Node:
     return Node(NodeId(config.node.id), kafka.host, kafka.port, rack=config.node.rack)
 
 
-def _opened_log(data: Path, files_open_max: int, clock: Clock, watch: DiskWatch) -> LogStore:
+def _opened_log(data: Path, files_open_max: int, clock: Clock, watch: DiskSpaceMonitor) -> LogStore:
     settings = StoreSettings(files_open_max=files_open_max)
     return LogStore(data, settings, clock, space=watch.space)
 
 
 async def _opened(
-    start: Start, config: Config, kafka: KafkaListeners, clock: Clock, on_fatal: Fatal
+    start: StartupOptions, config: Config, kafka: KafkaListeners, clock: Clock, on_fatal: Fatal
 ) -> tuple[Placement, ClusterNode | None]:
     """The catalogue, kept alone or with others."""
-    if not is_of_several(config):
+    if not is_clustered(config):
         return await open_placement(start, clock, on_fatal), None
     if start.rebuild:
         raise InvalidRequest(
@@ -446,7 +445,11 @@ async def _opened(
 
 
 def _cluster_admin(
-    placement: Placement, topics: TopicsAdmin, clock: Clock, cluster: ClusterNode | None
+    placement: Placement,
+    topics: TopicsAdmin,
+    clock: Clock,
+    cluster: ClusterNode | None,
+    tasks: ClusterTasks | None,
 ) -> ClusterAdmin:
     admin = ClusterAdmin(
         placement.service,
@@ -454,25 +457,35 @@ def _cluster_admin(
         clock,
         group=None if cluster is None else cluster.status,
         ensure=topics.ensure_internal,
-        missing=tuple if cluster is None else cluster.peers.lookout.missing,
+        missing=tuple if cluster is None else cluster.peers.watcher.missing,
     )
     if cluster is not None:
         admin.seen = cluster.gossip.seen
+    if tasks is not None:
+        admin.hand_over = tasks.moves.to_preferred
     return admin
 
 
-def _lead_to_queues(rooms: Rooms) -> None:
+def _lead_to_queues(services: NodeServices) -> None:
     """Clients of queues may come to any node of a cluster."""
-    if rooms.guide is not None:
-        queues = Served(QUEUES_TOPIC, lambda: rooms.queues.is_served)
-        rooms.amqp.relays = rooms.guide.relays("amqp", queues, rooms.config.amqp.host)
-        rooms.native.relays = rooms.guide.relays("native", queues, rooms.config.native.host)
+    if services.connection_router is not None:
+        queues = RoutedService(QUEUES_TOPIC, lambda: services.queues.is_served)
+        services.amqp.relays = services.connection_router.relays(
+            "amqp", queues, services.config.amqp.host
+        )
+        services.native.relays = services.connection_router.relays(
+            "native", queues, services.config.native.host
+        )
 
 
-def _lead_to_mqtt(rooms: Rooms, mqtt: MqttListeners) -> None:
+def _lead_to_mqtt(services: NodeServices, mqtt: MqttListeners) -> None:
     """Clients of MQTT may come to any node of a cluster."""
-    if rooms.guide is not None:
-        sessions = Served(MQTT_SESSIONS_TOPIC, lambda: mqtt.hub.is_open)
+    if services.connection_router is not None:
+        sessions = RoutedService(MQTT_SESSIONS_TOPIC, lambda: mqtt.hub.is_open)
         for name in ("mqtt", "mqtt_tls"):
-            mqtt.relays[name] = rooms.guide.relays(name, sessions, rooms.config.mqtt.host)
-        mqtt.relays["http"] = rooms.guide.relays("http", sessions, rooms.config.http.host)
+            mqtt.relays[name] = services.connection_router.relays(
+                name, sessions, services.config.mqtt.host
+            )
+        mqtt.relays["http"] = services.connection_router.relays(
+            "http", sessions, services.config.http.host
+        )

@@ -1,5 +1,6 @@
 """What is wrong with a pipeline file: every problem at once, each with its place and its remedy."""
 
+import difflib
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -38,3 +39,9 @@ class Problems(MainstemError):
         if (more := len(self.problems) - len(shown)) > 0:
             shown.append(f"and {more} more")
         super().__init__(ErrorCode.INVALID_CONFIG, "\n".join(shown), subject=subject)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question naming the known word that was probably meant; empty when none is near."""
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {found[0]}?" if found else ""

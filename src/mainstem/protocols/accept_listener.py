@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from mainstem.protocols.admission import Admission, Arrivals, Place, Refused
+from mainstem.protocols.connection_admission import (
+    ConnectionAdmission,
+    ConnectionRejection,
+    ConnectionSlot,
+    PendingLogins,
+)
 from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -33,17 +38,17 @@ PAUSE_S: Final = 1.0  # before the next attempt when the system has no descripto
 
 log = logging.getLogger(__name__)
 
-Make = Callable[[Place], asyncio.BaseProtocol]
+Make = Callable[[ConnectionSlot], asyncio.BaseProtocol]
 
 
-class TlsDoor(Struct, frozen=True):
+class TlsListenerOptions(Struct, frozen=True):
     """How a listener shakes hands."""
 
     context: ssl.SSLContext
     handshake_timeout_s: float
 
 
-class Gate:
+class ListenerAdmission:
     """Admits the connections of one listener, or says why not.
 
     Args:
@@ -58,7 +63,7 @@ class Gate:
     def __init__(
         self,
         protocol: str,
-        admission: Admission,
+        admission: ConnectionAdmission,
         metrics: Metrics,
         *,
         connections_max: int,
@@ -71,13 +76,13 @@ class Gate:
         self._admission = admission
         self._metrics = metrics
         self._refuses = refuses
-        self._arrivals = Arrivals(admission.before_login_max)
+        self._arrivals = PendingLogins(admission.before_login_max)
         self._count = 0
-        self._unreported: Counter[Refused] = Counter()
+        self._unreported: Counter[ConnectionRejection] = Counter()
         self._is_reporting = False
         metrics.connections.setdefault(protocol, 0)
 
-    def admit(self, address: str) -> Place | Refused:
+    def admit(self, address: str) -> ConnectionSlot | ConnectionRejection:
         """The place of a new connection, or why there is none."""
         reason = self._reason_against(address)
         if reason is not None:
@@ -87,29 +92,29 @@ class Gate:
         self._metrics.connections_accepted += 1
         self._metrics.connections_active += 1
         self._metrics.connections[self.protocol] += 1
-        place = Place(address, self._left)
+        place = ConnectionSlot(address, self._left)
         self._arrivals.add(place)
         return place
 
-    def _reason_against(self, address: str) -> Refused | None:
+    def _reason_against(self, address: str) -> ConnectionRejection | None:
         if self._count >= self.connections_max:
-            return Refused.LISTENER
+            return ConnectionRejection.LISTENER
         if self._arrivals.is_crowded(address):
-            return Refused.ADDRESS
+            return ConnectionRejection.ADDRESS
         if self._refuses is not None and self._refuses(address):
-            return Refused.RATE
+            return ConnectionRejection.RATE
         if not self._admission.take(self.protocol, self.descriptors):
-            return Refused.DESCRIPTORS
+            return ConnectionRejection.DESCRIPTORS
         return None
 
-    def _left(self, place: Place) -> None:
+    def _left(self, place: ConnectionSlot) -> None:
         self._count -= 1
         self._metrics.connections_active -= 1
         self._metrics.connections[self.protocol] -= 1
         self._admission.give_back(self.protocol, self.descriptors)
         self._arrivals.discard(place)
 
-    def refused(self, reason: Refused) -> None:
+    def refused(self, reason: ConnectionRejection) -> None:
         """Count a connection that was refused, and log the first one and then a sum."""
         self._metrics.connections_rejected += 1
         self._metrics.connections_refused[self.protocol, reason.value] += 1
@@ -132,7 +137,7 @@ class _CountedSocket(socket.socket):
     An event loop takes the descriptor over by ``detach`` and closes it at once, or calls ``close``.
     """
 
-    place: Place
+    place: ConnectionSlot
 
     def close(self) -> None:
         super().close()
@@ -148,7 +153,7 @@ class Acceptor:
     """The listening sockets of one listener, and the connections that are being made.
 
     Args:
-        gate: admits or refuses.
+        admission_control: admits or refuses.
         make: makes the protocol of an admitted connection.
         tls: how to encrypt; None: not at all.
         relays: for clients that another node serves.
@@ -157,13 +162,13 @@ class Acceptor:
 
     def __init__(
         self,
-        gate: Gate,
+        admission_control: ListenerAdmission,
         make: Make,
-        tls: TlsDoor | None = None,
+        tls: TlsListenerOptions | None = None,
         relays: "Relays | None" = None,
-        refusal: Callable[[Refused], bytes] | None = None,
+        refusal: Callable[[ConnectionRejection], bytes] | None = None,
     ) -> None:
-        self._gate = gate
+        self._admission_control = admission_control
         self._make = make
         self._tls = tls
         self._relays = relays
@@ -218,8 +223,8 @@ class Acceptor:
                 self._pause(listening, error)
                 return
             caller.setblocking(False)  # noqa: FBT003 - the standard library's own signature
-            place = self._gate.admit(str(address[0]))
-            if isinstance(place, Refused):
+            place = self._admission_control.admit(str(address[0]))
+            if isinstance(place, ConnectionRejection):
                 self._refuse(caller, place)
                 continue
             counted = _CountedSocket(fileno=caller.detach())
@@ -228,7 +233,7 @@ class Acceptor:
             self._making.add(task)
             task.add_done_callback(self._making.discard)
 
-    def _refuse(self, caller: socket.socket, reason: Refused) -> None:
+    def _refuse(self, caller: socket.socket, reason: ConnectionRejection) -> None:
         if self._refusal is not None and self._tls is None:
             with contextlib.suppress(OSError):  # a client that is gone is refused all the same
                 caller.send(self._refusal(reason))
@@ -236,7 +241,7 @@ class Acceptor:
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """No descriptor, or no memory for sockets: trying on would only keep the loop busy."""
-        self._gate.refused(Refused.ACCEPT)
+        self._admission_control.refused(ConnectionRejection.ACCEPT)
         log.warning("connections cannot be accepted: %s; next attempt in %.0f s", error, PAUSE_S)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
@@ -255,7 +260,7 @@ class Acceptor:
         try:
             # From here on the socket is the loop's, to be closed by it alone: closed twice, its
             # number may by then be that of another connection.
-            if relays is not None and relays.is_elsewhere():
+            if relays is not None and relays.is_on_other_node():
                 own = None if tls is not None else lambda: self._make(place)
                 await loop.connect_accepted_socket(lambda: relays.make(own), caller)
             elif tls is None:

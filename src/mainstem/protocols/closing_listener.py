@@ -14,8 +14,8 @@ from collections.abc import Callable
 from mainstem.model.limits import CLOSE_DRAIN_BYTES_MAX
 
 
-class Closing:
-    """See the module."""
+class ConnectionCloser:
+    """Closes connections, at once or after their last answer is sent."""
 
     __slots__ = ("_bytes_left", "_timer")
 

@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CONNECTION_WRITE_BYTES_HIGH, KIB, MIB
-from mainstem.protocols.accept_listener import Acceptor, Gate, TlsDoor
-from mainstem.protocols.admission import Admission, Place, Refused
-from mainstem.protocols.closing_listener import Closing
+from mainstem.protocols.accept_listener import Acceptor, ListenerAdmission, TlsListenerOptions
+from mainstem.protocols.closing_listener import ConnectionCloser
+from mainstem.protocols.connection_admission import (
+    ConnectionAdmission,
+    ConnectionRejection,
+    ConnectionSlot,
+)
 from mainstem.protocols.frame_memory import FrameMemory
 from mainstem.protocols.outbox import FilePiece, Outbox
 from mainstem.protocols.session import Overloaded, ProtocolViolation, Session
@@ -74,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         listener: "Listener",
         make_session: "Callable[[Connection], Session]",
-        place: Place,
+        place: ConnectionSlot,
     ) -> None:
         self._listener = listener
         self._place = place
@@ -86,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._need = 4
         self._outbox = Outbox()
         self._closing = False
-        self._ending = Closing()
+        self._ending = ConnectionCloser()
         self._blocked = False
         self._paused_by_session = False
         self._paused_by_outbox = False
@@ -113,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._socket = _own_socket(transport)
         except OSError as error:
             log.warning("connection %s:%d closed: %s", *self.peer, error)
-            self._listener.gate.refused(Refused.ACCEPT)
+            self._listener.admission_control.refused(ConnectionRejection.ACCEPT)
             self.abort()
             return
         try:
@@ -359,8 +363,9 @@ class Listener:
     ) -> None:
         self.name = name
         self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
-        self.admission = Admission()  # of descriptors; all listeners of a node share one
-        self.gate: Gate
+        self.login_timeout_ms: int | None = None  # who is not in by then is disconnected
+        self.admission = ConnectionAdmission()  # of descriptors; all listeners of a node share one
+        self.admission_control: ListenerAdmission
         self.relays: Relays | None = None  # for clients that another node serves
         # Files are sent past the transport, which takes a second descriptor for each connection.
         self.sends_files = True
@@ -375,10 +380,10 @@ class Listener:
         self._ticking: asyncio.TimerHandle | None = None
         self.tick = 0  # a clock that costs a connection nothing to read
 
-    async def start(self, host: str, port: int, tls: TlsDoor | None = None) -> int:
+    async def start(self, host: str, port: int, tls: TlsListenerOptions | None = None) -> int:
         """Listen; the port, which the system chooses where 0 was asked for."""
         loop = asyncio.get_running_loop()
-        self.gate = Gate(
+        self.admission_control = ListenerAdmission(
             self.name,
             self.admission,
             self.metrics,
@@ -387,11 +392,11 @@ class Listener:
             refuses=self.refuses,
         )
 
-        def connect(place: Place) -> Connection:
+        def connect(place: ConnectionSlot) -> Connection:
             return Connection(self, self._make_session, place)
 
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
-        self._server = Acceptor(self.gate, connect, tls, self.relays)
+        self._server = Acceptor(self.admission_control, connect, tls, self.relays)
         return await self._server.listen(host, port)
 
     def _ticked(self) -> None:
@@ -407,6 +412,9 @@ class Listener:
     def joined(self, connection: Connection) -> None:
         """A connection has its session."""
         self._connections.add(connection)
+        if self.login_timeout_ms is not None:
+            delay_s = self.login_timeout_ms / 1000
+            asyncio.get_running_loop().call_later(delay_s, _abort_unless_in, connection)
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -439,6 +447,12 @@ class Listener:
                 await asyncio.wait_for(self._empty.wait(), timeout_s)
         for connection in list(self._connections):
             connection.abort()
+
+
+def _abort_unless_in(connection: Connection) -> None:
+    """End a connection whose client took too long to log in."""
+    if not connection.session.is_in:
+        connection.abort()
 
 
 def _address(name: Any) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from mainstem.model.limits import CONNECTIONS_MAX
-from mainstem.protocols.admission import Admission
+from mainstem.protocols.connection_admission import ConnectionAdmission
 
 Address = tuple[str, int]
 Locate = Callable[[], Awaitable[Address | None]]
@@ -30,15 +30,15 @@ class Relays:
     """The connections that this node passes on.
 
     Args:
-        is_elsewhere: whether another node serves.
+        is_on_other_node: whether another node serves.
         locate: where that node listens, asked anew for every connection.
     """
 
-    def __init__(self, is_elsewhere: Callable[[], bool], locate: Locate) -> None:
-        self.is_elsewhere = is_elsewhere
+    def __init__(self, is_on_other_node: Callable[[], bool], locate: Locate) -> None:
+        self.is_on_other_node = is_on_other_node
         self.locate = locate
         self._all: set[Relay] = set()
-        self.admission = Admission()  # of descriptors for connections to other nodes
+        self.admission = ConnectionAdmission()  # of descriptors for connections to other nodes
 
     def make(self, own: Own | None) -> "Relay":
         """The protocol of a new connection; ``own`` makes a session of this node, if one can."""
@@ -52,7 +52,7 @@ class Relays:
         return True
 
     def discard(self, relay: "Relay") -> None:
-        """It is over."""
+        """Remove a closed relay."""
         if relay in self._all:
             self._all.remove(relay)
             self.admission.give_back("relay")
@@ -180,8 +180,8 @@ def _feed(own: asyncio.BaseProtocol, data: bytearray) -> None:
         return
     assert isinstance(own, asyncio.BufferedProtocol), "what listeners make"
     while data:
-        room = memoryview(own.get_buffer(len(data)))
-        size = min(len(room), len(data))
-        room[:size] = data[:size]
+        buffer = memoryview(own.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
         del data[:size]
         own.buffer_updated(size)

@@ -30,7 +30,7 @@ class Sender(Protocol):
         ...
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         ...
 
     def close(self) -> None:
@@ -38,7 +38,16 @@ class Sender(Protocol):
         ...
 
 
-class DrainingSender(Sender, Protocol):
+class BufferingSender(Sender, Protocol):
+    """A connection that says how much it still has to send."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the peer has not taken."""
+        ...
+
+
+class DrainingSender(BufferingSender, Protocol):
     """A connection that can let its peer read the last answer before it ends."""
 
     def close(self, *, drain_ms: int = 0) -> None:

@@ -7,8 +7,8 @@ first offset of an aborted transaction until its marker.
 from collections.abc import Iterable
 from struct import Struct
 
-from mainstem.model.batch import BatchHeader
-from mainstem.model.record import records_of
+from mainstem.model.records.batch import BatchHeader
+from mainstem.model.records.record import records_of
 
 _MARKER = Struct(">hh")  # version, type
 _ABORT = 0

@@ -67,7 +67,7 @@ def settings_of(
     Raises:
         InvalidRequest: an argument is of the wrong kind or out of bounds; its name is the subject.
     """
-    said: dict[str, Any] = {
+    given: dict[str, Any] = {
         "durable": durable,
         "exclusive": exclusive,
         "auto_delete": auto_delete,
@@ -76,22 +76,22 @@ def settings_of(
     for argument, value in arguments.items():
         if argument in _NUMBERS:
             setting, low, high = _NUMBERS[argument]
-            said[setting] = _number(argument, value, low, high)
+            given[setting] = _number(argument, value, low, high)
         elif argument in _TEXTS:
-            said[_TEXTS[argument]] = _text(argument, value)
+            given[_TEXTS[argument]] = _text(argument, value)
         elif argument == _DELIVERY_LIMIT:
             # The limit counts returns; the delivery that follows the last one counts here, too.
             limit = _number(argument, value, -1, COUNT_MAX - 1)
-            said["max_attempts"] = None if limit < 0 else limit + 1
+            given["max_attempts"] = None if limit < 0 else limit + 1
         elif argument == "x-overflow":
-            said["overflow"] = _choice(argument, value, Overflow)
+            given["overflow"] = _choice(argument, value, Overflow)
         elif argument == "x-delivery-mode":
-            said["mode"] = _choice(argument, value, DeliveryMode)
+            given["mode"] = _choice(argument, value, DeliveryMode)
         elif argument == "x-single-active-consumer":
-            said["single_active"] = _flag(argument, value)
+            given["single_active"] = _flag(argument, value)
         elif argument == _QUEUE_TYPE:
-            said["queue_type"] = _choice(argument, value, QueueType)
-    settings = QueueSettings(**said)
+            given["queue_type"] = _choice(argument, value, QueueType)
+    settings = QueueSettings(**given)
     _check_type(settings)
     try:
         check_settings(settings)

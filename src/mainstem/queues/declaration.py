@@ -45,7 +45,7 @@ class Difference(Struct, frozen=True):
         return ARGUMENT_NAMES.get(self.setting, self.setting)
 
     def __str__(self) -> str:
-        wanted, current = (_said(value) for value in (self.wanted, self.current))
+        wanted, current = (_value_text(value) for value in (self.wanted, self.current))
         return f"inequivalent arg '{self.argument}': received {wanted} but current is {current}"
 
 
@@ -74,7 +74,7 @@ def differences(current: QueueSettings, wanted: QueueSettings) -> tuple[Differen
     )
 
 
-def settled_settings(
+def merged_settings(
     current: QueueSettings, wanted: QueueSettings, policy: OnDifference, subject: str
 ) -> QueueSettings:
     """The settings that hold after a repeated declaration.
@@ -121,7 +121,7 @@ def _severity(name: str, current: QueueSettings, wanted: QueueSettings) -> Sever
     return Severity.INFO if name == "dead_letter_exchange" and ours is None else Severity.SOFT
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     return f"the value '{value}'" if not isinstance(value, bool) else f"'{str(value).lower()}'"

@@ -20,7 +20,7 @@ class Tagged(NamedTuple):
 
 
 class DeliveryTags:
-    """See the module."""
+    """Issues and settles the delivery tags of one channel."""
 
     def __init__(self) -> None:
         self._tagged: dict[int, Tagged] = {}

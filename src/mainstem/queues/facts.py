@@ -64,7 +64,7 @@ _AMQP_WORDS = {
 }
 
 
-# An expiry: on arrival, unless a consumer has room for the message then.
+# An expiry: on arrival, unless a consumer has space for the message then.
 AT_ONCE = 1
 
 

@@ -1,4 +1,4 @@
-"""What can be said about a queue when it is declared, in the house's words.
+"""The settings of a queue, as given when it is declared.
 
 Protocols say the same in theirs (``arguments`` reads those of AMQP). Without a word a queue behaves
 as users of AMQP expect: no limits, no time-outs, messages returned at once. ``NATIVE`` is what a
@@ -115,7 +115,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
         return self.max_length is not None or self.max_length_bytes is not None
 
     @property
-    def tells_failures(self) -> bool:
+    def reports_failures(self) -> bool:
         """Whether clients of AMQP are told how often a message failed."""
         return self.queue_type is QueueType.QUORUM or self.max_attempts is not None
 

@@ -8,7 +8,7 @@ from mainstem.model.clock import Clock
 
 
 class SteadyClock:
-    """See the module."""
+    """Gives wall-clock times that never go back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from mainstem.model.clock import Clock
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.security.principals import Identity
 
 TEXT_LENGTH_MAX: Final = 300

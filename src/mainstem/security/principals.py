@@ -23,7 +23,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-EVERYBODY: Final = Principal(USER, "*")
+ALL_USERS: Final = Principal(USER, "*")
 
 
 class Identity(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Identity(Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         """Every name under which rules may concern this login."""
-        return (str(self.principal), str(EVERYBODY), *(f"{GROUP}:{name}" for name in self.groups))
+        return (str(self.principal), str(ALL_USERS), *(f"{GROUP}:{name}" for name in self.groups))
 
 
 NOBODY: Final = Identity(ANONYMOUS)

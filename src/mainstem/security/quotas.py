@@ -43,7 +43,7 @@ class QuotaEntry(Struct, frozen=True):
     limits: dict[str, float]
 
 
-class Bucket:
+class QuotaBucket:
     """Fills at ``rate_per_s`` up to ``burst``; may be overdrawn."""
 
     __slots__ = ("_at", "_burst", "_level", "rate_per_s")
@@ -76,7 +76,7 @@ class Bucket:
         return min(self._level + gained, self._burst)
 
 
-class Meter:
+class QuotaMeter:
     """What one connection is charged to. Cheap while no limit concerns it."""
 
     __slots__ = ("_buckets", "_client", "_quotas", "_user", "_version", "address")
@@ -87,7 +87,7 @@ class Meter:
         self._client = client
         self.address = address
         self._version = -1
-        self._buckets: dict[str, tuple[Bucket, ...]] = {}
+        self._buckets: dict[str, tuple[QuotaBucket, ...]] = {}
 
     def charge(self, kind: str, amount: float) -> int:
         """Count an amount; the milliseconds that the client has to wait."""
@@ -118,7 +118,7 @@ class Quotas:
         self.version = 0
         self.limited = False
         self._entries: dict[Entity, dict[str, float]] = {}
-        self._buckets: dict[tuple[object, ...], Bucket] = {}
+        self._buckets: dict[tuple[object, ...], QuotaBucket] = {}
 
     def load(self, entries: Iterable[QuotaEntry]) -> None:
         """Let these be all limits from now on; buckets whose rate stays keep their level."""
@@ -126,11 +126,11 @@ class Quotas:
         self.limited = bool(self._entries)
         self.version += 1
 
-    def meter(self, user: str, client: str, address: str) -> Meter:
+    def meter(self, user: str, client: str, address: str) -> QuotaMeter:
         """What a connection of that user, client and address is charged to."""
-        return Meter(self, user, client, address)
+        return QuotaMeter(self, user, client, address)
 
-    def buckets(self, kind: str, user: str, client: str, address: str) -> tuple[Bucket, ...]:
+    def buckets(self, kind: str, user: str, client: str, address: str) -> tuple[QuotaBucket, ...]:
         """The buckets that an amount is taken out of."""
         found = []
         for entity, named in _precedence(user, client):
@@ -164,10 +164,10 @@ class Quotas:
                 return rate
         return None
 
-    def _bucket(self, key: tuple[object, ...], rate: float, burst: float) -> Bucket:
+    def _bucket(self, key: tuple[object, ...], rate: float, burst: float) -> QuotaBucket:
         bucket = self._buckets.pop(key, None)
         if bucket is None or bucket.rate_per_s != rate:
-            bucket = Bucket(rate, burst, self.now())
+            bucket = QuotaBucket(rate, burst, self.now())
             if len(self._buckets) >= BUCKETS_MAX:
                 del self._buckets[next(iter(self._buckets))]  # the one asked for longest ago
         self._buckets[key] = bucket

@@ -61,7 +61,7 @@ class AckPolicy(Struct, frozen=True):
 def policy_for(replicas: int, *, min_insync: int, acks: int | None = None) -> AckPolicy:
     """The policy of a new range with so many replicas.
 
-    Without a wish of the topic, a majority acknowledges, and ``min.insync.replicas`` if that is
+    Without a setting of the topic, a majority acknowledges, and ``min.insync.replicas`` if that is
     more: a smaller number could not fail over with one node down.
 
     Raises:
@@ -72,5 +72,5 @@ def policy_for(replicas: int, *, min_insync: int, acks: int | None = None) -> Ac
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{replicas} replicas are there, min.insync.replicas asks for {min_insync}",
         )
-    wished = replicas // 2 + 1 if acks is None else min(acks, replicas)
-    return AckPolicy(replicas, max(wished, min_insync))
+    requested = replicas // 2 + 1 if acks is None else min(acks, replicas)
+    return AckPolicy(replicas, max(requested, min_insync))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mainstem.log.file_access import storage_error
+from mainstem.log.disk.file_access import storage_error
 from mainstem.model.errors import STORAGE_RECOVERS, Unavailable
 
 RETRY_S: Final = 0.5
@@ -33,7 +33,7 @@ async def retried(
     Raises:
         BaseException: ``step`` failed in any other way.
     """
-    is_said = False
+    is_logged = False
     while not is_over():
         try:
             return step()
@@ -41,8 +41,8 @@ async def retried(
             refusal = refusal_of(error)
             if refusal is None:
                 raise
-            if not is_said:
+            if not is_logged:
                 _log.warning("%s waits for this node's storage: %s", what, refusal)
-                is_said = True
+                is_logged = True
         await asyncio.sleep(RETRY_S)
     return None

@@ -1,21 +1,20 @@
-"""Streams by name and by id, one row per topic; those of other nodes have a closed door.
+"""Streams by name and by id, one row per topic; those of other nodes are closed.
 
 Whoever keeps something in a stream is told when this node begins and ceases to write it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mainstem.log.range_log import RangeLog
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import StreamId, TopicId, topic_id_text
-from mainstem.streams.writer_driver import StreamWriter
+from mainstem.streams.writer.stream_driver import StreamWriter
 
 Opened = Callable[[StreamWriter], None]
 Closed = Callable[[StreamId], None]
 
 
 class StreamTable:
-    """See the module's text."""
+    """Finds streams by topic name or id."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, list[StreamWriter]] = {}
@@ -27,7 +26,7 @@ class StreamTable:
         """Every stream that this node writes, by topic and partition."""
         return list(self._written())
 
-    def door(self, topic: str, partition: int) -> StreamWriter:
+    def partition(self, topic: str, partition: int) -> StreamWriter:
         """The stream of a topic by its name.
 
         Raises:
@@ -38,13 +37,13 @@ class StreamTable:
         if streams is None or not 0 <= partition < len(streams):
             raise unknown(ErrorCode.UNKNOWN_TOPIC, f"{topic}-{partition}")
         stream = streams[partition]
-        if stream.closed is not None and is_elsewhere(stream.closed):
+        if stream.closed is not None and is_on_other_node(stream.closed):
             raise stream.closed
         return stream
 
-    def door_by_id(self, topic: TopicId, partition: int) -> StreamWriter:
-        """The stream of a topic by its id; raises as ``door`` does."""
-        return self.door(self.name_of(topic), partition)
+    def partition_by_id(self, topic: TopicId, partition: int) -> StreamWriter:
+        """The stream of a topic by its id; raises as ``partition`` does."""
+        return self.partition(self.name_of(topic), partition)
 
     def name_of(self, topic: TopicId) -> str:
         """The name of a topic.
@@ -57,17 +56,17 @@ class StreamTable:
             raise unknown(ErrorCode.UNKNOWN_TOPIC_ID, topic_id_text(topic))
         return streams[0].topic
 
-    def sizes(self, topic: str | None = None) -> Sequence[tuple[str, int, int]]:
-        """(topic, partition, bytes on disk) of every stream held here, or of one topic's."""
-        names = self._by_name if topic is None else (topic,)
-        return [
-            (name, stream.id.partition, sum(log.size_bytes for log in self._files_of(stream)))
-            for name in names
-            for stream in self._by_name.get(name, ())
-        ]
+    def rows(self) -> Mapping[str, Sequence[StreamWriter]]:
+        """Every partition of every topic, those that other nodes write included."""
+        return self._by_name
 
-    def _files_of(self, stream: StreamWriter) -> Iterable[RangeLog]:
-        return stream.ranges
+    def topics(self) -> Sequence[TopicId]:
+        """The topics that are listed."""
+        return list(self._by_id)
+
+    def row(self, topic: TopicId) -> Sequence[StreamWriter]:
+        """The partitions of a topic that are listed."""
+        return self._by_id.get(topic, ())
 
     def writer(self, stream: StreamId) -> StreamWriter | None:
         """The stream, if this node writes it now."""
@@ -84,7 +83,7 @@ class StreamTable:
     def _written(self) -> Iterator[StreamWriter]:
         for streams in self._by_name.values():
             for stream in streams:
-                if stream.closed is None or not is_elsewhere(stream.closed):
+                if stream.closed is None or not is_on_other_node(stream.closed):
                     yield stream
 
     def list_stream(self, stream: StreamWriter) -> None:
@@ -114,7 +113,7 @@ class StreamTable:
             for _, closed in self._watchers:
                 closed(stream)
 
-    def _take_out(self, topic: TopicId, name: str) -> list[StreamWriter]:
+    def take_out(self, topic: TopicId, name: str) -> list[StreamWriter]:
         """The streams of a topic that is gone."""
         for stream in self._by_id.get(topic, []):
             gone = unknown(ErrorCode.UNKNOWN_TOPIC, f"{name}-{stream.id.partition}")
@@ -128,6 +127,6 @@ def unknown(code: ErrorCode, subject: str) -> InvalidRequest:
     return InvalidRequest(code, "there is no such partition here", subject=subject)
 
 
-def is_elsewhere(error: MainstemError) -> bool:
+def is_on_other_node(error: MainstemError) -> bool:
     """Whether a stream is closed here because another node writes it."""
     return error.code is ErrorCode.NOT_WRITER

@@ -1,1 +1,1 @@
-"""What the house tells its operators: metrics, log lines, health."""
+"""Telemetry for operators: metrics, log lines, health."""

@@ -84,8 +84,8 @@ class _Collected:
     def _plain(self) -> Iterator["Metric"]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
-        for declared in PLAIN:
-            value = getattr(self._metrics, declared.attribute)
+        for attribute, declared in PLAIN.items():
+            value = getattr(self._metrics, attribute)
             family = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
             yield family(declared.name, declared.help, value=value)
 

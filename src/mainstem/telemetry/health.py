@@ -31,7 +31,7 @@ class Component(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """The summary."""
+    """The health of a node, with its checks."""
 
     status: str
     live: bool

@@ -1,7 +1,7 @@
 """Structured log lines: one line per event, text for people, JSON for machines.
 
     2026-01-31 12:00:00.123 INFO  node: ready kafka=127.0.0.1:9092 startup_ms=211
-    {"time":"2026-01-31T12:00:00.123Z","level":"info","room":"node","message":"ready",...}
+    {"time":"2026-01-31T12:00:00.123Z","level":"info","component":"node","message":"ready",...}
 
 Facts go into ``extra``, never into the sentence, so that a line can be searched by them. Values
 whose name or shape betrays a secret are blanked. A sentence that repeats is written a few times and
@@ -29,13 +29,13 @@ _SECRET_IN_TEXT = re.compile(r"(?i)\b(password|secret|token)(\s*[=:]\s*)\S+")
 BLANK = "***"
 
 
-def logger(room: str) -> logging.Logger:
-    """The logger of a room."""
-    return logging.getLogger(f"{PACKAGE}.{room}")
+def logger(component: str) -> logging.Logger:
+    """The logger of a component."""
+    return logging.getLogger(f"{PACKAGE}.{component}")
 
 
 def configure(*, level: str, style: str, out: TextIO) -> None:
-    """Send all lines of the house to ``out``; ``style`` is ``auto``, ``text`` or ``json``."""
+    """Send all log lines to ``out``; ``style`` is ``auto``, ``text`` or ``json``."""
     as_text = style == "text" or (style == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
         line: dict[str, object] = {
             "time": _when(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "room": _room(record),
+            "component": _component(record),
             "message": redact(record.getMessage()),
             **facts(record),
         }
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, and the traceback below it if there is one."""
         when = _when(record).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        text = f"{when} {record.levelname:<5} {_room(record)}: {redact(record.getMessage())}"
+        text = f"{when} {record.levelname:<5} {_component(record)}: {redact(record.getMessage())}"
         for name, value in facts(record).items():
             text += f" {name}={_word(value)}"
         text = text.replace("\n", "\\n")
@@ -134,7 +134,7 @@ def _word(value: object) -> str:
     return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
 
 
-def _room(record: logging.LogRecord) -> str:
+def _component(record: logging.LogRecord) -> str:
     return record.name.removeprefix(f"{PACKAGE}.").split(".", maxsplit=1)[0]
 
 

@@ -34,7 +34,7 @@ Field = tuple[
 ]  # number, wire type, start, until; of a varint: its value at start
 
 
-class Point(Struct, frozen=True, omit_defaults=True):
+class MetricPoint(Struct, frozen=True, omit_defaults=True):
     """One measured value. A histogram has the number and the sum of what it counted."""
 
     name: str
@@ -45,11 +45,11 @@ class Point(Struct, frozen=True, omit_defaults=True):
     attributes: dict[str, Value] = {}
 
 
-class Pushed(Struct, frozen=True):
+class PushedMetrics(Struct, frozen=True):
     """What one push brought."""
 
     resource: dict[str, Value]
-    points: list[Point]
+    points: list[MetricPoint]
 
 
 class _Message:
@@ -112,7 +112,7 @@ class _Message:
         return int(_unsigned(self._view, start)[0])
 
 
-def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX) -> Pushed:
+def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX) -> PushedMetrics:
     """The points in a ``MetricsData``.
 
     Raises:
@@ -121,7 +121,7 @@ def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX
     """
     message = _Message(data, fields_max)
     resource: dict[str, Value] = {}
-    points: list[Point] = []
+    points: list[MetricPoint] = []
     for of_resource in message.parts(0, len(data), 1):
         for part in message.parts(*of_resource, 1):
             resource.update(_attributes(message, *part, 1))
@@ -132,13 +132,13 @@ def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX
                     raise InvalidRequest(
                         ErrorCode.TELEMETRY_TOO_LARGE, f"more than {points_max} points in one push"
                     )
-    return Pushed(resource, points)
+    return PushedMetrics(resource, points)
 
 
 _KINDS = {5: "gauge", 7: "sum", 9: "histogram"}
 
 
-def _metric(message: _Message, start: int, until: int) -> Iterator[Point]:
+def _metric(message: _Message, start: int, until: int) -> Iterator[MetricPoint]:
     name = ""
     points: list[tuple[str, int, int]] = []
     for number, wire, first, last in message.fields(start, until):
@@ -153,7 +153,7 @@ def _metric(message: _Message, start: int, until: int) -> Iterator[Point]:
             yield _number(message, name, kind, (first, last))
 
 
-def _number(message: _Message, name: str, kind: str, at: tuple[int, int]) -> Point:
+def _number(message: _Message, name: str, kind: str, at: tuple[int, int]) -> MetricPoint:
     value, time_ms = 0.0, 0
     for number, wire, first, _ in message.fields(*at):
         if wire != _FIXED64:
@@ -164,10 +164,10 @@ def _number(message: _Message, name: str, kind: str, at: tuple[int, int]) -> Poi
             value = message.double(first)
         elif number == 6:
             value = message.signed(first)
-    return Point(name, kind, value, None, time_ms, _attributes(message, *at, 7))
+    return MetricPoint(name, kind, value, None, time_ms, _attributes(message, *at, 7))
 
 
-def _histogram(message: _Message, name: str, start: int, until: int) -> Point:
+def _histogram(message: _Message, name: str, start: int, until: int) -> MetricPoint:
     total, count, time_ms = 0.0, 0, 0
     for number, wire, first, _ in message.fields(start, until):
         if wire != _FIXED64:
@@ -179,7 +179,7 @@ def _histogram(message: _Message, name: str, start: int, until: int) -> Point:
         elif number == 5:
             total = message.double(first)
     attributes = _attributes(message, start, until, 9)
-    return Point(name, "histogram", total, count, time_ms, attributes)
+    return MetricPoint(name, "histogram", total, count, time_ms, attributes)
 
 
 def _attributes(message: _Message, start: int, until: int, wanted: int) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""The tests that every connector inherits, those of the house and those of other packages.
+"""The tests that every connector inherits, built-in ones and those of other packages.
 
     class TestCrmSource(SourceSuite):
         connector = crm.SOURCE
@@ -26,7 +26,7 @@ from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire, is_wire
 from mainstem.pipelines.connectors.datagen import SOURCE as DATAGEN
 from mainstem.pipelines.connectors.datagen import DatagenConfig
 from mainstem.pipelines.file.secrets import Secrets
-from mainstem.pipelines.file.shape import fit, secrets_in
+from mainstem.pipelines.file.validation import fit, secrets_in
 
 SECRET_NAME = re.compile(r"passw|secret|token|credential|api_?key|private_key", re.IGNORECASE)
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

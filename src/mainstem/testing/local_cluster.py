@@ -59,7 +59,7 @@ class MemberNode(LocalNode):
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """End a pause."""
+        """Resume a paused node."""
         os.kill(self.pid, signal.SIGCONT)
 
     @property
@@ -123,7 +123,7 @@ class LocalCluster:
         return ",".join(node.kafka for node in self.nodes.values())
 
     def add(self) -> MemberNode:
-        """One node more."""
+        """Start one more node."""
         node = self._make()
         node.start()
         return node
@@ -149,7 +149,7 @@ class LocalCluster:
         node = self.nodes[number] = self.member(number, join)
         return node
 
-    def until_three_vote(self, *, timeout_s: float = 30.0) -> None:
+    def wait_for_three_voters(self, *, timeout_s: float = 30.0) -> None:
         """Wait until any one node may die: of two voters neither may."""
         give_up = time.monotonic() + timeout_s
         while len(self._voters()) < 3:

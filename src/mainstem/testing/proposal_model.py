@@ -4,9 +4,11 @@ A few senders each have one command and may send it again under the same id. A l
 what is committed, appends an entry, and may lose its leadership at any time; the next leader has
 what was committed and any part of the rest. Answers come late or never. ``SEAL`` is refused unless
 the first range is the open one, ``CREATE`` unless a topic is missing, ``DELETE`` unless it is
-there; ``TAKE`` is always granted and must be granted once.
+there; ``TAKE`` is always granted and must be granted once. ``AGAIN`` is the first sender's
+``CREATE``, with the same topic id, sent as another command by somebody who does not know the
+outcome: it is refused once that id was used.
 
-``Rules`` says which rule is broken; its defaults are the protocol. ``search`` visits every state,
+``ProposalRules`` says which rule is broken; the defaults are the protocol. ``search`` visits all
 breadth first, and returns the shortest course that breaks a promise.
 """
 
@@ -19,6 +21,7 @@ SEAL = "seal"
 TAKE = "take"
 CREATE = "create"
 DELETE = "delete"
+AGAIN = "again"
 
 # What a sender knows.
 READY = "ready"  # it may send, for the first time or again
@@ -36,13 +39,15 @@ class Promise(Enum):
     REFUSED_IS_REFUSED = "what was refused for certain takes no effect"
 
 
-class Rules(NamedTuple):
+class ProposalRules(NamedTuple):
     """The rules of the protocol; every field set otherwise breaks one of them."""
 
     waits_for_outcome: bool = True  # nothing is decided while an entry is pending
     decides_once: bool = True  # by the id of the command
     ignores_stale_facts: bool = True
     commands_end_with_term: bool = True  # what waited for the former leader is not decided
+    keeps_replies: bool = True  # a repeat is answered although its topic was deleted since
+    refuses_used_ids: bool = True  # replay ignores a topic whose id was used: so must a decision
 
 
 class Sender(NamedTuple):
@@ -56,7 +61,7 @@ class Sender(NamedTuple):
 Attempt = tuple[int, int]  # the sender, and how many tries it had left
 
 
-class State(NamedTuple):
+class ProposalState(NamedTuple):
     """``log`` names the sender of each entry, ``queue`` the attempts that wait to be decided.
 
     ``parked`` is what waits at the node that led before, and will lead next.
@@ -71,43 +76,54 @@ class State(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What is committed: the open range, whether the topic is there, whose command took effect."""
+    """What is committed: the open range, whether the topic is there, whose command took effect.
+
+    ``is_used``: the topic id of the first sender was used.
+    """
 
     open_index: int
     exists: bool
     taken: tuple[int, ...]
+    is_used: bool = False
 
-    def allows(self, kind: str) -> bool:
-        """Whether a command of this kind is granted."""
+    def allows(self, number: int, kind: str, *, refuses_used_ids: bool = True) -> bool:
+        """Whether a sender's command of this kind is granted."""
         if kind == SEAL:
             return self.open_index == 0
+        if _has_first_id(number, kind) and self.is_used and refuses_used_ids:
+            return False
         return kind == TAKE or self.exists == (kind == DELETE)
 
 
-class Outcome(NamedTuple):
+def _has_first_id(number: int, kind: str) -> bool:
+    return kind == AGAIN or (kind == CREATE and number == 0)
+
+
+class ProposalSearchResult(NamedTuple):
     """What a search found: nothing, or a broken promise and the course that leads there."""
 
     states: int
     broken: Promise | None = None
-    course: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
 
 
-def effects(state: State, rules: Rules) -> Effects:
+def effects(state: ProposalState, rules: ProposalRules) -> Effects:
     """The result of the committed entries."""
     found = Effects(0, exists=False, taken=(0,) * len(state.senders))
     for number in state.log[: state.committed]:
         kind = state.senders[number].kind
-        if rules.ignores_stale_facts and not found.allows(kind):
+        if rules.ignores_stale_facts and not found.allows(number, kind):
             continue
         taken = tuple(count + (at == number) for at, count in enumerate(found.taken))
-        exists = found.exists if kind in (SEAL, TAKE) else kind == CREATE
-        found = Effects(found.open_index + (kind == SEAL), exists, taken)
+        exists = found.exists if kind in (SEAL, TAKE) else kind != DELETE
+        is_used = found.is_used or _has_first_id(number, kind)
+        found = Effects(found.open_index + (kind == SEAL), exists, taken, is_used)
     return found
 
 
-def broken_promise(state: State, rules: Rules) -> Promise | None:
+def broken_promise(state: ProposalState, rules: ProposalRules) -> Promise | None:
     """The first promise that a state breaks."""
-    index, _, taken = effects(state, rules)
+    index, _, taken, _ = effects(state, rules)
     if index > 1:
         return Promise.ONE_RANGE
     if max(taken) > 1:
@@ -120,25 +136,25 @@ def broken_promise(state: State, rules: Rules) -> Promise | None:
     return None
 
 
-def search(kinds: tuple[str, ...], rules: Rules, tries: int = 2) -> Outcome:
+def search(kinds: tuple[str, ...], rules: ProposalRules, tries: int = 2) -> ProposalSearchResult:
     """Visit every state that these commands can lead to."""
-    beginning = State(tuple(Sender(kind, tries) for kind in kinds))
-    course: dict[State, tuple[str, ...]] = {beginning: ()}
+    beginning = ProposalState(tuple(Sender(kind, tries) for kind in kinds))
+    trace: dict[ProposalState, tuple[str, ...]] = {beginning: ()}
     waiting = deque([beginning])
     while waiting:
         state = waiting.popleft()
         for label, following in _after(state, rules):
-            if following in course:
+            if following in trace:
                 continue
-            course[following] = (*course[state], label)
+            trace[following] = (*trace[state], label)
             broken = broken_promise(following, rules)
             if broken is not None:
-                return Outcome(len(course), broken, course[following])
+                return ProposalSearchResult(len(trace), broken, trace[following])
             waiting.append(following)
-    return Outcome(len(course))
+    return ProposalSearchResult(len(trace))
 
 
-def _after(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
+def _after(state: ProposalState, rules: ProposalRules) -> Iterator[tuple[str, ProposalState]]:
     for number, sender in enumerate(state.senders):
         if sender.knows == READY and sender.tries:
             sent = _knowing(state, number, SENT, tries=sender.tries - 1)
@@ -158,22 +174,26 @@ def _after(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
         yield from _lose_leader(state, rules)
 
 
-def _decide(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
+def _decide(state: ProposalState, rules: ProposalRules) -> Iterator[tuple[str, ProposalState]]:
     if rules.waits_for_outcome and state.committed < len(state.log):
         return
     (number, tries), rest = state.queue[0], state.queue[1:]
     state = state._replace(queue=rest)
     sender = state.senders[number]
     waits = sender.knows == SENT and sender.tries == tries
-    if rules.decides_once and number in state.log[: state.committed]:
+    found = effects(state, rules)
+    is_lost = sender.kind == CREATE and not found.exists and not rules.keeps_replies
+    if rules.decides_once and number in state.log[: state.committed] and not is_lost:
         yield f"sender {number} is answered again", _knowing(state, number, DONE, only=waits)
-    elif not effects(state, rules).allows(sender.kind):
+    elif is_lost and number in state.log[: state.committed]:
+        yield f"sender {number} finds no topic", _knowing(state, number, REFUSED, only=waits)
+    elif not found.allows(number, sender.kind, refuses_used_ids=rules.refuses_used_ids):
         yield f"sender {number} is refused", _knowing(state, number, REFUSED, only=waits)
     else:
         yield f"sender {number} is decided", state._replace(log=(*state.log, number))
 
 
-def _lose_leader(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
+def _lose_leader(state: ProposalState, rules: ProposalRules) -> Iterator[tuple[str, ProposalState]]:
     queue, parked = ((), ()) if rules.commands_end_with_term else (state.parked, state.queue)
     left = state.leaders_left - 1
     for kept in range(state.committed, len(state.log) + 1):
@@ -184,8 +204,8 @@ def _lose_leader(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
 
 
 def _knowing(
-    state: State, number: int, knows: str, *, tries: int | None = None, only: bool = True
-) -> State:
+    state: ProposalState, number: int, knows: str, *, tries: int | None = None, only: bool = True
+) -> ProposalState:
     if not only:
         return state
     sender = state.senders[number]._replace(knows=knows)

@@ -1,7 +1,7 @@
 """A server in its own process, to be stopped, killed and started again by a test or a benchmark.
 
 Promises: the process leads its own group and the whole group is gone when the block is left; a
-temporary folder holds what the server printed (and its data, unless told where) until then.
+temporary folder holds what the server printed (and its data, unless a folder is given) until then.
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.peers.kafka.peer import POM
-from bench.peers.maven import classpath
+from bench.peers.maven import SHORT_LIVED, classpath
 from tests.clients.errand import Errand, from_arguments
 from tests.clients.records import Headers, Record, encode, read_file
 
@@ -78,7 +78,7 @@ def run(tool: str, options: list[str], *, content: bytes = b"") -> str:
 def command(tool: str, options: list[str]) -> list[str]:
     """The command line of a console tool."""
     # The heap of Apache's own scripts for tools.
-    return ["java", "-Xmx512M", "-cp", classpath(POM), tool, *options]
+    return ["java", "-Xmx512M", *SHORT_LIVED, "-cp", classpath(POM), tool, *options]
 
 
 def _line(record: Record, *, headed: bool) -> str:

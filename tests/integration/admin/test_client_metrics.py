@@ -74,10 +74,10 @@ def test_librdkafka_pushes_what_it_is_asked_for(node: LocalNode) -> None:
 def test_java_pushes_what_it_is_asked_for(node: LocalNode, tmp_path: Any) -> None:
     with Java(node.kafka, tmp_path / "java.log") as java:
         asked = java.ask(
-            "subscribe", "sub", f"metrics={JAVA_PREFIX}producer.request.", "interval.ms=300",
+            "subscribe", "sub", f"metrics={JAVA_PREFIX}producer.request.", "interval.ms=100",
             "match=client_id=java-app-.*",
         )  # fmt: skip
-        assert asked.startswith("ok interval.ms=300 from DYNAMIC_CLIENT_METRICS_CONFIG; ")
+        assert asked.startswith("ok interval.ms=100 from DYNAMIC_CLIENT_METRICS_CONFIG; ")
         assert java.ask("subscriptions") == "ok sub"
         word, instance = java.ask("produce", "measured", "java-app-1", 2_000).split()
         assert word == "ok"

@@ -40,7 +40,7 @@ class Raw:
     def say(self, method: Method, channel: int = 0) -> None:
         self.send(frames.method_frame(channel, method))
 
-    def hear(self) -> Method:
+    def on_note(self) -> Method:
         head = self._exactly(7)
         _, _, size = frames.HEAD.unpack(head)
         payload = self._exactly(size + 1)
@@ -87,17 +87,17 @@ class Raw:
 
     def open(self, capabilities: dict[str, bool] | None = None) -> Self:
         self.send(frames.PROTOCOL_HEADER)
-        self.hear()
+        self.on_note()
         properties = {"capabilities": capabilities or {}}
         self.say(
             connection.ConnectionStartOk(client_properties=properties, response=b"\0guest\0guest")
         )
-        self.hear()
+        self.on_note()
         self.say(connection.ConnectionTuneOk(channel_max=2047, frame_max=131_072))
         self.say(connection.ConnectionOpen())
-        self.hear()
+        self.on_note()
         self.say(connection.ChannelOpen(), 1)
-        self.hear()
+        self.on_note()
         return self
 
     def _exactly(self, size: int) -> bytes:

@@ -43,7 +43,7 @@ def _others_are_served(node: LocalNode) -> Iterator[None]:
 
 
 def refusal(raw: Raw) -> tuple[int, str]:
-    method: Any = raw.hear()
+    method: Any = raw.on_note()
     assert isinstance(method, connection.ConnectionClose), method
     return method.reply_code, method.reply_text
 
@@ -69,7 +69,7 @@ def test_a_length_of_two_gigabytes_before_a_login_costs_nothing(node: LocalNode)
     for _ in range(20):
         with Raw(node) as raw:
             raw.send(frames.PROTOCOL_HEADER)
-            raw.hear()
+            raw.on_note()
             raw.send(frames.HEAD.pack(1, 0, 2**31 - 1) + b"x" * 1_000)
             assert refusal(raw)[0] == 501
             raw.all()
@@ -88,7 +88,7 @@ def test_whoever_says_nothing_is_sent_away(node: LocalNode) -> None:
 def test_nothing_is_served_before_a_login(node: LocalNode) -> None:
     with Raw(node) as raw:
         raw.send(frames.PROTOCOL_HEADER)
-        raw.hear()
+        raw.on_note()
         raw.say(connection.ChannelOpen(), 1)
         assert refusal(raw)[0] == 503
         assert raw.all() == b""
@@ -98,7 +98,7 @@ def test_nothing_is_served_before_a_login(node: LocalNode) -> None:
 def test_only_what_was_offered_is_a_way_in(node: LocalNode, mechanism: str) -> None:
     with Raw(node) as raw:
         raw.send(frames.PROTOCOL_HEADER)
-        raw.hear()
+        raw.on_note()
         raw.say(connection.ConnectionStartOk(mechanism=mechanism, response=b"\0a\0b"))
         assert refusal(raw)[0] == 503
 
@@ -115,7 +115,7 @@ def test_a_large_message_that_is_announced_and_never_sent_costs_nothing(node: Lo
             raw.send(frames.HEAD.pack(1, number, len(publish)) + publish + b"\xce")
             raw.send(frames.HEAD.pack(2, number, len(header)) + header + b"\xce")
         raw.say(entity.QueueDeclare(queue="", exclusive=True), 1)
-        while not isinstance(raw.hear(), entity.QueueDeclareOk):
+        while not isinstance(raw.on_note(), entity.QueueDeclareOk):
             pass
         assert process.memory_info().rss - before < 16 * MIB
 
@@ -127,7 +127,7 @@ def test_a_message_beyond_the_limit_ends_its_channel(node: LocalNode, size: int)
         raw.say(basic.BasicPublish(routing_key="q"), 1)
         header = struct.pack(">HHQH", 60, 0, size, 0)
         raw.send(frames.HEAD.pack(2, 1, len(header)) + header + b"\xce")
-        method: Any = raw.hear()
+        method: Any = raw.on_note()
         assert isinstance(method, connection.ChannelClose)
         assert method.reply_code == 406
 
@@ -170,9 +170,9 @@ def test_a_client_that_never_reads_holds_up_nobody(node: LocalNode) -> None:
     with Raw(node) as deaf, dial(node) as link:
         deaf.open()
         deaf.say(entity.QueueDeclare(queue="deaf"), 1)
-        deaf.hear()
+        deaf.on_note()
         deaf.say(basic.BasicConsume(queue="deaf", no_ack=True), 1)
-        deaf.hear()
+        deaf.on_note()
         before = process.memory_info().rss
         channel = link.channel()
         channel.confirm_delivery()

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tests.integration.amqp.conftest import Server, dial
 from tests.integration.amqp.raw import Raw
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
@@ -39,7 +39,7 @@ def test_nothing_is_delivered_after_the_answer_to_a_cancel(
     with dial(server) as other:
         waiting = other.channel()
         declare = partial(waiting.queue_declare, queue, passive=True)
-        eventually(lambda: declare().method.message_count == MESSAGES)
+        wait_until(lambda: declare().method.message_count == MESSAGES)
     got = 0
     for number in range(10):
         tag = f"c{number}"

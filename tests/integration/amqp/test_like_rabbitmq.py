@@ -12,7 +12,7 @@ import pytest
 from pika.exceptions import UnroutableError
 from tests.integration.amqp.conftest import Server, dial, drained
 from tests.integration.amqp.raw import Raw
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.wire.amqp import frames
 from mainstem.wire.amqp.basic_methods import BasicGet, BasicPublish
@@ -90,7 +90,7 @@ def test_a_message_that_expires_round_a_cycle_is_dropped(channel: Any, name: Nam
         channel.queue_declare(queue, arguments=to_queue(following) | {"x-message-ttl": TTL_MS})
     channel.basic_publish("", alone, b"x")
     channel.basic_publish("", first, b"x")
-    eventually(lambda: not any(messages_in(channel, each) for each in (alone, first, second)))
+    wait_until(lambda: not any(messages_in(channel, each) for each in (alone, first, second)))
 
 
 def test_a_cycle_costs_only_the_queue_that_closes_it(channel: Any, name: Name) -> None:
@@ -158,7 +158,7 @@ def test_numbers_of_dead_letters_have_the_types_that_clients_cast_them_to(
         method = encode_method(BasicPublish(routing_key=queue))
         properties = b"\x20\x00" + len(mine).to_bytes(4) + mine
         raw.send(frames.content_frames(1, method, properties, b"x", 131_072))
-        eventually(lambda: messages_in(channel, dead) == 1)
+        wait_until(lambda: messages_in(channel, dead) == 1)
         raw.say(BasicGet(queue=dead), 1)
         received = raw.content()
     assert all(field in received for field in (b"\x01bs\x00\x07", b"\x01ll" + (7).to_bytes(8)))
@@ -206,7 +206,7 @@ def test_a_prefetch_of_a_channel_is_for_consumers_that_begin_later(
         channel.basic_consume(
             queue, lambda _c, method, _p, _b, to=queue: got[to].append(method.delivery_tag)
         )
-    eventually(lambda: connection.process_data_events(0.1) or sum(map(len, got.values())) == 8)
+    wait_until(lambda: connection.process_data_events(0.1) or sum(map(len, got.values())) == 8)
     connection.process_data_events(0.3)
     assert [len(got[queue]) for queue in queues] == [3, 5]
 
@@ -228,7 +228,7 @@ def test_a_prefetch_of_the_whole_channel_serves_all_its_queues(connection: Any, 
             channel.basic_publish("", queue, b"x")
     for queue in queues:
         channel.basic_consume(queue, take)
-    eventually(lambda: connection.process_data_events(0.1) or len(got) >= 60)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) >= 60)
     # Neither waits until the other is empty.
     assert min(got[:60].count(queue) for queue in queues) >= 5
 
@@ -243,12 +243,12 @@ def test_a_message_that_expires_at_once_reaches_a_consumer_that_waits(
     channel.queue_declare(queue)
     at_once = pika.BasicProperties(expiration="0")
     channel.basic_publish("", queue, b"nobody waits", at_once)
-    eventually(lambda: messages_in(channel, queue) == 0)
+    wait_until(lambda: messages_in(channel, queue) == 0)
     got: list[bytes] = []
     channel.basic_consume(queue, lambda _c, _m, _p, body: got.append(body), auto_ack=True)
     for number in range(20):
         channel.basic_publish("", queue, b"%d" % number, at_once)
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 20)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 20)
     assert got == [b"%d" % number for number in range(20)]
 
 

@@ -20,8 +20,8 @@ from tests.integration.amqp.raw import Raw
 from tests.integration.security.kit import ADMIN_PASSWORD, USER_PASSWORD, SecureNode, rule
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.arguments import configuration
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.node.config.command_line import configuration
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import frames
 from mainstem.wire.kafka.messages.alter_client_quotas import (
@@ -86,7 +86,7 @@ def test_the_right_password_gets_in(node: SecureNode) -> None:
     ("user", "password"),
     [("admin", "wrong"), ("guest", "guest"), ("admin", ""), ("", ""), ("carol", ADMIN_PASSWORD)],
 )
-def test_nobody_else_does(node: SecureNode, user: str, password: str) -> None:
+async def test_nobody_else_does(node: SecureNode, user: str, password: str) -> None:
     with pytest.raises(ProbableAuthenticationError) as caught:
         dial(node, user, password)
     assert "ACCESS_REFUSED" in str(caught.value)
@@ -194,7 +194,7 @@ def test_a_listener_that_others_reach_asks_for_a_login() -> None:
 def greeted(node: SecureNode) -> Raw:
     raw = Raw(node)
     raw.send(frames.PROTOCOL_HEADER)
-    start: Any = raw.hear()
+    start: Any = raw.on_note()
     assert b"SCRAM-SHA-256" in start.mechanisms.split()
     assert b"ANONYMOUS" not in start.mechanisms.split()
     return raw
@@ -206,12 +206,12 @@ def test_scram_takes_several_words(node: SecureNode, password: str, *, is_in: bo
     with greeted(node) as raw:
         first = client.get_client_first().encode()
         raw.say(connection.ConnectionStartOk(mechanism="SCRAM-SHA-256", response=first))
-        challenge: Any = raw.hear()
+        challenge: Any = raw.on_note()
         assert isinstance(challenge, connection.ConnectionSecure)
         client.set_server_first(challenge.challenge.decode())
         raw.say(connection.ConnectionSecureOk(response=client.get_client_final().encode()))
         if is_in:
-            assert isinstance(raw.hear(), connection.ConnectionTune)
+            assert isinstance(raw.on_note(), connection.ConnectionTune)
         else:
             assert raw.all() == b""
 
@@ -220,12 +220,12 @@ def test_scram_takes_several_words(node: SecureNode, password: str, *, is_in: bo
 def test_a_secret_is_renewed(node: SecureNode, secret: str, *, is_taken: bool) -> None:
     with greeted(node) as raw:
         raw.say(connection.ConnectionStartOk(response=f"\0admin\0{ADMIN_PASSWORD}".encode()))
-        raw.hear()
+        raw.on_note()
         raw.say(connection.ConnectionTuneOk(channel_max=10, frame_max=131_072))
         raw.say(connection.ConnectionOpen())
-        raw.hear()
+        raw.on_note()
         raw.say(connection.ConnectionUpdateSecret(new_secret=secret.encode(), reason="old"))
-        answer: Any = raw.hear()
+        answer: Any = raw.on_note()
         if is_taken:
             assert isinstance(answer, connection.ConnectionUpdateSecretOk)
         else:

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from kombu import connection as kombu_connection
 from kombu import entity as kombu_entity
 from tests.integration.amqp.conftest import Server
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -64,73 +64,65 @@ def url(node: Server) -> str:
     return f"amqp://guest:guest@{node.amqp}//"
 
 
-def test_aio_pika_publishes_consumes_and_asks(amqp_node: LocalNode) -> None:
-    async def story() -> None:
-        connection = await aio_pika.connect(f"amqp://guest:guest@{amqp_node.amqp}/")
-        async with connection:
-            channel = await connection.channel(on_return_raises=True)
-            await channel.set_qos(prefetch_count=10)
-            exchange = await channel.declare_exchange(
-                "aio", aio_pika.ExchangeType.TOPIC, durable=True
+async def test_aio_pika_publishes_consumes_and_asks(amqp_node: LocalNode) -> None:
+    connection = await aio_pika.connect(f"amqp://guest:guest@{amqp_node.amqp}/")
+    async with connection:
+        channel = await connection.channel(on_return_raises=True)
+        await channel.set_qos(prefetch_count=10)
+        exchange = await channel.declare_exchange("aio", aio_pika.ExchangeType.TOPIC, durable=True)
+        queue = await channel.declare_queue("aio-queue", durable=True)
+        await queue.bind(exchange, "a.#")
+        sent = [
+            aio_pika.Message(
+                str(number).encode(),
+                headers={"n": number},
+                delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
             )
-            queue = await channel.declare_queue("aio-queue", durable=True)
-            await queue.bind(exchange, "a.#")
-            sent = [
-                aio_pika.Message(
-                    str(number).encode(),
-                    headers={"n": number},
-                    delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-                )
-                for number in range(100)
-            ]
-            await asyncio.gather(*(exchange.publish(each, "a.b") for each in sent))
-            found = []
-            async with queue.iterator() as messages:
-                async for message in messages:
-                    async with message.process():
-                        found.append((message.body, message.headers["n"]))
-                    if len(found) == 100:
-                        break
-            assert sorted(found) == sorted((each.body, n) for n, each in enumerate(sent))
-            with pytest.raises(aio_pika.exceptions.DeliveryError):
-                await exchange.publish(aio_pika.Message(b"lost"), "nobody", mandatory=True)
-
-    asyncio.run(story())
+            for number in range(100)
+        ]
+        await asyncio.gather(*(exchange.publish(each, "a.b") for each in sent))
+        found = []
+        async with queue.iterator() as messages:
+            async for message in messages:
+                async with message.process():
+                    found.append((message.body, message.headers["n"]))
+                if len(found) == 100:
+                    break
+        assert sorted(found) == sorted((each.body, n) for n, each in enumerate(sent))
+        with pytest.raises(aio_pika.exceptions.DeliveryError):
+            await exchange.publish(aio_pika.Message(b"lost"), "nobody", mandatory=True)
 
 
-def test_aio_pika_comes_back_after_a_kill(own_amqp_node: LocalNode) -> None:
+async def test_aio_pika_comes_back_after_a_kill(own_amqp_node: LocalNode) -> None:
     node = own_amqp_node
 
-    async def story() -> None:
-        address = f"amqp://guest:guest@{node.amqp}/"
-        async with await aio_pika.connect_robust(address, reconnect_interval=0.2) as connection:
-            channel = await connection.channel()
-            queue = await channel.declare_queue("robust", durable=True)
-            found: asyncio.Queue[bytes] = asyncio.Queue()
+    address = f"amqp://guest:guest@{node.amqp}/"
+    async with await aio_pika.connect_robust(address, reconnect_interval=0.2) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue("robust", durable=True)
+        found: asyncio.Queue[bytes] = asyncio.Queue()
 
-            async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
-                async with message.process():
-                    found.put_nowait(message.body)
+        async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            async with message.process():
+                found.put_nowait(message.body)
 
-            await queue.consume(take)
-            await channel.default_exchange.publish(aio_pika.Message(b"before"), "robust")
-            assert await asyncio.wait_for(found.get(), 20) == b"before"
-            # Its acknowledgement goes out before the question, which is answered.
-            await asyncio.sleep(0.1)
-            await channel.declare_queue("robust", passive=True)
-            await asyncio.to_thread(node.kill9)
-            await asyncio.to_thread(node.start)
-            async with asyncio.timeout(30):
-                while True:
-                    # It reopens its channel by itself, a moment after the connection is back.
-                    with contextlib.suppress(aio_pika.exceptions.AMQPError, RuntimeError):
-                        exchange = channel.default_exchange
-                        await exchange.publish(aio_pika.Message(b"after"), "robust")
-                        break
-                    await asyncio.sleep(0.1)
-                assert await found.get() == b"after"
-
-    asyncio.run(story())
+        await queue.consume(take)
+        await channel.default_exchange.publish(aio_pika.Message(b"before"), "robust")
+        assert await asyncio.wait_for(found.get(), 20) == b"before"
+        # Its acknowledgement goes out before the question, which is answered.
+        await asyncio.sleep(0.1)
+        await channel.declare_queue("robust", passive=True)
+        await asyncio.to_thread(node.kill9)
+        await asyncio.to_thread(node.start)
+        async with asyncio.timeout(30):
+            while True:
+                # It reopens its channel by itself, a moment after the connection is back.
+                with contextlib.suppress(aio_pika.exceptions.AMQPError, RuntimeError):
+                    exchange = channel.default_exchange
+                    await exchange.publish(aio_pika.Message(b"after"), "robust")
+                    break
+                await asyncio.sleep(0.1)
+            assert await found.get() == b"after"
 
 
 def test_kombu_publishes_and_consumes(amqp_node: LocalNode) -> None:
@@ -215,14 +207,6 @@ def shop(node: Server) -> Iterator[Any]:
     app.close()
 
 
-def awaited(question: Callable[[], Any], within_s: float = 40.0) -> Any:
-    until = time.monotonic() + within_s
-    while not (answer := question()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.1)
-    return answer
-
-
 def test_celery_gives_results_and_retries(
     own_amqp_node: LocalNode, workers: Workers, tmp_path: Path
 ) -> None:
@@ -244,7 +228,7 @@ def test_tasks_that_are_due_later_do_not_hold_up_a_task_that_is_due_now(
         with shop(server) as app:
             for number in range(10):
                 app.send_task("shop.add", (number, 1), countdown=600)
-            awaited(lambda: workers.log().count("received") >= 10)
+            wait_until(lambda: workers.log().count("received") >= 10)
             assert app.send_task("shop.add", (1, 1)).get(timeout=30) == 2
     finally:
         workers.stop()
@@ -257,7 +241,7 @@ def test_a_task_of_a_killed_worker_is_done_by_another(
     journal = tmp_path / "journal"
     with shop(own_amqp_node) as app:
         result = app.send_task("shop.slow", (str(journal),))
-        awaited(journal.exists)
+        wait_until(journal.exists)
         os.killpg(first.pid, signal.SIGKILL)
         workers.start()
         assert result.get(timeout=60) == "done"

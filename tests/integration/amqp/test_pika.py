@@ -8,7 +8,7 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 from tests.integration.amqp.conftest import WITH_AMQP, dial, drained
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.model.limits import MESSAGE_BYTES_MAX
 from mainstem.testing.local_node import LocalNode
@@ -207,7 +207,7 @@ def test_messages_expire_by_the_rule_of_their_queue(channel: Any, name: Name) ->
     channel.basic_publish("", queue, b"soon gone")
     declared = channel.queue_declare(queue, passive=True)
     assert declared.method.message_count == 1
-    eventually(lambda: channel.queue_declare(queue, passive=True).method.message_count == 0)
+    wait_until(lambda: channel.queue_declare(queue, passive=True).method.message_count == 0)
 
 
 def test_a_queue_that_refuses_says_so(channel: Any, name: Name) -> None:
@@ -270,7 +270,7 @@ def test_deliveries_need_no_acknowledgement_where_none_is_asked(
         channel.basic_publish("", queue, str(number))
     got: list[bytes] = []
     channel.basic_consume(queue, lambda _c, _m, _p, body: got.append(body), auto_ack=True)
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 2_500)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 2_500)
     assert got == [str(number).encode() for number in range(2_500)]
     assert channel.queue_declare(queue, passive=True).method.message_count == 0
 
@@ -342,7 +342,7 @@ def test_exclusive_queues_belong_to_their_connection(
                 return bool(error.reply_code == 404)
             return False
 
-        eventually(is_gone)
+        wait_until(is_gone)
 
 
 def test_a_queue_of_no_name_gets_one_and_goes_with_its_last_consumer(
@@ -365,7 +365,7 @@ def test_a_consumer_is_told_that_its_queue_is_gone(connection: Any, name: Name) 
     channel.add_on_cancel_callback(cancelled.append)
     channel.basic_consume(queue, print)
     connection.channel().queue_delete(queue)
-    eventually(lambda: connection.process_data_events(0.1) or cancelled)
+    wait_until(lambda: connection.process_data_events(0.1) or cancelled)
 
 
 def test_only_one_consumer_is_served_where_that_was_asked_for(connection: Any, name: Name) -> None:
@@ -381,11 +381,11 @@ def test_only_one_consumer_is_served_where_that_was_asked_for(connection: Any, n
     )
     for _ in range(4):
         channel.basic_publish("", queue, b"x")
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 4)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 4)
     assert set(got) == {first}
     channel.basic_cancel(first)
     channel.basic_publish("", queue, b"x")
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 5)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 5)
     assert got[-1] == second
 
 
@@ -463,7 +463,7 @@ def test_answers_come_straight_to_the_channel_that_asked(connection: Any, name: 
     assert properties.reply_to.startswith("amq.rabbitmq.reply-to.")
     reply = pika.BasicProperties(correlation_id=properties.correlation_id)
     serving.basic_publish("", properties.reply_to, b"4", reply)
-    eventually(lambda: connection.process_data_events(0.1) or answers)
+    wait_until(lambda: connection.process_data_events(0.1) or answers)
     assert answers == [("7", b"4")]
 
 
@@ -538,12 +538,12 @@ def test_a_full_queue_makes_its_publisher_wait(
     channel.queue_declare(queue, arguments={"x-max-length": 2, "x-overflow": "block"})
     for number in range(5):
         channel.basic_publish("", queue, str(number))
-    eventually(lambda: publishing.process_data_events(0.1) or said == ["blocked"])
+    wait_until(lambda: publishing.process_data_events(0.1) or said == ["blocked"])
     assert [body for _, _, body in drained(connection.channel(), queue, 5)] == [
         str(number).encode() for number in range(5)
     ]
     # What the node had not read yet may find the queue full again.
-    eventually(lambda: publishing.process_data_events(0.1) or said[-1] == "unblocked")
+    wait_until(lambda: publishing.process_data_events(0.1) or said[-1] == "unblocked")
     assert said == ["blocked", "unblocked"] * (len(said) // 2)
     publishing.close()
 
@@ -564,7 +564,7 @@ def test_reply_queues_leave_nothing_behind(amqp_node: LocalNode, connection: Any
             return bool(error.reply_code == 404)
         return False
 
-    eventually(are_gone)
+    wait_until(are_gone)
     topics = {path.name.partition("~")[0] for path in (amqp_node.data_dir / "topics").iterdir()}
     assert not [topic for topic in topics if "amq" in topic and "gen" in topic]
 
@@ -578,12 +578,12 @@ def test_a_prefetch_may_be_in_bytes(connection: Any, name: Name) -> None:
     got: list[int] = []
     channel.basic_qos(prefetch_size=2_500)
     channel.basic_consume(queue, lambda _c, method, _p, _b: got.append(method.delivery_tag))
-    eventually(lambda: connection.process_data_events(0.1) or len(got) >= 2)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) >= 2)
     for _ in range(3):
         connection.process_data_events(0.1)
     assert 2 <= len(got) <= 3
     channel.basic_ack(0, multiple=True)
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 5)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 5)
 
 
 def test_more_urgent_consumers_are_served_first(connection: Any, name: Name) -> None:
@@ -600,7 +600,7 @@ def test_more_urgent_consumers_are_served_first(connection: Any, name: Name) -> 
     channel.basic_consume(queue, take, consumer_tag="high", arguments={"x-priority": 10})
     for _ in range(3):
         channel.basic_publish("", queue, b"x")
-    eventually(lambda: connection.process_data_events(0.1) or len(got) == 3)
+    wait_until(lambda: connection.process_data_events(0.1) or len(got) == 3)
     assert sorted(got) == ["high", "high", "low"]
 
 

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 from tests.integration.bad_input.wire import FETCH, PeakRss, Raw, batch_of
 
-from mainstem.model.batch import HEADER, BatchHeader, read_header
-from mainstem.model.record import Record, build_batch, records_of, write_header
+from mainstem.model.records.batch import HEADER, BatchHeader, read_header
+from mainstem.model.records.record import Record, build_batch, records_of, write_header
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages.create_topics import (
     CreatableTopic,

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.bad_input.wire import PeakRss, Raw
 from tests.unit.telemetry import otlp_bytes as otlp
 
-from mainstem.model import compression
+from mainstem.model.records import compression
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

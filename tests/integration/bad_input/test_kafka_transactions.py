@@ -27,8 +27,8 @@ from tests.integration.bad_input.transaction_wire import (
 )
 from tests.integration.bad_input.wire import PeakRss, Raw, batch_of
 
-from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK
-from mainstem.streams.markers import Marker, marker_batch
+from mainstem.model.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK
+from mainstem.streams.producers.transaction_markers import TransactionMarker, marker_batch
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -202,7 +202,9 @@ def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_marker_made_by_a_client_is_refused(victim: Victim, *, commit: bool, flags: int) -> None:
     for epoch in (victim.who.epoch, victim.who.epoch + 1):
-        forged = marker_batch(victim.who.producer_id, epoch, Marker(commit, 0), 1_700_000_000_000)
+        forged = marker_batch(
+            victim.who.producer_id, epoch, TransactionMarker(commit, 0), 1_700_000_000_000
+        )
         assert victim.wire.produce(victim.topic, bytes(forged))[0] in {BAD_RECORD, OLD_EPOCH}
     control = batch(victim.who, victim.sequence, b"control", flags=flags)
     assert victim.wire.produce(victim.topic, control)[0] == BAD_RECORD

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.bad_input.wire import Witness
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.model.limits import MIB
 from mainstem.testing.local_node import LocalNode
@@ -95,7 +95,7 @@ def test_frames_behind_requests_that_wait_do_not_fill_the_memory(node: LocalNode
             writer = threading.Thread(target=write, daemon=True)
             writer.start()
             writers.append(writer)
-        eventually(lambda: all(sent) and is_still(sent), within_s=60)
+        wait_until(lambda: all(sent) and is_still(sent), within_s=60)
         witness.check()
         assert resident_bytes(node) - before < GROWTH_BYTES_MAX
         assert max(sent) < FRAME_BYTES  # the rest never left the clients

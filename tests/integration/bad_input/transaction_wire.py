@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 
 from tests.integration.bad_input.wire import FETCH, PRODUCE, Raw
 
-from mainstem.model.batch import TRANSACTIONAL_MASK, read_header
-from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.model.records.batch import TRANSACTIONAL_MASK, read_header
+from mainstem.model.records.record import ProducerStamp, Record, build_batch, records_of
 from mainstem.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from mainstem.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest

@@ -8,7 +8,7 @@ from tests.integration.cdc.follow import Following
 from tests.integration.cdc.postgres import PostgresServer
 from tests.integration.pipelines.conftest import spark
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 
 __all__ = ["spark"]
 

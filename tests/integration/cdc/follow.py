@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from mainstem.pipelines.cdc import mysql_reader, postgres_reader
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.mysql.reader import MysqlChangesReader
+from mainstem.pipelines.cdc.postgres.reader import PostgresChangesReader
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.reader import CdcStreamReader, ReaderSettings
 from mainstem.pipelines.cdc.settings import CdcConfig
 
@@ -24,9 +25,10 @@ class Following:
         self.config = config
         self._more = more
         self._folder = folder
-        of = postgres_reader if isinstance(config, PostgresCdcConfig) else mysql_reader
         settings: Any = ReaderSettings(config=config, state_dir=str(folder), **more)
-        self._reader: CdcStreamReader = of.ChangesReader(settings)
+        is_postgres = isinstance(config, PostgresCdcConfig)
+        reader = PostgresChangesReader if is_postgres else MysqlChangesReader
+        self._reader: CdcStreamReader = reader(settings)
         self.position: Any = start or self._reader.position()
         self.batches: list[tuple[Any, Any]] = []
         self.follower = self._reader.follower()

@@ -10,7 +10,7 @@ from tests.integration.cdc.follow import Following
 from tests.integration.cdc.postgres import PostgresServer
 from tests.integration.debezium.postgres_workload import AFTER, BEFORE
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 
 pytestmark = [pytest.mark.needs("postgres"), pytest.mark.timeout(180)]
 

@@ -12,7 +12,7 @@ from tests.integration.cdc.follow import Following, brief, event
 from tests.integration.cdc.postgres import PostgresServer
 
 from mainstem.model.errors import InvalidRequest, MainstemError
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.settings import PLACEHOLDER
 from mainstem.pipelines.connector.shapes import Severity
 from mainstem.pipelines.connectors.postgres_cdc import SOURCE

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.integration.cdc.follow import Following, brief, event
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 
 pytestmark = [pytest.mark.needs("postgres"), pytest.mark.timeout(180)]
 

@@ -9,7 +9,7 @@ from tests.integration.cdc.follow import Following
 from tests.integration.cdc_mysql.mariadb import GIVEN_PORT, GivenServer, MariadbServer
 from tests.integration.pipelines.conftest import spark
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 __all__ = ["spark"]
 

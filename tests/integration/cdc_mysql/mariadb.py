@@ -47,12 +47,13 @@ class MariadbServer:
     def __init__(self, *settings: str) -> None:
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
-        self._as: dict[str, Any] = {}
+        # A server that starts removes temporary tables of others from a folder that they share.
+        self._as: dict[str, Any] = {"env": os.environ | {"TMPDIR": str(self._folder)}}
         if os.getuid() == 0:
             known = {each.pw_name for each in pwd.getpwall()}
             user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
-            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self.port = free_port()
 
     def __enter__(self) -> Self:

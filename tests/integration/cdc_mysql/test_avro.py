@@ -9,7 +9,7 @@ from tests.integration.cdc.follow import Following
 from tests.integration.cdc_mysql.mariadb import MariadbServer
 from tests.integration.debezium.mariadb_workload import AFTER, BEFORE
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 pytestmark = [pytest.mark.needs("mariadb"), pytest.mark.timeout(180)]
 

@@ -11,7 +11,7 @@ from tests.integration.cdc.follow import Following, Told, brief, event
 from tests.integration.cdc_mysql.mariadb import MariadbServer, purge_logs
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.connector.gauges import read_gauges
 
 pytestmark = [pytest.mark.needs("mariadb"), pytest.mark.timeout(120)]

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.cdc.follow import Copy, Following, Told, brief, event
 from tests.integration.cdc_mysql.mariadb import numbers
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.connector.progress import read_progress
 
 pytestmark = [pytest.mark.needs("mariadb"), pytest.mark.timeout(120)]

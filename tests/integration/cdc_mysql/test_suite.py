@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.integration.cdc_mysql.mariadb import MariadbServer, numbers
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.connector.shapes import Severity
 from mainstem.pipelines.connectors import mysql_cdc
 from mainstem.testing.connector_suite import SourceSuite

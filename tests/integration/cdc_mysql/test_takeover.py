@@ -10,7 +10,7 @@ from tests.integration.cdc.follow import Following, brief
 from tests.integration.cdc_mysql.mariadb import GIVEN_PORT, MariadbServer, numbers
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 pytestmark = [
     pytest.mark.needs("mariadb"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.integration.security.kit import ADMIN_PASSWORD, SecureNode
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 from mainstem.cli.main import main
 
 ADMIN = {"MAINSTEM_USER": "admin", "MAINSTEM_PASSWORD": ADMIN_PASSWORD}

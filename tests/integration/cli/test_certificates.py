@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
 

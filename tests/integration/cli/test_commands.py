@@ -14,7 +14,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
 

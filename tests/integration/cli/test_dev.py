@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.dev import greeting
+from mainstem.cli.commands.dev import greeting
 
 BIN = Path(sys.executable).parent
 

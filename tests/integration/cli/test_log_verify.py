@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 from mainstem.testing.local_node import LocalNode
 
 COMMAND = str(Path(sys.executable).with_name("mainstem"))

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.cli.secured import ADMIN, Shell, somebody
 from tests.integration.security.kit import ADMIN_PASSWORD
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 
 NOBODY = {"MAINSTEM_USER": "", "MAINSTEM_PASSWORD": "", "MAINSTEM_CA_FILE": ""}
 COMMAND = str(Path(sys.executable).with_name("mainstem"))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.integration.cli.secured import Shell, somebody
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 
 NOBODY = {"MAINSTEM_USER": "", "MAINSTEM_PASSWORD": ""}
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
 
 import pytest
+from tests.kit.waiting import eventually
 
 from mainstem.client.admin import Admin
 from mainstem.client.consumer import Consumer, ConsumerSettings
@@ -53,12 +53,6 @@ class Reader:
         await self.task
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - readers of several kinds are watched
-            await asyncio.sleep(0.02)
-
-
 async def new_topic(broker: str, partitions: int) -> str:
     name = next(NAMES)
     async with Admin(broker) as admin:
@@ -77,107 +71,92 @@ def values(*readers: Reader) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin"])
-def test_two_members_share_and_the_survivor_takes_over(broker: str, assignor: str) -> None:
-    async def story() -> None:
-        topic = await new_topic(broker, 4)
-        settings = ConsumerSettings(
-            reset="earliest",
-            fetch_wait_ms=100,
-            heartbeat_interval_ms=100,
-            session_timeout_ms=6_000,
-            assignors=(assignor,),
-        )
-        first = Reader(broker, topic, topic, settings)
-        await eventually(lambda: first.current == {0, 1, 2, 3})
-        second = Reader(broker, topic, topic, settings)
-        await eventually(lambda: len(first.current) == 2 and len(second.current) == 2)
-        assert first.current | second.current == {0, 1, 2, 3}
-        await fill(broker, topic, 0, 200)
-        await eventually(lambda: len(values(first, second)) == 200)
-        assert {r.partition for r in first.records} == first.current
-        assert {r.partition for r in second.records} == second.current
-        async with Admin(broker) as admin:
-            info = await admin.groups.describe(topic)
-            assert (info.state, info.protocol, len(info.members)) == ("Stable", assignor, 2)
-        await second.stop()
-        await eventually(lambda: first.current == {0, 1, 2, 3})
-        await fill(broker, topic, 200, 300)
-        await eventually(lambda: len(values(first, second)) == 300)
-        await first.stop()
-        assert sorted(values(first, second), key=lambda v: int(v or b"")) == [
-            b"%d" % number for number in range(300)
-        ]
-
-    asyncio.run(story())
+async def test_two_members_share_and_the_survivor_takes_over(broker: str, assignor: str) -> None:
+    topic = await new_topic(broker, 4)
+    settings = ConsumerSettings(
+        reset="earliest",
+        fetch_wait_ms=100,
+        heartbeat_interval_ms=100,
+        session_timeout_ms=6_000,
+        assignors=(assignor,),
+    )
+    first = Reader(broker, topic, topic, settings)
+    await eventually(lambda: first.current == {0, 1, 2, 3})
+    second = Reader(broker, topic, topic, settings)
+    await eventually(lambda: len(first.current) == 2 and len(second.current) == 2)
+    assert first.current | second.current == {0, 1, 2, 3}
+    await fill(broker, topic, 0, 200)
+    await eventually(lambda: len(values(first, second)) == 200)
+    assert {r.partition for r in first.records} == first.current
+    assert {r.partition for r in second.records} == second.current
+    async with Admin(broker) as admin:
+        info = await admin.groups.describe(topic)
+        assert (info.state, info.protocol, len(info.members)) == ("Stable", assignor, 2)
+    await second.stop()
+    await eventually(lambda: first.current == {0, 1, 2, 3})
+    await fill(broker, topic, 200, 300)
+    await eventually(lambda: len(values(first, second)) == 300)
+    await first.stop()
+    assert sorted(values(first, second), key=lambda v: int(v or b"")) == [
+        b"%d" % number for number in range(300)
+    ]
 
 
-def test_a_member_that_dies_silently_is_replaced_after_its_session(broker: str) -> None:
-    async def story() -> None:
-        topic = await new_topic(broker, 2)
-        async with Consumer(broker, topic, QUICK) as silent:
-            silent.subscribe([topic])
-            async with asyncio.timeout(30):
-                while not silent.assignment:
-                    await silent.poll(100)
-            # The heart stops, as in a process that hangs.
-            assert silent._membership is not None
-            await silent._membership._stop_heart()
-            other = Reader(broker, topic, topic, QUICK)
-            await eventually(lambda: other.current == {0, 1})
-            await other.stop()
-
-    asyncio.run(story())
+async def test_a_member_that_dies_silently_is_replaced_after_its_session(broker: str) -> None:
+    topic = await new_topic(broker, 2)
+    async with Consumer(broker, topic, QUICK) as silent:
+        silent.subscribe([topic])
+        async with asyncio.timeout(30):
+            while not silent.assignment:
+                await silent.poll(100)
+        # The heart stops, as in a process that hangs.
+        assert silent._membership is not None
+        await silent._membership._stop_heart()
+        other = Reader(broker, topic, topic, QUICK)
+        await eventually(lambda: other.current == {0, 1})
+        await other.stop()
 
 
-def test_a_group_resumes_where_it_committed(broker: str) -> None:
-    async def story() -> None:
-        topic = await new_topic(broker, 3)
-        await fill(broker, topic, 0, 100)
-        first = Reader(broker, topic, topic, QUICK)
-        await eventually(lambda: len(first.records) == 100)
-        await first.stop()
-        await fill(broker, topic, 100, 150)
-        second = Reader(broker, topic, topic, QUICK)
-        await eventually(lambda: len(second.records) >= 50)
-        await asyncio.sleep(0.3)
-        await second.stop()
-        assert sorted(int(v or b"") for v in values(second)) == list(range(100, 150))
-        async with Admin(broker) as admin:
-            assert {entry.lag for entry in await admin.groups.lag(topic)} == {0}
-
-    asyncio.run(story())
+async def test_a_group_resumes_where_it_committed(broker: str) -> None:
+    topic = await new_topic(broker, 3)
+    await fill(broker, topic, 0, 100)
+    first = Reader(broker, topic, topic, QUICK)
+    await eventually(lambda: len(first.records) == 100)
+    await first.stop()
+    await fill(broker, topic, 100, 150)
+    second = Reader(broker, topic, topic, QUICK)
+    await eventually(lambda: len(second.records) >= 50)
+    await asyncio.sleep(0.3)
+    await second.stop()
+    assert sorted(int(v or b"") for v in values(second)) == list(range(100, 150))
+    async with Admin(broker) as admin:
+        assert {entry.lag for entry in await admin.groups.lag(topic)} == {0}
 
 
-def test_a_topic_that_grows_is_shared_out_anew(broker: str) -> None:
-    async def story() -> None:
-        topic = await new_topic(broker, 1)
-        reader = Reader(broker, topic, topic, QUICK)
-        await eventually(lambda: reader.current == {0})
-        async with Admin(broker) as admin:
-            await admin.create_partitions(topic, 3)
-        second = Reader(broker, topic, topic, QUICK)  # any rebalance sees the new partitions
-        await eventually(lambda: len(reader.current | second.current) == 3)
-        await second.stop()
-        await reader.stop()
-
-    asyncio.run(story())
+async def test_a_topic_that_grows_is_shared_out_anew(broker: str) -> None:
+    topic = await new_topic(broker, 1)
+    reader = Reader(broker, topic, topic, QUICK)
+    await eventually(lambda: reader.current == {0})
+    async with Admin(broker) as admin:
+        await admin.create_partitions(topic, 3)
+    second = Reader(broker, topic, topic, QUICK)  # any rebalance sees the new partitions
+    await eventually(lambda: len(reader.current | second.current) == 3)
+    await second.stop()
+    await reader.stop()
 
 
-def test_a_group_with_members_cannot_be_reset_or_deleted(broker: str) -> None:
-    async def story() -> None:
-        topic = await new_topic(broker, 1)
-        reader = Reader(broker, topic, topic, QUICK)
-        await eventually(lambda: reader.current == {0})
-        async with Admin(broker, timeout_ms=5_000) as admin:
-            with pytest.raises(InvalidRequest):
-                await admin.groups.reset(topic, {TopicPartition(topic, 0): 0})
-            with pytest.raises(InvalidRequest):
-                await admin.groups.delete([topic])
-            await reader.stop()
+async def test_a_group_with_members_cannot_be_reset_or_deleted(broker: str) -> None:
+    topic = await new_topic(broker, 1)
+    reader = Reader(broker, topic, topic, QUICK)
+    await eventually(lambda: reader.current == {0})
+    async with Admin(broker, timeout_ms=5_000) as admin:
+        with pytest.raises(InvalidRequest):
             await admin.groups.reset(topic, {TopicPartition(topic, 0): 0})
-            assert (await admin.groups.offsets(topic))[TopicPartition(topic, 0)].offset == 0
+        with pytest.raises(InvalidRequest):
             await admin.groups.delete([topic])
-            with pytest.raises(InvalidRequest):
-                await admin.groups.describe(topic)
-
-    asyncio.run(story())
+        await reader.stop()
+        await admin.groups.reset(topic, {TopicPartition(topic, 0): 0})
+        assert (await admin.groups.offsets(topic))[TopicPartition(topic, 0)].offset == 0
+        await admin.groups.delete([topic])
+        with pytest.raises(InvalidRequest):
+            await admin.groups.describe(topic)

@@ -6,14 +6,14 @@ from pathlib import Path
 from mainstem.client.admin import Admin
 from mainstem.client.consumer import Consumer, ConsumerSettings
 from mainstem.client.producer import Producer, ProducerSettings
-from mainstem.client.values import ConsumerRecord, RecordPlace, TopicPartition
+from mainstem.client.values import ConsumerRecord, RecordMetadata, TopicPartition
 from mainstem.testing.local_node import LocalNode
 
 RECORDS = 3_000
 QUICK = {"MAINSTEM_GROUPS__INITIAL_REBALANCE_DELAY_MS": "0"}
 
 
-async def produce_through_deaths(node: LocalNode) -> list[RecordPlace]:
+async def produce_through_deaths(node: LocalNode) -> list[RecordMetadata]:
     settings = ProducerSettings(batch_bytes=500, linger_ms=1, retry_pause_ms=20)
     async with Producer(node.kafka, settings) as producer:
         deliveries = []
@@ -37,8 +37,10 @@ async def read_all(node: LocalNode, count: int) -> list[ConsumerRecord]:
         return records + await consumer.poll(200)
 
 
-def test_a_producer_delivers_each_record_once_though_its_node_is_killed(tmp_path: Path) -> None:
-    async def story(node: LocalNode) -> None:
+async def test_a_producer_delivers_each_record_once_though_its_node_is_killed(
+    tmp_path: Path,
+) -> None:
+    with LocalNode(tmp_path / "data") as node:
         async with Admin(node.kafka) as admin:
             await admin.create_topic("t", partitions=1)
         places = await produce_through_deaths(node)
@@ -47,16 +49,13 @@ def test_a_producer_delivers_each_record_once_though_its_node_is_killed(tmp_path
         for number, place in enumerate(places):
             assert place.offset in (number, -1)
 
-    with LocalNode(tmp_path / "data") as node:
-        asyncio.run(story(node))
 
-
-def test_a_member_goes_on_where_it_was_when_its_node_comes_back(tmp_path: Path) -> None:
+async def test_a_member_goes_on_where_it_was_when_its_node_comes_back(tmp_path: Path) -> None:
     settings = ConsumerSettings(
         reset="earliest", fetch_wait_ms=100, heartbeat_interval_ms=100, auto_commit_interval_ms=50
     )
 
-    async def story(node: LocalNode) -> list[bytes | None]:
+    with LocalNode(tmp_path / "data", environment=QUICK) as node:
         async with Admin(node.kafka) as admin:
             await admin.create_topic("t", partitions=2)
         seen: list[bytes | None] = []
@@ -73,8 +72,4 @@ def test_a_member_goes_on_where_it_was_when_its_node_comes_back(tmp_path: Path) 
                 if chapter < 2:
                     await asyncio.to_thread(node.kill9)
                     await asyncio.to_thread(node.start)
-        return seen
-
-    with LocalNode(tmp_path / "data", environment=QUICK) as node:
-        seen = asyncio.run(story(node))
     assert sorted(int(value or b"") for value in seen) == list(range(300))

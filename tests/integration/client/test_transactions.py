@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from bench.peers.kafka.peer import ApacheKafka
 from confluent_kafka import Producer as ForeignProducer
 
 from mainstem.client.admin import Admin
@@ -40,14 +39,11 @@ async def read(broker: str, isolation: str, count: int) -> list[str]:
 
 
 @pytest.mark.needs("java", "maven")
-def test_only_committed_records_are_read_when_asked_so() -> None:
-    async def story(broker: str) -> tuple[list[str], list[str]]:
-        async with Admin(broker) as admin:
-            await admin.create_topic("t", partitions=1)
-        await asyncio.to_thread(write, broker)
-        return await read(broker, "read_committed", 15), await read(broker, "read_uncommitted", 30)
-
-    with ApacheKafka() as kafka:
-        committed, everything = asyncio.run(story(kafka.kafka))
+async def test_only_committed_records_are_read_when_asked_so(kafka: str) -> None:
+    async with Admin(kafka) as admin:
+        await admin.create_topic("t", partitions=1)
+    await asyncio.to_thread(write, kafka)
+    committed = await read(kafka, "read_committed", 15)
+    everything = await read(kafka, "read_uncommitted", 30)
     assert committed == [f"commit {n} {p}" for n in (0, 2, 5) for p in range(5)]
     assert len(everything) == 30

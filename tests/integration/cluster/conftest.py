@@ -20,5 +20,5 @@ def shared_cluster() -> Iterator[LocalCluster]:
 def cluster() -> Iterator[LocalCluster]:
     """A cluster whose nodes a test may kill."""
     with LocalCluster(arguments=QUICK) as own:
-        own.until_three_vote()
+        own.wait_for_three_voters()
         yield own

@@ -50,7 +50,7 @@ def files_of(node: MemberNode, topic: str) -> dict[str, bytes]:
 def cluster() -> Iterator[LocalCluster]:
     """Nodes that look through their files all the time: not every damage meets a reader."""
     with LocalCluster(arguments=(*QUICK, "--set", "log.scrub_interval_ms=2000")) as own:
-        own.until_three_vote()
+        own.wait_for_three_voters()
         yield own
 
 

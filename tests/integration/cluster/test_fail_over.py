@@ -7,13 +7,20 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.integration.bad_input.wire import Raw
 
 from mainstem.testing.local_cluster import LocalCluster
+from mainstem.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 
 PARTITIONS = 3
+REASSIGN = 45
 
 
 class Writer:
@@ -172,6 +179,56 @@ def test_planned_moves_lose_nothing_that_one_node_acknowledged(cluster: LocalClu
     assert len(writer.acknowledged) > 500
     missing = set(writer.acknowledged) - set(everything(cluster.bootstrap, "lightly"))
     assert not missing, sorted(missing)[:10]
+
+
+def prefer(cluster: LocalCluster, topic: str, order: list[int]) -> None:
+    """Want all partitions of a topic on these nodes, the first as their leader."""
+    parts = [ReassignablePartition(number, order) for number in range(PARTITIONS)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, parts)])
+    with Raw(cluster.bootstrap.split(",")[0]) as line:
+        answer = line.call(REASSIGN, 0, request)
+    codes = [part.error_code for found in answer.responses for part in found.partitions]
+    assert codes == [0] * PARTITIONS
+
+
+def test_preferred_elections_lose_nothing_that_one_node_acknowledged(
+    cluster: LocalCluster,
+) -> None:
+    admin = create(cluster, "voted")
+    writer = Writer(cluster, "voted", acks="1")
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            writer.write(50)
+            time.sleep(0.005)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    took_s = []
+    try:
+        for turn in range(9):
+            order = [1 + (turn + step) % 3 for step in range(3)]
+            prefer(cluster, "voted", order)
+            began_s = time.monotonic()
+            outcome = admin.elect_leaders(
+                ElectionType.PREFERRED, [TopicPartition("voted", n) for n in range(PARTITIONS)]
+            ).result(30)
+            took_s.append(time.monotonic() - began_s)
+            names = {error.name() for error in outcome.values() if error is not None}
+            assert names <= {"ELECTION_NOT_NEEDED"}, (turn, names)
+            found = admin.list_topics("voted", timeout=20).topics["voted"].partitions
+            assert {part.leader for part in found.values()} == {order[0]}, "answered when it leads"
+            time.sleep(0.3)
+    finally:
+        stop.set()
+        writing.join()
+        writer.settle()
+    assert len(writer.acknowledged) > 500
+    missing = set(writer.acknowledged) - set(everything(cluster.bootstrap, "voted"))
+    assert not missing, (len(missing), sorted(missing)[:10])
+    # It is asked for and done at once: nobody waits for the leader of the catalogue to notice.
+    assert sorted(took_s)[len(took_s) // 2] < 2.0, took_s
 
 
 def test_a_node_is_emptied_and_forgotten_and_another_takes_its_place(

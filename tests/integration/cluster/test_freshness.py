@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic

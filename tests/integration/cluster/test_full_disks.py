@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_cluster import LocalCluster
 from mainstem.testing.local_node import LocalNode
@@ -34,7 +34,7 @@ def cluster() -> Iterator[LocalCluster]:
             subprocess.run(small, check=True)
             mounted.append(folder)
         with made:
-            made.until_three_vote()
+            made.wait_for_three_voters()
             yield made
     finally:
         for folder in mounted:
@@ -77,7 +77,7 @@ def test_two_full_disks_of_three_refuse_until_there_is_space(cluster: LocalClust
     assert all(node.is_running for node in nodes)
     for hog in hogs:
         hog.unlink()
-    eventually(lambda: status(nodes[0], "PUT", "/v1/topics/after", {"partitions": 1}) in {200, 201})
+    wait_until(lambda: status(nodes[0], "PUT", "/v1/topics/after", {"partitions": 1}) in {200, 201})
     for partition in range(3):
-        eventually(partial(is_stored, nodes[0], partition))
+        wait_until(partial(is_stored, nodes[0], partition))
     assert all(node.is_running for node in nodes)

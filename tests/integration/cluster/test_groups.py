@@ -93,16 +93,16 @@ def test_a_group_goes_on_when_its_coordinator_dies(cluster: LocalCluster) -> Non
     consumer.close()
     assert sorted(seen) == list(range(600))
     # Whoever comes next begins where the group has come to.
-    heir = Consumer(
+    successor = Consumer(
         {
             "bootstrap.servers": ",".join(n.kafka for n in cluster.nodes.values() if n.is_running),
             "group.id": "lively",
             "auto.offset.reset": "earliest",
         }
     )
-    committed = heir.committed([TopicPartition("lively", p) for p in range(3)], timeout=30)
+    committed = successor.committed([TopicPartition("lively", p) for p in range(3)], timeout=30)
     assert [place.offset for place in committed] == [200, 200, 200]
-    heir.close()
+    successor.close()
 
 
 def read(consumer: Consumer, count: int, *, timeout_s: float = 60.0) -> list[int]:

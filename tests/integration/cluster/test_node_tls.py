@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mainstem.cli.certificates import Order, Pair, issue, make_authority
+from mainstem.cli.development.certificates import Order, Pair, issue, make_authority
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
 OLD, NEW = "the secret of a cluster under test\n", "another secret of the cluster\n"

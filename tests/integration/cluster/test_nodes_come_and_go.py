@@ -5,13 +5,14 @@ import shutil
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
@@ -23,13 +24,6 @@ def call(node: MemberNode, path: str, method: str = "GET") -> Any:
     request = urllib.request.Request(f"http://{node.http}{path}", method=method)
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    give_up = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < give_up, f"{what}: not in {timeout_s:.0f} s"
-        time.sleep(0.2)
 
 
 def create(cluster: LocalCluster, topic: str, replicas: int) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_cluster import LocalCluster
 
@@ -24,7 +24,7 @@ def test_every_node_tells_the_same_of_a_topic(shared_cluster: LocalCluster) -> N
     third.create_topics([NewTopic("spread", 6, 1)])["spread"].result(10)
     for node in shared_cluster.nodes.values():
         asked = admin(node.kafka)
-        eventually(partial(is_listed, asked, "spread"), within_s=20.0)
+        wait_until(partial(is_listed, asked, "spread"), within_s=20.0)
         found = asked.list_topics(timeout=5)
         assert set(found.brokers) == {1, 2, 3}
         leaders = sorted(part.leader for part in found.topics["spread"].partitions.values())

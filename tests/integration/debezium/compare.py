@@ -1,7 +1,7 @@
 """Two tellings of the same changes, event by event, and the differences that the docs admit.
 
-``docs/cdc.md`` has a table of differences from Debezium. It is the only list of exceptions: what
-is not in it fails, and so does a row of it that nothing differs by any more.
+``docs/guides/cdc.md`` has a table of differences from Debezium. It is the only list of
+exceptions: what is not in it fails, and so does a row of it that nothing differs by any more.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from tests.integration.debezium.capture import Event
 
-DOCS = Path(__file__).parents[3] / "docs" / "cdc.md"
+DOCS = Path(__file__).parents[3] / "docs" / "guides" / "cdc.md"
 HEADING = "| Database | Phase | Field | Debezium | Mainstem |"
 ABSENT = "(absent)"
 SNAPSHOT, STREAM = "snapshot", "stream"
@@ -79,7 +79,7 @@ def check(database: str, found: Sequence[Difference]) -> None:
         for pattern in row.fields
         if not any(each.phase == phase and _fits(each.field, pattern) for each in found)
     ]
-    assert not idle, f"docs/cdc.md tells of differences that are gone: {idle}"
+    assert not idle, f"docs/guides/cdc.md tells of differences that are gone: {idle}"
 
 
 def _shown(each: Difference) -> str:

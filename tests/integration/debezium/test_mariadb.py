@@ -12,7 +12,7 @@ from tests.integration.debezium.capture import Debezium, Event, event, is_last_o
 from tests.integration.debezium.compare import check, differences
 from tests.integration.debezium.mariadb_workload import AFTER, BEFORE, LABELS
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 pytestmark = [pytest.mark.needs("mariadb", "java", "maven"), pytest.mark.timeout(300)]
 

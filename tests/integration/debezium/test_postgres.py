@@ -13,7 +13,7 @@ from tests.integration.debezium.capture import Debezium, Event, event, is_last_o
 from tests.integration.debezium.compare import check, differences
 from tests.integration.debezium.postgres_workload import AFTER, BEFORE, LABELS
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 
 pytestmark = [pytest.mark.needs("postgres", "java", "maven"), pytest.mark.timeout(300)]
 

@@ -1,6 +1,5 @@
 """Groups that the coordinator assigns (KIP-848), as librdkafka's consumers use them."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.integration.several import node_under_test
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.client.admin import Admin
 from mainstem.testing.local_node import LocalNode
@@ -164,9 +163,9 @@ def test_members_share_partitions_and_take_over_when_one_leaves(
     produce(node, topic, range(400))
     settings = {"group_remote_assignor": assignor}
     with worker(node, topic, **settings) as first:
-        eventually(lambda: len(first.owned) == 4)
+        wait_until(lambda: len(first.owned) == 4)
         with worker(node, topic, **settings) as second:
-            eventually(lambda: len(first.owned) == len(second.owned) == 2)
+            wait_until(lambda: len(first.owned) == len(second.owned) == 2)
             assert not first.owned & second.owned
             if assignor == "uniform":
                 assert sum(map(len, first.revoked)) == 2, "only what moved was given up"
@@ -175,8 +174,8 @@ def test_members_share_partitions_and_take_over_when_one_leaves(
             assert group.partition_assignor == assignor
             assert sorted(len(m.assignment.topic_partitions) for m in group.members) == [2, 2]
             produce(node, topic, range(400, 800))
-            eventually(lambda: all_of(first, second).keys() >= set(range(800)))
-        eventually(lambda: len(first.owned) == 4)
+            wait_until(lambda: all_of(first, second).keys() >= set(range(800)))
+        wait_until(lambda: len(first.owned) == 4)
         assert max(all_of(first, second).values()) == 1
     assert described(node, topic).state.name == "EMPTY"
 
@@ -193,45 +192,45 @@ def test_a_killed_member_is_replaced_when_its_session_ends(node: LocalNode, topi
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline().strip() == "4"
-        with worker(node, topic) as heir:
-            eventually(lambda: len(heir.owned) == 2)
+        with worker(node, topic) as successor:
+            wait_until(lambda: len(successor.owned) == 2)
             os.kill(victim.pid, signal.SIGKILL)
-            eventually(lambda: len(heir.owned) == 4)
-            eventually(lambda: len(described(node, topic).members) == 1)
+            wait_until(lambda: len(successor.owned) == 4)
+            wait_until(lambda: len(described(node, topic).members) == 1)
             produce(node, topic, range(400, 800))
-            eventually(lambda: set(heir.read) >= set(range(400, 800)))
+            wait_until(lambda: set(successor.read) >= set(range(400, 800)))
 
 
 def test_an_expression_is_matched_by_the_node_and_follows_new_topics(node: LocalNode) -> None:
     create(node, "re.one", 1)
     create(node, "other.re.one", 1)
     with worker(node, "re", "^re\\..*") as only:
-        eventually(lambda: only.owned == partitions_of("re.one", 0))
+        wait_until(lambda: only.owned == partitions_of("re.one", 0))
         create(node, "re.two", 2)
         grown = partitions_of("re.one", 0) | partitions_of("re.two", 0, 1)
-        eventually(lambda: only.owned == grown)
+        wait_until(lambda: only.owned == grown)
         produce(node, "re.two", range(10), partitions=2)
-        eventually(lambda: sorted(only.read) == list(range(10)))
+        wait_until(lambda: sorted(only.read) == list(range(10)))
         admin = AdminClient({"bootstrap.servers": node.kafka})
         admin.delete_topics(["re.one"])["re.one"].result()
-        eventually(lambda: only.owned == partitions_of("re.two", 0, 1))
+        wait_until(lambda: only.owned == partitions_of("re.two", 0, 1))
 
 
 def test_a_bad_expression_is_told_to_the_consumer(node: LocalNode, topic: str) -> None:
     # It has to be one that the client itself takes for an expression: RE2 has no back references.
     with worker(node, topic, "^(t)\\1") as only:
-        eventually(lambda: any("regular expression" in error.lower() for error in only.errors))
+        wait_until(lambda: any("regular expression" in error.lower() for error in only.errors))
 
 
 def test_further_partitions_are_shared_too(node: LocalNode, topic: str) -> None:
     with worker(node, topic) as first, worker(node, topic) as second:
-        eventually(lambda: len(first.owned) == len(second.owned) == 2)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 2)
         revoked = len(first.revoked), len(second.revoked)
         admin = AdminClient({"bootstrap.servers": node.kafka})
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result()
-        eventually(lambda: len(first.owned) == len(second.owned) == 3)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 3)
         produce(node, topic, range(400, 1000), partitions=6)
-        eventually(lambda: all_of(first, second).keys() >= set(range(1000)))
+        wait_until(lambda: all_of(first, second).keys() >= set(range(1000)))
         assert max(all_of(first, second).values()) == 1
         assert (len(first.revoked), len(second.revoked)) == revoked
 
@@ -239,43 +238,43 @@ def test_further_partitions_are_shared_too(node: LocalNode, topic: str) -> None:
 def test_a_static_member_restarts_without_disturbing_the_other(node: LocalNode, topic: str) -> None:
     with worker(node, topic, group_instance_id="a") as first, ExitStack() as stack:
         second = stack.enter_context(worker(node, topic, group_instance_id="b"))
-        eventually(lambda: len(first.owned) == len(second.owned) == 2)
-        eventually(lambda: len(all_of(first, second)) == 400)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 2)
+        wait_until(lambda: len(all_of(first, second)) == 400)
         changes, theirs = (len(first.given), len(first.revoked)), set(second.owned)
         stack.close()
         with worker(node, topic, group_instance_id="b") as again:
-            eventually(lambda: again.owned == theirs)
+            wait_until(lambda: again.owned == theirs)
             produce(node, topic, range(400, 800))
-            eventually(lambda: all_of(first, second, again).keys() >= set(range(800)))
+            wait_until(lambda: all_of(first, second, again).keys() >= set(range(800)))
             assert (len(first.given), len(first.revoked)) == changes
             assert max(all_of(first, second, again).values()) == 1
 
 
 def test_a_name_in_use_is_refused_to_a_second_member(node: LocalNode, topic: str) -> None:
     with worker(node, topic, group_instance_id="a") as first:
-        eventually(lambda: len(first.owned) == 4)
+        wait_until(lambda: len(first.owned) == 4)
         with worker(node, topic, group_instance_id="a") as second:
-            eventually(lambda: second.errors)
+            wait_until(lambda: second.errors)
             assert not second.owned
         assert len(first.owned) == 4
 
 
 def test_members_keep_their_epoch_when_the_node_is_killed(node: LocalNode, topic: str) -> None:
     with worker(node, topic) as first, worker(node, topic) as second:
-        eventually(lambda: len(first.owned) == len(second.owned) == 2)
-        eventually(lambda: len(all_of(first, second)) == 400)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 2)
+        wait_until(lambda: len(all_of(first, second)) == 400)
         epochs = described(node, topic)
         changes = len(first.revoked), len(second.revoked)
         for start in (400, 500):
             node.kill9()
             node.start()
             produce(node, topic, range(start, start + 100))
-        eventually(lambda: all_of(first, second).keys() >= set(range(600)))
+        wait_until(lambda: all_of(first, second).keys() >= set(range(600)))
         assert (len(first.revoked), len(second.revoked)) == changes
         assert max(all_of(first, second).values()) == 1
         after = described(node, topic)
         assert {m.member_id for m in after.members} == {m.member_id for m in epochs.members}
-        eventually(lambda: committed(node, topic) == dict.fromkeys(range(4), 150))
+        wait_until(lambda: committed(node, topic) == dict.fromkeys(range(4), 150))
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -288,39 +287,36 @@ def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(
     old = {"group_protocol": "classic", "partition_assignment_strategy": strategy}
     with ExitStack() as first_half:
         classics = [first_half.enter_context(worker(node, topic, **old)) for _ in range(2)]
-        eventually(lambda: sorted(len(each.owned) for each in classics) == [2, 2])
+        wait_until(lambda: sorted(len(each.owned) for each in classics) == [2, 2])
         assert described(node, topic).type.name == "CLASSIC"
         with ExitStack() as second_half:
             new = [second_half.enter_context(worker(node, topic)) for _ in range(2)]
             everybody = [*classics, *new]
-            eventually(lambda: [len(each.owned) for each in everybody] == [1, 1, 1, 1])
+            wait_until(lambda: [len(each.owned) for each in everybody] == [1, 1, 1, 1])
             assert described(node, topic).type.name == "CONSUMER"
             produce(node, topic, range(400, 800))
-            eventually(lambda: all_of(*everybody).keys() >= set(range(800)))
+            wait_until(lambda: all_of(*everybody).keys() >= set(range(800)))
             first_half.close()
-            eventually(lambda: [len(each.owned) for each in new] == [2, 2])
+            wait_until(lambda: [len(each.owned) for each in new] == [2, 2])
             produce(node, topic, range(800, 1200))
-            eventually(lambda: all_of(*everybody).keys() >= set(range(1200)))
+            wait_until(lambda: all_of(*everybody).keys() >= set(range(1200)))
             with ExitStack() as third_half:
                 back = [third_half.enter_context(worker(node, topic, **old)) for _ in range(2)]
                 everybody += back
-                eventually(lambda: [len(each.owned) for each in (*new, *back)] == [1, 1, 1, 1])
+                wait_until(lambda: [len(each.owned) for each in (*new, *back)] == [1, 1, 1, 1])
                 second_half.close()
-                eventually(lambda: [len(each.owned) for each in back] == [2, 2])
-                eventually(lambda: described(node, topic).type.name == "CLASSIC")
+                wait_until(lambda: [len(each.owned) for each in back] == [2, 2])
+                wait_until(lambda: described(node, topic).type.name == "CLASSIC")
                 produce(node, topic, range(1200, 1600))
-                eventually(lambda: all_of(*everybody).keys() >= set(range(1600)))
+                wait_until(lambda: all_of(*everybody).keys() >= set(range(1600)))
                 assert max(all_of(*everybody).values()) == 1
 
 
-def test_our_own_tools_see_such_a_group(node: LocalNode, topic: str) -> None:
-    async def look() -> tuple[Any, list[Any]]:
-        async with Admin(node.kafka) as admin:
-            return await admin.groups.describe(topic), await admin.groups.lag(topic)
-
+async def test_our_own_tools_see_such_a_group(node: LocalNode, topic: str) -> None:
     with worker(node, topic) as only:
-        eventually(lambda: committed(node, topic) == dict.fromkeys(range(4), 100))
-        group, lag = asyncio.run(look())
+        wait_until(lambda: committed(node, topic) == dict.fromkeys(range(4), 100))
+        async with Admin(node.kafka) as admin:
+            group, lag = await admin.groups.describe(topic), await admin.groups.lag(topic)
         assert (group.state, group.protocol_type, group.protocol) == (
             "Stable",
             "consumer",
@@ -330,7 +326,8 @@ def test_our_own_tools_see_such_a_group(node: LocalNode, topic: str) -> None:
         assert {(p.topic, p.partition) for p in member.assignment} == only.owned
         assert [each.lag for each in lag] == [0, 0, 0, 0]
         assert lag[0].member == member
-        shown = httpx.get(f"http://{node.http}/v1/groups/{topic}").json()
+        async with httpx.AsyncClient(base_url=f"http://{node.http}") as http:
+            shown = (await http.get(f"/v1/groups/{topic}")).json()
         assert (shown["state"], shown["protocol_name"], shown["total_lag"]) == (
             "Stable",
             "uniform",
@@ -342,7 +339,7 @@ def test_our_own_tools_see_such_a_group(node: LocalNode, topic: str) -> None:
 def test_administrators_see_and_delete_a_group(node: LocalNode, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.kafka})
     with worker(node, topic) as only:
-        eventually(lambda: len(only.read) == 400)
+        wait_until(lambda: len(only.read) == 400)
         listed = {g.group_id: g for g in admin.list_consumer_groups().result().valid}
         assert listed[topic].type.name == "CONSUMER"
         [deleted] = admin.delete_consumer_groups([topic]).values()

@@ -1,6 +1,5 @@
 """Groups that the coordinator assigns (KIP-848), as the Java client uses them."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.integration.groups.java_member import PATIENCE_S, JavaMember
 from tests.integration.groups.settings import configure
 from tests.integration.several import node_under_test
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -85,13 +85,6 @@ def start(node: LocalNode, tmp_path: Path) -> Iterator[Callable[..., Member]]:
         member.kill()
 
 
-def wait(claim: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.05)
-
-
 def sizes(*members: Member) -> list[int]:
     return [len(member.owned) for member in members]
 
@@ -100,21 +93,21 @@ def test_members_join_leave_and_die(node: LocalNode, start: Callable[..., Member
     create(node, "java", 4)
     produce(node, "java", range(400))
     first = start("java", "java")
-    wait(lambda: sizes(first) == [4])
+    wait_until(lambda: sizes(first) == [4])
     second, third = start("java", "java"), start("java", "java")
-    wait(lambda: sorted(sizes(first, second, third)) == [1, 1, 2])
+    wait_until(lambda: sorted(sizes(first, second, third)) == [1, 1, 2])
     produce(node, "java", range(400, 800))
     everybody = (first, second, third)
-    wait(lambda: {n for m in everybody for n in m.read} >= set(range(800)))
+    wait_until(lambda: {n for m in everybody for n in m.read} >= set(range(800)))
     assert max(Counter(n for m in everybody for n in m.read).values()) == 1
     second.stop()
-    wait(lambda: sizes(first, third) == [2, 2])
+    wait_until(lambda: sizes(first, third) == [2, 2])
     third.kill()
-    wait(lambda: sizes(first) == [4])
+    wait_until(lambda: sizes(first) == [4])
     node.kill9()
     node.start()
     produce(node, "java", range(800, 1200))
-    wait(lambda: set(first.read) >= set(range(800, 1200)))
+    wait_until(lambda: set(first.read) >= set(range(800, 1200)))
     assert sizes(first) == [4]
     assert not first.failures
 
@@ -124,16 +117,16 @@ def test_an_expression_is_matched_by_the_node(
 ) -> None:
     create(node, "jre.one", 1)
     only = start("jre", "^jre\\..*")
-    wait(lambda: only.owned == {"jre.one-0"})
+    wait_until(lambda: only.owned == {"jre.one-0"})
     create(node, "jre.two", 2)
-    wait(lambda: only.owned == {"jre.one-0", "jre.two-0", "jre.two-1"})
+    wait_until(lambda: only.owned == {"jre.one-0", "jre.two-0", "jre.two-1"})
 
 
 def test_a_bad_expression_is_an_error_of_its_own(
     node: LocalNode, start: Callable[..., Member]
 ) -> None:
     only = start("jbad", "^(")
-    wait(lambda: only.failures)
+    wait_until(lambda: only.failures)
     assert only.failures[0].startswith("InvalidRegularExpression")
 
 
@@ -144,14 +137,14 @@ def test_a_static_member_comes_back_to_its_partitions(
     # A member that comes back begins with starting Java, which may take its time.
     configure(node, "jstatic", "consumer.session.timeout.ms", "45000")
     first, second = start("jstatic", "jstatic", "a"), start("jstatic", "jstatic", "b")
-    wait(lambda: sizes(first, second) == [2, 2])
+    wait_until(lambda: sizes(first, second) == [2, 2])
     theirs, given = set(second.owned), first.given
     second.stop()
     again = start("jstatic", "jstatic", "b")
-    wait(lambda: again.owned == theirs)
+    wait_until(lambda: again.owned == theirs)
     assert first.given == given
     refused = start("jstatic", "jstatic", "b")
-    wait(lambda: refused.failures)
+    wait_until(lambda: refused.failures)
     assert refused.failures[0].startswith("UnreleasedInstanceId")
 
 
@@ -161,22 +154,22 @@ def test_a_group_moves_to_the_new_protocol_and_back(
     create(node, "jmoving", 4)
     produce(node, "jmoving", range(400))
     old = [start("jmoving", "jmoving", protocol="classic") for _ in range(2)]
-    wait(lambda: sizes(*old) == [2, 2])
+    wait_until(lambda: sizes(*old) == [2, 2])
     new = [start("jmoving", "jmoving") for _ in range(2)]
-    wait(lambda: sizes(*old, *new) == [1, 1, 1, 1])
+    wait_until(lambda: sizes(*old, *new) == [1, 1, 1, 1])
     assert group_type(node, "jmoving") == "CONSUMER"
     produce(node, "jmoving", range(400, 800))
     for member in old:
         member.stop()
-    wait(lambda: sizes(*new) == [2, 2])
+    wait_until(lambda: sizes(*new) == [2, 2])
     back = start("jmoving", "jmoving", protocol="classic")
-    wait(lambda: sorted(sizes(*new, back)) == [1, 1, 2])
+    wait_until(lambda: sorted(sizes(*new, back)) == [1, 1, 2])
     for member in new:
         member.stop()
-    wait(lambda: sizes(back) == [4])
+    wait_until(lambda: sizes(back) == [4])
     assert group_type(node, "jmoving") == "CLASSIC"
     produce(node, "jmoving", range(800, 1200))
     everybody = (*old, *new, back)
-    wait(lambda: {n for m in everybody for n in m.read} >= set(range(1200)))
+    wait_until(lambda: {n for m in everybody for n in m.read} >= set(range(1200)))
     assert max(Counter(n for m in everybody for n in m.read).values()) == 1
     assert not any(member.failures for member in everybody)

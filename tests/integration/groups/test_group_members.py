@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.several import node_under_test
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -135,29 +135,29 @@ def test_members_share_partitions_and_take_over_when_one_leaves(
     produce(node, topic, range(400))
     settings = {"partition.assignment.strategy": strategy}
     with worker(node, topic, **settings) as first:
-        eventually(lambda: first.owned == {0, 1, 2, 3})
+        wait_until(lambda: first.owned == {0, 1, 2, 3})
         with worker(node, topic, **settings) as second:
-            eventually(lambda: len(first.owned) == len(second.owned) == 2)
+            wait_until(lambda: len(first.owned) == len(second.owned) == 2)
             assert not first.owned & second.owned
             if strategy.startswith("cooperative"):
                 assert sum(map(len, first.revoked)) == 2, "only what moved was given up"
             produce(node, topic, range(400, 800))
-            eventually(lambda: all_of(first, second).keys() >= set(range(800)))
-        eventually(lambda: first.owned == {0, 1, 2, 3})
+            wait_until(lambda: all_of(first, second).keys() >= set(range(800)))
+        wait_until(lambda: first.owned == {0, 1, 2, 3})
         assert max(all_of(first, second).values()) == 1
 
 
 def test_a_static_member_restarts_without_disturbing_the_other(node: LocalNode, topic: str) -> None:
     with worker(node, topic, group_instance_id="a") as first, ExitStack() as stack:
         second = stack.enter_context(worker(node, topic, group_instance_id="b"))
-        eventually(lambda: len(first.owned) == len(second.owned) == 2)
-        eventually(lambda: len(all_of(first, second)) == 400)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 2)
+        wait_until(lambda: len(all_of(first, second)) == 400)
         assignments, theirs = len(first.assigned), set(second.owned)
         stack.close()
         with worker(node, topic, group_instance_id="b") as again:
-            eventually(lambda: again.owned == theirs)
+            wait_until(lambda: again.owned == theirs)
             produce(node, topic, range(400, 800))
-            eventually(lambda: all_of(first, second, again).keys() >= set(range(800)))
+            wait_until(lambda: all_of(first, second, again).keys() >= set(range(800)))
             assert len(first.assigned) == assignments
             assert not first.revoked
             assert max(all_of(first, second, again).values()) == 1
@@ -165,10 +165,10 @@ def test_a_static_member_restarts_without_disturbing_the_other(node: LocalNode, 
 
 def test_two_members_of_one_instance_name_cannot_live_at_once(node: LocalNode, topic: str) -> None:
     with worker(node, topic, group_instance_id="a") as first:
-        eventually(lambda: first.owned)
+        wait_until(lambda: first.owned)
         with worker(node, topic, group_instance_id="a") as second:
-            eventually(lambda: second.owned == {0, 1, 2, 3})
-            eventually(lambda: any("fenced" in error for error in first.errors))
+            wait_until(lambda: second.owned == {0, 1, 2, 3})
+            wait_until(lambda: any("fenced" in error for error in first.errors))
 
 
 def test_members_keep_their_generation_when_the_node_is_killed(topic: str, node: LocalNode) -> None:
@@ -176,17 +176,17 @@ def test_members_keep_their_generation_when_the_node_is_killed(topic: str, node:
         worker(node, topic, session_timeout_ms=20_000) as first,
         worker(node, topic, session_timeout_ms=20_000) as second,
     ):
-        eventually(lambda: len(first.owned) == len(second.owned) == 2)
-        eventually(lambda: len(all_of(first, second)) == 400)
+        wait_until(lambda: len(first.owned) == len(second.owned) == 2)
+        wait_until(lambda: len(all_of(first, second)) == 400)
         assignments = len(first.assigned), len(second.assigned)
         for start in (400, 500):
             node.kill9()
             node.start()
             produce(node, topic, range(start, start + 100))
-        eventually(lambda: all_of(first, second).keys() >= set(range(600)))
+        wait_until(lambda: all_of(first, second).keys() >= set(range(600)))
         assert (len(first.assigned), len(second.assigned)) == assignments
         assert max(all_of(first, second).values()) == 1
-        eventually(lambda: committed(node, topic) == dict.fromkeys(range(4), 150))
+        wait_until(lambda: committed(node, topic) == dict.fromkeys(range(4), 150))
 
 
 def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, topic: str) -> None:
@@ -194,7 +194,7 @@ def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, t
     moved = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, p, 90) for p in range(4)])
     admin.alter_consumer_group_offsets([moved])[topic].result()
     with worker(node, topic) as only:
-        eventually(lambda: len(only.read) == 40)
+        wait_until(lambda: len(only.read) == 40)
         [described] = admin.describe_consumer_groups([topic]).values()
         group = described.result()
         assert (group.state.name, group.partition_assignor) == ("STABLE", "range")
@@ -208,10 +208,23 @@ def test_positions_are_moved_by_tools_and_go_with_their_topic(node: LocalNode, t
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_kafka_python_and_aiokafka_share_a_group(node: LocalNode, topic: str) -> None:
+async def test_kafka_python_and_aiokafka_share_a_group(node: LocalNode, topic: str) -> None:
     seen: list[bytes] = []
 
-    async def story() -> None:
+    def sync_consumer(halt: threading.Event) -> None:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=node.kafka,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+        )
+        while not halt.is_set():
+            for batch in consumer.poll(timeout_ms=100).values():
+                seen.extend(message.value for message in batch)
+        consumer.close()
+
+    async with asyncio.timeout(PATIENCE_S):
         other = AIOKafkaConsumer(
             topic,
             bootstrap_servers=node.kafka,
@@ -228,20 +241,5 @@ def test_kafka_python_and_aiokafka_share_a_group(node: LocalNode, topic: str) ->
         halt.set()
         await thread
         await other.stop()
-
-    def sync_consumer(halt: threading.Event) -> None:
-        consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=node.kafka,
-            group_id=topic,
-            auto_offset_reset="earliest",
-            heartbeat_interval_ms=200,
-        )
-        while not halt.is_set():
-            for batch in consumer.poll(timeout_ms=100).values():
-                seen.extend(message.value for message in batch)
-        consumer.close()
-
-    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
     gc.collect()  # kafka-python leaves sockets to the collector: let it complain here
     assert sorted(map(int, set(seen))) == list(range(400))

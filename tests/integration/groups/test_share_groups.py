@@ -13,7 +13,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Message, Producer, 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.groups.settings import configure
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
@@ -150,23 +150,23 @@ def test_members_of_a_group_share_the_records_of_one_partition(node: LocalNode, 
             nonlocal written
             produce(node, topic, range(written, written + 100))
             written += 100
-            eventually(lambda: len(all_of(first, second)) == written)
+            wait_until(lambda: len(all_of(first, second)) == written)
             return bool(first.read and second.read)
 
-        eventually(both_were_given_some)
+        wait_until(both_were_given_some)
         assert max(all_of(first, second).values()) == 1, "each record is one member's"
         assert {count for _, count in first.read + second.read} == {1}
     last = range(written, written + 10)
     with sharer(node, topic) as late:
         produce(node, topic, last)
-        eventually(lambda: len(late.numbers) == 10)
+        wait_until(lambda: len(late.numbers) == 10)
         assert late.numbers == list(last), "what was accepted does not come again"
 
 
 def test_two_groups_are_each_given_everything(node: LocalNode, topic: str) -> None:
     configure(node, f"{topic}-2", "share.auto.offset.reset", "earliest")
     with sharer(node, topic) as one, sharer(node, f"{topic}-2", topic) as other:
-        eventually(lambda: sorted(one.numbers) == sorted(other.numbers) == list(range(100)))
+        wait_until(lambda: sorted(one.numbers) == sorted(other.numbers) == list(range(100)))
 
 
 def test_a_group_begins_at_the_end_unless_told_otherwise(node: LocalNode) -> None:
@@ -178,7 +178,7 @@ def test_a_group_begins_at_the_end_unless_told_otherwise(node: LocalNode) -> Non
             produce(node, "latest", range(100, 102), partitions=2)
             return {100, 101} <= set(only.numbers)
 
-        eventually(new)
+        wait_until(new)
         assert not set(only.numbers) & set(range(50))
 
 
@@ -194,17 +194,17 @@ def test_what_is_released_comes_again_and_what_is_rejected_does_not(
         return ACCEPT
 
     with sharer(node, topic, verdict=verdict) as only:
-        eventually(lambda: len(only.read) == 100 + 2 * 10)
+        wait_until(lambda: len(only.read) == 100 + 2 * 10)
         again = Counter(only.numbers)
         assert {number for number, count in again.items() if count == 3} == set(range(1, 100, 10))
         assert all(again[number] == 1 for number in range(100) if number % 10 != 1)
         counts = [count for number, count in only.read if number == 11]
         assert counts == [1, 2, 3]
-        eventually(lambda: only.acked[True] == 120)
+        wait_until(lambda: only.acked[True] == 120)
         assert not only.acked[False]
     with sharer(node, topic) as late:
         produce(node, topic, range(100, 101))
-        eventually(lambda: late.numbers == [100])
+        wait_until(lambda: late.numbers == [100])
 
 
 def test_a_record_that_nobody_can_use_is_given_up(node: LocalNode, topic: str) -> None:
@@ -214,9 +214,9 @@ def test_a_record_that_nobody_can_use_is_given_up(node: LocalNode, topic: str) -
         return RELEASE if message.value() == b"7" else ACCEPT
 
     with sharer(node, topic, verdict=verdict) as only:
-        eventually(lambda: len(only.read) == 102)
+        wait_until(lambda: len(only.read) == 102)
         produce(node, topic, range(100, 110))
-        eventually(lambda: len(only.read) == 112)
+        wait_until(lambda: len(only.read) == 112)
         assert [count for number, count in only.read if number == 7] == [1, 2, 3]
 
 
@@ -235,9 +235,9 @@ def explicit(node: LocalNode, topic: str) -> ShareConsumer:
 def test_what_a_silent_member_holds_goes_to_another_when_the_lock_ends(
     node: LocalNode, topic: str
 ) -> None:
-    holder, heir = explicit(node, topic), explicit(node, topic)
+    holder, successor = explicit(node, topic), explicit(node, topic)
     held = some_of(holder)
-    taken = some_of(heir)
+    taken = some_of(successor)
     assert {message.offset() for message in taken} & {message.offset() for message in held}
     assert {deliveries(message) for message in taken} == {2}
     for message in held:
@@ -246,10 +246,10 @@ def test_what_a_silent_member_holds_goes_to_another_when_the_lock_ends(
     assert outcome is not None, "it is too late to acknowledge"
     assert outcome.args[0].code() == INVALID_RECORD_STATE
     for message in taken:
-        heir.acknowledge(message)
-    assert list(heir.commit_sync(PATIENCE_S).values()) == [None]
+        successor.acknowledge(message)
+    assert list(successor.commit_sync(PATIENCE_S).values()) == [None]
     holder.close()
-    heir.close()
+    successor.close()
 
 
 def test_a_member_that_leaves_gives_back_what_it_did_not_acknowledge(
@@ -262,8 +262,8 @@ def test_a_member_that_leaves_gives_back_what_it_did_not_acknowledge(
     leaver.acknowledge(held[0])
     assert list(leaver.commit_sync(PATIENCE_S).values()) == [None]
     leaver.close()
-    with sharer(node, topic) as heir:
-        eventually(lambda: set(heir.numbers) == set(range(100)) - {accepted})
+    with sharer(node, topic) as successor:
+        wait_until(lambda: set(successor.numbers) == set(range(100)) - {accepted})
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -288,10 +288,10 @@ def test_records_of_aborted_transactions_are_hidden_on_demand(
     committed = [*range(10), *range(20, 30)]
     with sharer(node, name) as only:
         wanted = committed if isolation == "read_committed" else list(range(30))
-        eventually(lambda: sorted(only.numbers) == wanted)
+        wait_until(lambda: sorted(only.numbers) == wanted)
     with sharer(node, name) as late:
         produce(node, name, range(30, 31))
-        eventually(lambda: late.numbers == [30])
+        wait_until(lambda: late.numbers == [30])
 
 
 def test_what_was_acknowledged_stays_so_when_the_node_is_killed_or_stopped() -> None:
@@ -304,19 +304,19 @@ def test_what_was_acknowledged_stays_so_when_the_node_is_killed_or_stopped() -> 
             return RELEASE if deliveries(message) == 1 and message.offset() == 50 else ACCEPT
 
         with sharer(node, "lasting", verdict=verdict) as first:
-            eventually(lambda: first.acked[True] == 404)
+            wait_until(lambda: first.acked[True] == 404)
             node.kill9()
             node.start()
             produce(node, "lasting", range(400, 800), partitions=4)
-            eventually(lambda: len(set(first.numbers)) == 800)
+            wait_until(lambda: len(set(first.numbers)) == 800)
             again = Counter(first.numbers)
             assert {number for number, count in again.items() if count > 1} == {200, 201, 202, 203}
-            eventually(lambda: first.acked[True] == 804)
+            wait_until(lambda: first.acked[True] == 804)
             assert not first.acked[False]
         node.restart()
         with sharer(node, "lasting") as late:
             produce(node, "lasting", range(800, 804), partitions=4)
-            eventually(lambda: sorted(late.numbers) == [800, 801, 802, 803])
+            wait_until(lambda: sorted(late.numbers) == [800, 801, 802, 803])
 
 
 def test_our_own_tools_see_and_move_such_a_group(
@@ -335,7 +335,7 @@ def test_our_own_tools_see_and_move_such_a_group(
         return json.loads(capsys.readouterr().out)
 
     with sharer(node, topic) as only:
-        eventually(lambda: only.acked[True] == 100)
+        wait_until(lambda: only.acked[True] == 100)
         [listed] = [each for each in ask("group", "list") if each["group"] == topic]
         assert (listed["state"], listed["type"], listed["protocol_type"]) == (
             "Stable",
@@ -357,6 +357,6 @@ def test_our_own_tools_see_and_move_such_a_group(
     [lag] = ask("group", "lag", topic)
     assert (lag["committed"], lag["lag"]) == (90, 10)
     with sharer(node, topic) as late:
-        eventually(lambda: late.numbers == list(range(90, 100)))
+        wait_until(lambda: late.numbers == list(range(90, 100)))
     assert ask("group", "delete", topic) == {"deleted": [topic]}
     assert topic not in {each["group"] for each in ask("group", "list")}

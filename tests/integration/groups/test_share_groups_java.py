@@ -1,6 +1,5 @@
 """Share groups (KIP-932), as Java's share consumer and Kafka's own tools use them."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.clients.drivers.console import TOOLS
 from tests.clients.java_tools import JavaTools, java_tools
 from tests.integration.groups.java_member import PATIENCE_S, JavaMember
 from tests.integration.groups.settings import configure
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -116,13 +116,6 @@ def start(node: LocalNode, tmp_path: Path) -> Iterator[Start]:
         member.kill()
 
 
-def wait(claim: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.05)
-
-
 def columns(printed: str, topic: str) -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if topic in line.split()]
 
@@ -134,15 +127,15 @@ def test_members_share_records_die_and_outlive_the_node(
     begin_at_the_start(tools, "jshare")
     produce(node, "jshare", texts(range(200)), partitions=2)
     first, second = start("jshare", "jshare"), start("jshare", "jshare")
-    wait(lambda: set(first.values + second.values) == set(texts(range(200))))
+    wait_until(lambda: set(first.values + second.values) == set(texts(range(200))))
     assert max(Counter(first.values + second.values).values()) == 1
-    wait(lambda: len(first.acked) + len(second.acked) == 200)
+    wait_until(lambda: len(first.acked) + len(second.acked) == 200)
     second.kill()
     node.kill9()
     node.start()
     produce(node, "jshare", texts(range(200, 400)), partitions=2)
-    wait(lambda: set(first.values + second.values) == set(texts(range(400))))
-    wait(lambda: len(first.acked) + len(second.acked) >= 400)
+    wait_until(lambda: set(first.values + second.values) == set(texts(range(400))))
+    wait_until(lambda: len(first.acked) + len(second.acked) >= 400)
     assert {outcome for _, _, outcome in first.acked} == {"ok"}
     assert max(Counter(first.values + second.values).values()) == 1
     first.stop()
@@ -160,10 +153,10 @@ def test_a_member_says_what_becomes_of_every_record(
     values = ["a", "release:1", "b", "reject", "release:9", "c", "renew:2", "d"]
     produce(node, "jexplicit", values)
     only = start("jexplicit", "jexplicit", "explicit")
-    wait(lambda: Counter(only.values)["release:9"] == 5)
-    wait(lambda: Counter(only.values)["renew:2"] == 3)
+    wait_until(lambda: Counter(only.values)["release:9"] == 5)
+    wait_until(lambda: Counter(only.values)["renew:2"] == 3)
     produce(node, "jexplicit", ["e"])
-    wait(lambda: "e" in only.values)
+    wait_until(lambda: "e" in only.values)
     counted = Counter(only.values)
     assert {value: counted[value] for value in "abcde"} == dict.fromkeys("abcde", 1)
     assert (counted["release:1"], counted["reject"], counted["release:9"]) == (2, 1, 5)
@@ -185,12 +178,12 @@ def test_no_more_records_than_asked_for_are_held_and_a_dead_member_gives_them_ba
     holder = start(
         "jlimit", "jlimit", "explicit", "max.poll.records=1", "share.acquire.mode=record_limit"
     )
-    wait(lambda: holder.values == ["hold"])
+    wait_until(lambda: holder.values == ["hold"])
     other = start("jlimit", "jlimit")
-    wait(lambda: len(other.values) >= 99)
+    wait_until(lambda: len(other.values) >= 99)
     assert {read.deliveries for read in other.read if read.value != "hold"} == {1}
     holder.kill()
-    wait(lambda: "hold" in other.values)
+    wait_until(lambda: "hold" in other.values)
     assert [read.deliveries for read in other.read if read.value == "hold"] == [2]
 
 
@@ -202,7 +195,7 @@ def test_kafkas_tools_administer_share_groups(
     produce(node, "jtool", texts(range(50)))
     group = ("--group", "jtool")
     member = start("jtool", "jtool")
-    wait(lambda: len(member.acked) == 50)
+    wait_until(lambda: len(member.acked) == 50)
     assert "jtool" in tools.run(SHARE_GROUPS, "--list").split()
     assert ["jtool", "Share", "share"] in [
         line.split() for line in tools.run(GROUPS, "--list").splitlines()

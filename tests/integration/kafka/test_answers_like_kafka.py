@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Producer
 from tests.clients.oracle import Oracle
 from tests.integration.bad_input.wire import PRODUCE, Raw
 
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages import alter_user_scram_credentials as scram
 from mainstem.wire.kafka.messages import delete_topics as deleting

@@ -1,6 +1,5 @@
 """Transactions of real clients against a real node: outcomes, positions, fencing, crashes."""
 
-import asyncio
 import shutil
 import time
 import uuid
@@ -240,7 +239,7 @@ def test_administrators_see_transactions_and_may_not_abort_living_ones(
         admin.close()
 
 
-def test_a_transaction_that_nobody_knows_is_ended_by_an_administrator(
+async def test_a_transaction_that_nobody_knows_is_ended_by_an_administrator(
     fresh_node: LocalNode,
 ) -> None:
     topic = create(fresh_node, 1)
@@ -259,17 +258,14 @@ def test_a_transaction_that_nobody_knows_is_ended_by_an_administrator(
         other.commit()
     assert read(fresh_node.kafka, topic) == []
 
-    async def abort() -> None:
-        async with Admin(fresh_node.kafka) as admin:
-            [hanging] = [
-                each
-                for each in await admin.transactions.producers(place)
-                if each.transaction_start >= 0
-            ]
-            ended = await admin.transactions.abort_hanging(place, hanging.transaction_start)
-            assert ended.producer_id == hanging.producer_id
-
-    asyncio.run(abort())
+    async with Admin(fresh_node.kafka) as admin:
+        [hanging] = [
+            each
+            for each in await admin.transactions.producers(place)
+            if each.transaction_start >= 0
+        ]
+        ended = await admin.transactions.abort_hanging(place, hanging.transaction_start)
+        assert ended.producer_id == hanging.producer_id
 
     assert read_until(fresh_node, topic, 1) == ["after"]
 

@@ -10,7 +10,7 @@ from tests.integration.mqtt.paho_client import PahoClient
 from tests.integration.mqtt.raw_client import RawClient
 from tests.integration.security.kit import ADMIN_PASSWORD, USER_PASSWORD, SecureNode, rule
 
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 from mainstem.wire.mqtt.kinds import V5
 from mainstem.wire.mqtt.packets import Auth, Connack, Connect
 from mainstem.wire.mqtt.reasons import Reason

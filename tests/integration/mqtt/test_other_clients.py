@@ -16,23 +16,20 @@ def address(node: LocalNode) -> tuple[str, int]:
     return host, int(port)
 
 
-def test_aiomqtt_publishes_and_iterates(mqtt_node: LocalNode, topic: str) -> None:
-    async def play() -> list[bytes]:
-        host, port = address(mqtt_node)
-        found: list[bytes] = []
-        async with aiomqtt.Client(host, port, protocol=aiomqtt.ProtocolVersion.V5) as client:
-            await client.subscribe(f"{topic}/#", qos=2)
-            for number in range(50):
-                await client.publish(f"{topic}/{number % 3}", b"%d" % number, qos=number % 3)
-            async with asyncio.timeout(WAIT_S):
-                async for message in client.messages:
-                    assert isinstance(message.payload, bytes)
-                    found.append(message.payload)
-                    if len(found) == 50:
-                        return found
-        return found
-
-    assert sorted(asyncio.run(play()), key=int) == [b"%d" % number for number in range(50)]
+async def test_aiomqtt_publishes_and_iterates(mqtt_node: LocalNode, topic: str) -> None:
+    host, port = address(mqtt_node)
+    found: list[bytes] = []
+    async with aiomqtt.Client(host, port, protocol=aiomqtt.ProtocolVersion.V5) as client:
+        await client.subscribe(f"{topic}/#", qos=2)
+        for number in range(50):
+            await client.publish(f"{topic}/{number % 3}", b"%d" % number, qos=number % 3)
+        async with asyncio.timeout(WAIT_S):
+            async for message in client.messages:
+                assert isinstance(message.payload, bytes)
+                found.append(message.payload)
+                if len(found) == 50:
+                    break
+    assert sorted(found, key=int) == [b"%d" % number for number in range(50)]
 
 
 @pytest.mark.needs("mosquitto")

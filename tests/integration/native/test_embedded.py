@@ -1,6 +1,5 @@
 """A node inside the program, and the clients that programs without asyncio use."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,12 +7,12 @@ import pytest
 from msgspec import Struct
 
 from mainstem import connect, connect_blocking
-from mainstem.broker.queues_api import DeliveryMode
-from mainstem.broker.queues_api import QueueSettings as HouseSettings
+from mainstem.broker.api.queues import DeliveryMode
+from mainstem.broker.api.queues import QueueSettings as HouseSettings
 from mainstem.client.consumer import Consumer, ConsumerSettings
+from mainstem.client.native.typed_queue import TypedQueue
 from mainstem.client.producer import Producer
 from mainstem.client.queues import QueueSettings
-from mainstem.client.typed_queue import TypedQueue
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.node.embedded import Embedded, EmbeddedNode
@@ -93,77 +92,65 @@ def test_exchanges_without_asyncio(node: EmbeddedNode) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
-def test_values_travel_with_their_type_and_others_are_dead_letters(
+async def test_values_travel_with_their_type_and_others_are_dead_letters(
     node: EmbeddedNode, encoding: str
 ) -> None:
-    async def story() -> None:
-        async with connect(node.native) as queues:
-            dead = await queues.declare(f"dead-{encoding}")
-            settings = QueueSettings(dead_letter_exchange="", dead_letter_key=dead.name)
-            queue = await queues.declare(f"typed-{encoding}", settings)
-            orders = TypedQueue(queue, Order, "json" if encoding == "json" else "msgpack")
-            await queue.publish(b"no order")
-            await orders.publish(Order(1, "book"))
-            await orders.publish_many([Order(2, "pen")])
-            found = []
-            async for message in orders.consume():
-                with message:
-                    found.append(message.body)
-                if len(found) == 2:
+    async with connect(node.native) as queues:
+        dead = await queues.declare(f"dead-{encoding}")
+        settings = QueueSettings(dead_letter_exchange="", dead_letter_key=dead.name)
+        queue = await queues.declare(f"typed-{encoding}", settings)
+        orders = TypedQueue(queue, Order, "json" if encoding == "json" else "msgpack")
+        await queue.publish(b"no order")
+        await orders.publish(Order(1, "book"))
+        await orders.publish_many([Order(2, "pen")])
+        found = []
+        async for message in orders.consume():
+            with message:
+                found.append(message.body)
+            if len(found) == 2:
+                break
+        assert found == [Order(1, "book"), Order(2, "pen")]
+        async with dead.consume() as letters:
+            letter = await letters.next(5_000)
+            assert letter.value == b"no order"
+            assert dict(letter.headers)["x-first-death-reason"]
+
+
+async def test_what_native_clients_publish_kafka_clients_read_and_back(node: EmbeddedNode) -> None:
+    async with connect(node.native) as queues:
+        exchange = await queues.declare_exchange("shared-log", "topic")
+        queue = await queues.declare("shared-log-queue")
+        await exchange.bind(queue, "#")
+        await exchange.publish(b"\x00one", key="a.b", headers=[("h", b"\xff")], priority=2)
+        async with Producer(node.kafka) as producer:
+            await producer.send_and_wait("shared-log", b"two", key=b"c.d", headers=[("k", b"v")])
+        settings = ConsumerSettings(reset="earliest")
+        async with Consumer(node.kafka, settings=settings) as consumer:
+            consumer.assign([TopicPartition("shared-log", 0)])
+            records = []
+            async for record in consumer:
+                records.append(record)
+                if len(records) == 2:
                     break
-            assert found == [Order(1, "book"), Order(2, "pen")]
-            async with dead.consume() as letters:
-                letter = await letters.next(5_000)
-                assert letter.value == b"no order"
-                assert dict(letter.headers)["x-first-death-reason"]
-
-    asyncio.run(story())
-
-
-def test_what_native_clients_publish_kafka_clients_read_and_back(node: EmbeddedNode) -> None:
-    async def story() -> None:
-        async with connect(node.native) as queues:
-            exchange = await queues.declare_exchange("shared-log", "topic")
-            queue = await queues.declare("shared-log-queue")
-            await exchange.bind(queue, "#")
-            await exchange.publish(b"\x00one", key="a.b", headers=[("h", b"\xff")], priority=2)
-            async with Producer(node.kafka) as producer:
-                await producer.send_and_wait(
-                    "shared-log", b"two", key=b"c.d", headers=[("k", b"v")]
-                )
-            settings = ConsumerSettings(reset="earliest")
-            async with Consumer(node.kafka, settings=settings) as consumer:
-                consumer.assign([TopicPartition("shared-log", 0)])
-                records = []
-                async for record in consumer:
-                    records.append(record)
-                    if len(records) == 2:
-                        break
-            assert [(r.key, r.value) for r in records] == [(b"a.b", b"\x00one"), (b"c.d", b"two")]
-            assert dict(records[0].headers) == {"h": b"\xff", "priority": b"2"}
-            async with queue.consume() as messages:
-                first, second = [await messages.next(5_000) for _ in range(2)]
-            assert (first.value, first.properties.priority) == (b"\x00one", 2)
-            assert (second.key, second.value, second.headers) == ("c.d", b"two", (("k", b"v"),))
-            found = await queues.topics.read("shared-log")
-            assert [r.message.value for r in found.records] == [b"\x00one", b"two"]
-
-    asyncio.run(story())
+        assert [(r.key, r.value) for r in records] == [(b"a.b", b"\x00one"), (b"c.d", b"two")]
+        assert dict(records[0].headers) == {"h": b"\xff", "priority": b"2"}
+        async with queue.consume() as messages:
+            first, second = [await messages.next(5_000) for _ in range(2)]
+        assert (first.value, first.properties.priority) == (b"\x00one", 2)
+        assert (second.key, second.value, second.headers) == ("c.d", b"two", (("k", b"v"),))
+        found = await queues.topics.read("shared-log")
+        assert [r.message.value for r in found.records] == [b"\x00one", b"two"]
 
 
-def test_fan_out_lets_every_subscriber_have_every_message() -> None:
+async def test_fan_out_lets_every_subscriber_have_every_message() -> None:
     settings = HouseSettings(mode=DeliveryMode.FANOUT_WITH_ACK)
     with Embedded().queue("news", settings).start() as own:
-
-        async def story() -> None:
-            async with connect(own.native) as queues:
-                queue = queues.queue("news")
-                async with (
-                    queue.consume(subscriber="a") as first,
-                    queue.consume(subscriber="b") as second,
-                ):
-                    await queue.publish(b"for all")
-                    assert (await first.next(5_000)).value == b"for all"
-                    assert (await second.next(5_000)).value == b"for all"
-
-        asyncio.run(story())
+        async with connect(own.native) as queues:
+            queue = queues.queue("news")
+            async with (
+                queue.consume(subscriber="a") as first,
+                queue.consume(subscriber="b") as second,
+            ):
+                await queue.publish(b"for all")
+                assert (await first.next(5_000)).value == b"for all"
+                assert (await second.next(5_000)).value == b"for all"

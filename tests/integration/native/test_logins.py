@@ -1,6 +1,5 @@
 """Who gets in by the native protocol, how, and what he may do then."""
 
-import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -10,13 +9,13 @@ from tests.integration.native.raw_client import RawClient
 from tests.integration.security.kit import ADMIN_PASSWORD, USER_PASSWORD, SecureNode, rule
 
 from mainstem import connect
-from mainstem.client.native_connection import NativeSettings
-from mainstem.client.queue_message import outgoing
+from mainstem.client.native.connection import NativeSettings
+from mainstem.client.native.message import outgoing
 from mainstem.client.queues import Queues
 from mainstem.client.sasl import SaslSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
-from mainstem.node.arguments import configuration
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.node.config.command_line import configuration
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 
 ASKS = ("--set", "native.enabled=true", "--set", "native.login=true")
 
@@ -46,14 +45,11 @@ def password(name: str, secret: str, mechanism: str = "PLAIN") -> SaslSettings:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_the_right_password_gets_in(node: SecureNode, mechanism: str) -> None:
-    async def story() -> None:
-        login = password("admin", ADMIN_PASSWORD, mechanism)
-        async with connect(node.native, settings(node, login)) as queues:
-            await (await queues.declare("admins")).publish(b"x")
-            assert (await queues.queue("admins").get(no_ack=True)) is not None
-
-    asyncio.run(story())
+async def test_the_right_password_gets_in(node: SecureNode, mechanism: str) -> None:
+    login = password("admin", ADMIN_PASSWORD, mechanism)
+    async with connect(node.native, settings(node, login)) as queues:
+        await (await queues.declare("admins")).publish(b"x")
+        assert (await queues.queue("admins").get(no_ack=True)) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,29 +63,26 @@ def test_the_right_password_gets_in(node: SecureNode, mechanism: str) -> None:
         SaslSettings(mechanism="OAUTHBEARER", token="not a token"),
     ],
 )
-def test_nobody_else_does(node: SecureNode, login: SaslSettings | None) -> None:
-    async def story() -> None:
+async def test_nobody_else_does(node: SecureNode, login: SaslSettings | None) -> None:
+    async def attempt() -> None:
         async with connect(node.native, settings(node, login)):
             raise AssertionError("in")
 
     with pytest.raises(MainstemError) as refused:
-        asyncio.run(story())
+        await attempt()
     assert refused.value.code in (
         ErrorCode.AUTHENTICATION_FAILED,
         ErrorCode.UNSUPPORTED_MECHANISM,
     )
 
 
-def test_a_certificate_is_a_login(node: SecureNode) -> None:
-    async def story() -> None:
-        certificate, key = node.certificates.issue("carol")
-        by = settings(node, None, certfile=str(certificate), keyfile=str(key))
-        async with connect(node.native, by) as queues:
-            await queues.declare("carol-certified")
-            with pytest.raises(MainstemError):
-                await queues.declare("others")
-
-    asyncio.run(story())
+async def test_a_certificate_is_a_login(node: SecureNode) -> None:
+    certificate, key = node.certificates.issue("carol")
+    by = settings(node, None, certfile=str(certificate), keyfile=str(key))
+    async with connect(node.native, by) as queues:
+        await queues.declare("carol-certified")
+        with pytest.raises(MainstemError):
+            await queues.declare("others")
 
 
 def test_without_tls_nobody_gets_a_word_in(node: SecureNode) -> None:
@@ -98,18 +91,15 @@ def test_without_tls_nobody_gets_a_word_in(node: SecureNode) -> None:
         assert client.is_closed()
 
 
-def test_rights_are_asked_for_every_word(node: SecureNode) -> None:
-    async def story() -> None:
-        admin = settings(node, password("admin", ADMIN_PASSWORD))
-        async with connect(node.native, admin) as queues:
-            await queues.declare_exchange("shop", "fanout")
-            await queues.declare("others")
-            await queues.topics.create("private")
-        carol = settings(node, password("carol", USER_PASSWORD))
-        async with connect(node.native, carol) as queues:
-            await _carols_story(queues)
-
-    asyncio.run(story())
+async def test_rights_are_asked_for_every_word(node: SecureNode) -> None:
+    admin = settings(node, password("admin", ADMIN_PASSWORD))
+    async with connect(node.native, admin) as queues:
+        await queues.declare_exchange("shop", "fanout")
+        await queues.declare("others")
+        await queues.topics.create("private")
+    carol = settings(node, password("carol", USER_PASSWORD))
+    async with connect(node.native, carol) as queues:
+        await _carols_story(queues)
 
 
 async def _carols_story(queues: Queues) -> None:
@@ -145,21 +135,20 @@ async def _carols_story(queues: Queues) -> None:
         assert refused.value.code is ErrorCode.NOT_AUTHORIZED, place
 
 
-def test_a_right_that_is_taken_away_ends_publishing_on_open_connections(node: SecureNode) -> None:
+async def test_a_right_that_is_taken_away_ends_publishing_on_open_connections(
+    node: SecureNode,
+) -> None:
     everything = (ResourceType.TOPIC, "queue.dora")
     node.make_user("dora", rule("dora", Operation.ALL, everything))
 
-    async def story() -> None:
-        async with connect(node.native, settings(node, password("dora", USER_PASSWORD))) as queues:
-            queue = await queues.declare("dora")
-            await queue.publish(b"x")
-            with node.client() as admin:
-                admin.allow(rule("dora", Operation.WRITE, everything, deny=True))
-            with pytest.raises(MainstemError) as refused:
-                await queue.publish(b"y")
-            assert refused.value.code is ErrorCode.NOT_AUTHORIZED
-
-    asyncio.run(story())
+    async with connect(node.native, settings(node, password("dora", USER_PASSWORD))) as queues:
+        queue = await queues.declare("dora")
+        await queue.publish(b"x")
+        with node.client() as admin:
+            admin.allow(rule("dora", Operation.WRITE, everything, deny=True))
+        with pytest.raises(MainstemError) as refused:
+            await queue.publish(b"y")
+        assert refused.value.code is ErrorCode.NOT_AUTHORIZED
 
 
 def _copied(queue: str) -> Any:
@@ -174,7 +163,7 @@ def _copied(queue: str) -> Any:
         (["native.tls=true"], "tls.certificate_file"),
     ],
 )
-def test_a_node_does_not_start_with_an_open_door(flags: list[str], path: str) -> None:
+def test_a_node_does_not_start_with_an_insecure_listener(flags: list[str], path: str) -> None:
     given = [word for flag in ["native.enabled=true", *flags] for word in ("--set", flag)]
     with pytest.raises(InvalidRequest) as refused:
         configuration(given, {})

@@ -91,4 +91,6 @@ def test_log_lines_of_a_node_are_json_where_nobody_looks(preset: str) -> None:
         assert node.stop() == 0
         lines = [line for line in node.log_text().splitlines() if not line.startswith("READY")]
     assert lines
-    assert all({"time", "level", "room", "message"} <= json.loads(line).keys() for line in lines)
+    assert all(
+        {"time", "level", "component", "message"} <= json.loads(line).keys() for line in lines
+    )

@@ -8,7 +8,7 @@ import psutil
 
 from mainstem.client.admin import Admin
 from mainstem.client.consumer import Consumer, ConsumerSettings
-from mainstem.client.offset_query import EARLIEST
+from mainstem.client.consuming.offset_query import EARLIEST
 from mainstem.client.producer import Producer, ProducerSettings
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import MainstemError

@@ -11,11 +11,11 @@ import threading
 import time
 from pathlib import Path
 
-from mainstem.model import columns
-from mainstem.pipelines.file.reading import read_file
-from mainstem.pipelines.running.engine import engine
-from mainstem.pipelines.running.folder import StateFolder
+from mainstem.model.records import columns
+from mainstem.pipelines.file.loader import read_file
 from mainstem.pipelines.running.runner import Runner
+from mainstem.pipelines.running.spark_session import engine
+from mainstem.pipelines.running.state_folder import StateFolder
 
 
 def look(number: int) -> dict[str, object]:
@@ -25,7 +25,7 @@ def look(number: int) -> dict[str, object]:
         "task": number,
         "folder": str(Path.cwd()),
         "python": sys.executable,
-        "preloaded": "mainstem.pipelines.spark.worker_preload" in sys.modules,
+        "preloaded": "mainstem.pipelines.spark.processes.worker_preload" in sys.modules,
         "native": columns.COMPILED is not None,
     }
 

@@ -21,8 +21,8 @@ from mainstem.client.values import ConsumerRecord, TopicPartition
 from mainstem.pipelines.connector.registry import Registry
 from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed
 from mainstem.pipelines.connector.spec import Category, Spec
-from mainstem.pipelines.file.reading import read_text
-from mainstem.pipelines.running.runner import Runner, Summary
+from mainstem.pipelines.file.loader import PipelineFile, read_text
+from mainstem.pipelines.running.runner import Runner, RunSummary
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 PATIENCE_S = 150.0
@@ -118,7 +118,7 @@ class Running:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._stop = threading.Event()
-        self.summary: Summary | None = None
+        self.summary: RunSummary | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 
@@ -156,10 +156,13 @@ class Running:
 
 @contextmanager
 def running(
-    text: str, spark: SparkSession, folder: Path, registry: Registry | None = None
+    text: str | PipelineFile,
+    spark: SparkSession,
+    folder: Path,
+    registry: Registry | None = None,
 ) -> Iterator[Running]:
     """Run a pipeline file in this process until the block is left."""
-    file = read_text(text, {}, registry, name="test.yaml")
+    file = read_text(text, {}, registry, name="test.yaml") if isinstance(text, str) else text
     folder.mkdir(exist_ok=True)
     run = Running(Runner(file, spark, folder))
     run.start()

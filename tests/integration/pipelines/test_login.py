@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from tests.integration.pipelines.stage import records, running
 from tests.integration.security.kit import ADMIN_PASSWORD, SecureNode
 
+from mainstem.pipelines.file.loader import read_text
 from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
-from mainstem.pipelines.file.reading import read_text
 from mainstem.pipelines.running.checks import check_broker
-from mainstem.pipelines.running.course import State
+from mainstem.pipelines.running.restart_policy import State
 
 pytestmark = pytest.mark.timeout(400)
 

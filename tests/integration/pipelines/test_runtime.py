@@ -4,7 +4,9 @@ import asyncio
 import base64
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,11 +19,15 @@ from tests.integration.pipelines.stage import (
 )
 
 from mainstem.client.admin import Admin
-from mainstem.pipelines.file.reading import read_text
+from mainstem.pipelines.file.loader import read_text
 from mainstem.pipelines.running.cases import run_case
-from mainstem.pipelines.running.course import State
-from mainstem.pipelines.running.rehearsal import rehearse
+from mainstem.pipelines.running.dry_run import dry_run_pipeline
+from mainstem.pipelines.running.restart_policy import State
 from mainstem.pipelines.running.status import metrics_text, read_status
+from mainstem.pipelines.transforms.plan import STEPS
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import Rows, StepContext
+from mainstem.pipelines.transforms.step import Step
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = pytest.mark.timeout(400)
@@ -204,8 +210,8 @@ sinks:
 """,
         {},
     )
-    made = rehearse(file, file.pipeline("made"), spark, records=3, patience_s=100)
-    shown = rehearse(file, file.pipeline("shown"), spark, records=2, patience_s=100)
+    made = dry_run_pipeline(file, file.pipeline("made"), spark, records=3, patience_s=100)
+    shown = dry_run_pipeline(file, file.pipeline("shown"), spark, records=2, patience_s=100)
 
     assert [json.loads(bytes(row["value"]))["page"][0] for row in made.good] == ["/"] * 3
     assert [json.loads(bytes(row["value"])) for row in shown.good] == [{"email": "***"}]
@@ -277,3 +283,59 @@ sources:
         run.until(lambda: any(each.state is State.STARTING for each in run.status.pipelines))
     assert {each.state for each in run.status.pipelines} == {State.STOPPED}
     assert not [query for query in spark.streams.active if "many" in query.name]
+
+
+class CountedStep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes nothing and counts how often it is compiled."""
+
+    compilations: ClassVar[list[str]] = []
+    name: str
+
+    def problems(self) -> Iterable[StepProblem]:
+        self.compilations.append(self.name)
+        return ()
+
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
+        return rows
+
+
+def test_the_plan_compiled_by_validation_serves_cases_a_dry_run_and_every_start_of_a_run(
+    spark: SparkSession,
+    shared_node: LocalNode,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(STEPS, "counted", CountedStep)
+    sink = CollectingSink()
+    sink.failures_left = 1
+    produce(shared_node.kafka, "rt.compiled", [b'{"n": 1}', b'{"n": 2}'])
+    file = read_text(
+        f"""
+version: "1.0"
+broker: {{bootstrap_servers: ["{shared_node.kafka}"]}}
+sources:
+  made:
+    connector: datagen
+    topic: rt.compiled-made
+    config: {{count: 5, rows_per_second: null}}
+    transforms: [{{type: counted, config: {{name: made}}}}]
+sinks:
+  kept:
+    connector: kept
+    topics: [rt.compiled]
+    dead_letter_topic: rt.compiled-dead
+    transforms: [{{type: counted, config: {{name: kept}}}}]
+settings: {{retry: {{initial_backoff_ms: 50}}}}
+tests: [{{name: n, pipeline: sinks.kept, input: [{{value: {{n: 3}}}}], expect: [{{}}]}}]
+""",
+        {},
+        registry_with(kept=sink),
+    )
+    kept = file.pipeline("kept")
+    assert run_case(file.cases[0], kept, spark).passed
+    assert dry_run_pipeline(file, kept, spark, records=2, patience_s=100).taken == 2
+    with running(file, spark, tmp_path) as run:
+        run.until(lambda: len(sink.values) == 2 and run.pipeline("sources.made").records == 5)
+        assert run.pipeline("sinks.kept").restarts >= 1
+
+    assert CountedStep.compilations == ["made", "kept"]

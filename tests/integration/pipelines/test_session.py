@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.udf import _wrap_function
 
+from mainstem.pipelines.spark.data_source import MainstemSource
 from mainstem.pipelines.spark.java import find_java_home, java_version
-from mainstem.pipelines.spark.source import MainstemSource
 
 # Starting Spark takes a while on a busy machine.
 pytestmark = pytest.mark.timeout(300)

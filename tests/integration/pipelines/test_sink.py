@@ -17,9 +17,9 @@ from mainstem.client.consumer import Consumer, ConsumerSettings
 from mainstem.client.transactions import TransactionalProducer, end_transaction
 from mainstem.client.values import ConsumerRecord, TopicPartition
 from mainstem.model.errors import InvalidRequest
-from mainstem.model.murmur2 import partition_of_key
-from mainstem.pipelines.spark.completion import Batch, complete
-from mainstem.pipelines.spark.ledger import Entry, Ledger, LedgerWriter
+from mainstem.model.records.murmur2 import partition_of_key
+from mainstem.pipelines.spark.writing.completion import WrittenBatch, complete
+from mainstem.pipelines.spark.writing.ledger import Ledger, LedgerEntry, LedgerWriter
 from mainstem.testing.local_node import LocalNode
 
 # Starting Spark takes a while on a busy machine.
@@ -230,7 +230,7 @@ def test_a_batch_in_the_ledger_is_completed_by_the_next_start_and_others_are_abo
                     await producer.prepare()
                     handles.append(producer.handle)
             writer = await LedgerWriter.take_over(cluster, query, "default")
-            await writer.record(Entry(entry.batch + 1, (handles[1],)))
+            await writer.record(LedgerEntry(entry.batch + 1, (handles[1],)))
             await writer.close()
 
     call(crash(1))
@@ -257,11 +257,11 @@ def test_a_ledgered_transaction_that_somebody_aborted_is_an_error(shared_node: L
                 await producer.prepare()
                 handle = producer.handle
             writer = await LedgerWriter.take_over(cluster, "meddled", "default")
-            await writer.record(Entry(4, (handle,)))
+            await writer.record(LedgerEntry(4, (handle,)))
             await writer.close()
             await end_transaction(cluster, handle, commit=False)
             with pytest.raises(InvalidRequest, match="somebody has aborted"):
-                await complete(cluster, Batch("meddled", "default", "next", 4, ()))
+                await complete(cluster, WrittenBatch("meddled", "default", "next", 4, ()))
 
     call(meddle())
     assert call(records(shared_node, "meddled")) == []

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.kit.waiting import wait_until
 
 from mainstem.client.admin import Admin
 from mainstem.client.producer import Producer, ProducerSettings
@@ -71,13 +71,6 @@ def run_available(frame: DataFrame, folder: Path) -> StreamingQuery:
     )
     query.awaitTermination(100)
     return query
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

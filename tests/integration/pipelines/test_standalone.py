@@ -18,7 +18,7 @@ from tests.integration.pipelines import cluster_job
 from tests.integration.pipelines.stage import produce, records
 from tests.integration.pipelines.standalone import QUICK_START, StandaloneSpark
 
-from mainstem.model import columns
+from mainstem.model.records import columns
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]

@@ -17,10 +17,10 @@ from mainstem.pipelines.file.model import (
 )
 from mainstem.pipelines.running.checks import check_broker
 from mainstem.pipelines.running.topics import (
-    WantedTopic,
+    RequiredTopic,
     ensure_topics,
     offsets_json,
-    wanted_topics,
+    required_topics,
 )
 from mainstem.testing.local_node import LocalNode
 
@@ -41,8 +41,8 @@ def partitions(node: LocalNode, topic: str) -> int | None:
 def test_missing_topics_are_created_with_defaults_and_overrides(shared_node: LocalNode) -> None:
     settings = TopicSettings(default_partitions=2)
     wanted = [
-        WantedTopic(name="tp.plain"),
-        WantedTopic(name="tp.wide", partitions=5, configs={"retention.ms": "60000"}),
+        RequiredTopic(name="tp.plain"),
+        RequiredTopic(name="tp.wide", partitions=5, configs={"retention.ms": "60000"}),
     ]
     for _ in range(2):  # what exists is left alone
         ensure_topics(broker_of(shared_node), settings, wanted)
@@ -54,13 +54,13 @@ def test_missing_topics_are_created_with_defaults_and_overrides(shared_node: Loc
 @pytest.mark.parametrize(
     ("settings", "topic"),
     [
-        (TopicSettings(require_topic_exists=True), WantedTopic(name="tp.none", auto_create=True)),
-        (TopicSettings(auto_create=False), WantedTopic(name="tp.none")),
-        (TopicSettings(), WantedTopic(name="tp.none", auto_create=False)),
+        (TopicSettings(require_topic_exists=True), RequiredTopic(name="tp.none", auto_create=True)),
+        (TopicSettings(auto_create=False), RequiredTopic(name="tp.none")),
+        (TopicSettings(), RequiredTopic(name="tp.none", auto_create=False)),
     ],
 )
 def test_a_topic_that_may_not_be_created_is_named(
-    shared_node: LocalNode, settings: TopicSettings, topic: WantedTopic
+    shared_node: LocalNode, settings: TopicSettings, topic: RequiredTopic
 ) -> None:
     with pytest.raises(MainstemError) as caught:
         ensure_topics(broker_of(shared_node), settings, [topic])
@@ -72,8 +72,8 @@ def test_a_topic_that_may_not_be_created_is_named(
 
 def test_a_topic_with_other_numbers_is_refused_when_asked(shared_node: LocalNode) -> None:
     broker = broker_of(shared_node)
-    ensure_topics(broker, TopicSettings(), [WantedTopic(name="tp.three", partitions=3)])
-    wanted = [WantedTopic(name="tp.three", partitions=4)]
+    ensure_topics(broker, TopicSettings(), [RequiredTopic(name="tp.three", partitions=3)])
+    wanted = [RequiredTopic(name="tp.three", partitions=4)]
     ensure_topics(broker, TopicSettings(), wanted)
     with pytest.raises(MainstemError, match="has 3 partitions, the file asks for 4"):
         ensure_topics(broker, TopicSettings(validate_existing=True), wanted)
@@ -83,7 +83,7 @@ def test_a_sink_wants_its_topics_made_as_their_source_says() -> None:
     source = SourceEntry(connector="c", topic="orders", topic_config=TopicConfig(partitions=6))
     sink = SinkEntry(connector="c", topics=["orders", "other", "cdc.*"], dead_letter_topic="dead")
     model = FileModel(version="1.0", sources={"a": source}, sinks={"b": sink})
-    assert {each.name: each.partitions for each in wanted_topics(sink, model)} == {
+    assert {each.name: each.partitions for each in required_topics(sink, model)} == {
         "orders": 6,
         "other": None,
         "dead": 1,

@@ -12,9 +12,9 @@ from mainstem.client.consumer import Consumer, ConsumerSettings
 from mainstem.client.transactions import TransactionalProducer, TransactionHandle
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import ErrorCode, Fenced
-from mainstem.pipelines.spark import completion
-from mainstem.pipelines.spark.completion import Batch, complete, give_up
-from mainstem.pipelines.spark.ledger import Entry, Ledger, LedgerWriter, id_prefix
+from mainstem.pipelines.spark.writing import completion
+from mainstem.pipelines.spark.writing.completion import WrittenBatch, complete, give_up
+from mainstem.pipelines.spark.writing.ledger import Ledger, LedgerEntry, LedgerWriter, id_prefix
 from mainstem.testing.local_node import LocalNode
 
 SINK = "default"
@@ -46,7 +46,7 @@ class Scene:
         async with Admin(self.node.kafka) as admin:
             await admin.create_topic(self.topic, partitions=1)
 
-    async def batch(self, cluster: Cluster, run: str, number: int, tasks: int = 2) -> Batch:
+    async def batch(self, cluster: Cluster, run: str, number: int, tasks: int = 2) -> WrittenBatch:
         """What tasks of a run have written of a batch and left prepared."""
         handles = []
         for task in range(tasks):
@@ -56,7 +56,7 @@ class Scene:
                 await producer.send(self.topic, f"{number} {task} by {run}".encode(), partition=0)
                 await producer.prepare()
                 handles.append(producer.handle)
-        return Batch(self.query, SINK, run, number, tuple(handles))
+        return WrittenBatch(self.query, SINK, run, number, tuple(handles))
 
     async def seen(self) -> list[str]:
         """What readers of committed records see; they wait for open transactions."""
@@ -89,7 +89,7 @@ def pause_record(
     real = LedgerWriter
 
     class Paused(real):  # type: ignore[misc, valid-type]
-        async def record(self, entry: Entry) -> None:
+        async def record(self, entry: LedgerEntry) -> None:
             patch.setattr(completion, "LedgerWriter", real)
             if before is not None:
                 await before.stand()
@@ -109,89 +109,80 @@ async def reach(pause: Pause, driver: asyncio.Task[None]) -> None:
         await driver
 
 
-def test_a_driver_paused_before_its_record_is_refused_when_it_goes_on(
+async def test_a_driver_paused_before_its_record_is_refused_when_it_goes_on(
     shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        scene, pause = Scene(shared_node), Pause()
-        await scene.create()
-        async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
-            mine = await scene.batch(one, "first", 0)
-            pause_record(monkeypatch, before=pause)
-            driver = asyncio.create_task(complete(one, mine))
-            await reach(pause, driver)
+    scene, pause = Scene(shared_node), Pause()
+    await scene.create()
+    async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
+        mine = await scene.batch(one, "first", 0)
+        pause_record(monkeypatch, before=pause)
+        driver = asyncio.create_task(complete(one, mine))
+        await reach(pause, driver)
 
-            await complete(other, await scene.batch(other, "second", 0))
-            pause.over.set()
-            with pytest.raises(Fenced) as refused:
-                await driver
-            assert refused.value.code is ErrorCode.FENCED_PRODUCER
-            await give_up(one, mine)
-            await complete(other, await scene.batch(other, "second", 1))
-
-            entry = await Ledger(one).entry(scene.query, SINK)
-            assert entry is not None
-            assert entry.batch == 1
-        assert await scene.seen() == [*written(0, "second"), *written(1, "second")]
-        assert await scene.open_ids() == []
-
-    asyncio.run(story())
-
-
-def test_a_batch_that_a_paused_driver_has_recorded_is_completed_and_not_written_again(
-    shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story() -> None:
-        scene, pause = Scene(shared_node), Pause()
-        await scene.create()
-        async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
-            mine = await scene.batch(one, "first", 0)
-            yours = await scene.batch(other, "second", 0)
-            pause_record(monkeypatch, after=pause)
-            driver = asyncio.create_task(complete(one, mine))
-            await reach(pause, driver)
-
-            await complete(other, yours)
-            pause.over.set()
+        await complete(other, await scene.batch(other, "second", 0))
+        pause.over.set()
+        with pytest.raises(Fenced) as refused:
             await driver
-            with pytest.raises(Fenced):
-                await complete(one, await scene.batch(one, "first", 1))
-        assert await scene.seen() == written(0, "first")
+        assert refused.value.code is ErrorCode.FENCED_PRODUCER
+        await give_up(one, mine)
+        await complete(other, await scene.batch(other, "second", 1))
 
-    asyncio.run(story())
+        entry = await Ledger(one).entry(scene.query, SINK)
+        assert entry is not None
+        assert entry.batch == 1
+    assert await scene.seen() == [*written(0, "second"), *written(1, "second")]
+    assert await scene.open_ids() == []
 
 
-def test_a_driver_that_takes_over_reads_what_was_recorded_until_then(
+async def test_a_batch_that_a_paused_driver_has_recorded_is_completed_and_not_written_again(
+    shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, pause = Scene(shared_node), Pause()
+    await scene.create()
+    async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
+        mine = await scene.batch(one, "first", 0)
+        yours = await scene.batch(other, "second", 0)
+        pause_record(monkeypatch, after=pause)
+        driver = asyncio.create_task(complete(one, mine))
+        await reach(pause, driver)
+
+        await complete(other, yours)
+        pause.over.set()
+        await driver
+        with pytest.raises(Fenced):
+            await complete(one, await scene.batch(one, "first", 1))
+    assert await scene.seen() == written(0, "first")
+
+
+async def test_a_driver_that_takes_over_reads_what_was_recorded_until_then(
     shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second driver stands before it reads; the first has half of its batch committed."""
 
-    async def story() -> None:
-        scene, reading = Scene(shared_node), Pause()
-        await scene.create()
-        real = LedgerWriter.take_over
+    scene, reading = Scene(shared_node), Pause()
+    await scene.create()
+    real = LedgerWriter.take_over
 
-        async def slowly(cluster: Cluster, query: str, sink: str) -> LedgerWriter:
-            monkeypatch.setattr(LedgerWriter, "take_over", real)
-            await reading.stand()
-            return await real(cluster, query, sink)
+    async def slowly(cluster: Cluster, query: str, sink: str) -> LedgerWriter:
+        monkeypatch.setattr(LedgerWriter, "take_over", real)
+        await reading.stand()
+        return await real(cluster, query, sink)
 
-        async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
-            mine = await scene.batch(one, "first", 0)
-            yours = await scene.batch(other, "second", 0)
-            monkeypatch.setattr(LedgerWriter, "take_over", slowly)
-            driver = asyncio.create_task(complete(other, yours))
-            await reach(reading, driver)
+    async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
+        mine = await scene.batch(one, "first", 0)
+        yours = await scene.batch(other, "second", 0)
+        monkeypatch.setattr(LedgerWriter, "take_over", slowly)
+        driver = asyncio.create_task(complete(other, yours))
+        await reach(reading, driver)
 
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(completion, "_commit", half_of(completion._commit))
-                await complete(one, mine)
-            reading.over.set()
-            await driver
-        assert await scene.seen() == written(0, "first")
-        assert await scene.open_ids() == []
-
-    asyncio.run(story())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(completion, "_commit", half_of(completion._commit))
+            await complete(one, mine)
+        reading.over.set()
+        await driver
+    assert await scene.seen() == written(0, "first")
+    assert await scene.open_ids() == []
 
 
 def half_of(commit: object) -> object:
@@ -203,34 +194,31 @@ def half_of(commit: object) -> object:
     return commit_first
 
 
-def test_a_late_abort_does_not_end_what_another_driver_has_recorded(
+async def test_a_late_abort_does_not_end_what_another_driver_has_recorded(
     shared_node: LocalNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        scene, aborting, recorded = Scene(shared_node), Pause(), Pause()
-        await scene.create()
-        real = completion._abort
+    scene, aborting, recorded = Scene(shared_node), Pause(), Pause()
+    await scene.create()
+    real = completion._abort
 
-        async def late(cluster: Cluster, doomed: Collection[TransactionHandle]) -> None:
-            monkeypatch.setattr(completion, "_abort", real)
-            assert doomed, "the first driver has seen what the second one has prepared"
-            await aborting.stand()
-            await real(cluster, doomed)
+    async def late(cluster: Cluster, doomed: Collection[TransactionHandle]) -> None:
+        monkeypatch.setattr(completion, "_abort", real)
+        assert doomed, "the first driver has seen what the second one has prepared"
+        await aborting.stand()
+        await real(cluster, doomed)
 
-        async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
-            mine = await scene.batch(one, "first", 0)
-            yours = await scene.batch(other, "second", 1)
-            monkeypatch.setattr(completion, "_abort", late)
-            first = asyncio.create_task(complete(one, mine))
-            await reach(aborting, first)
-            pause_record(monkeypatch, after=recorded)
-            second = asyncio.create_task(complete(other, yours))
-            await reach(recorded, second)
+    async with Cluster(shared_node.kafka) as one, Cluster(shared_node.kafka) as other:
+        mine = await scene.batch(one, "first", 0)
+        yours = await scene.batch(other, "second", 1)
+        monkeypatch.setattr(completion, "_abort", late)
+        first = asyncio.create_task(complete(one, mine))
+        await reach(aborting, first)
+        pause_record(monkeypatch, after=recorded)
+        second = asyncio.create_task(complete(other, yours))
+        await reach(recorded, second)
 
-            aborting.over.set()
-            await first
-            recorded.over.set()
-            await second
-        assert await scene.seen() == [*written(0, "first"), *written(1, "second")]
-
-    asyncio.run(story())
+        aborting.over.set()
+        await first
+        recorded.over.set()
+        await second
+    assert await scene.seen() == [*written(0, "first"), *written(1, "second")]

@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(arguments=("--set", "amqp.enabled=true")) as own:
-        own.until_three_vote()
+        own.wait_for_three_voters()
         yield own
 
 

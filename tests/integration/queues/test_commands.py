@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.several import node_under_test
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.cli.main import main
 from mainstem.testing.local_node import LocalNode
@@ -97,7 +97,7 @@ def test_dead_letters_are_listed_shown_and_replayed(shell: Shell) -> None:
         found: list[dict[str, Any]] = shell("queue", "dead-letters", "list", "morgue")
         return found if len(found) > 1 else []
 
-    letters = eventually(both)
+    letters = wait_until(both)
     shown = shell("queue", "dead-letters", "show", "morgue", str(letters[0]["sequence"]))
     shell("queue", "declare", "elsewhere")
     moved = shell("queue", "move", "morgue", "elsewhere", "--limit", "1")

@@ -60,8 +60,12 @@ def test_an_exchange_leads_to_its_queues(web: httpx.Client) -> None:
 
 def test_dead_letters_go_back_where_they_died(web: httpx.Client) -> None:
     web.put("/v1/queues/morgue")
-    fate = {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "morgue"}
-    web.put("/v1/queues/short", json={"arguments": fate})
+    arguments = {
+        "x-message-ttl": 1,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "morgue",
+    }
+    web.put("/v1/queues/short", json={"arguments": arguments})
     web.post("/v1/queues/short/messages", json=[{"value": "1"}, {"value": "2"}])
     letters: list[dict[str, object]] = []
     for _ in range(100):

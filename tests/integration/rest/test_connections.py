@@ -10,19 +10,12 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.unit.protocols.rest.counter import Rest
 
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.protocols.rest import incoming, transport
 from mainstem.protocols.rest.service import RestService
-from mainstem.protocols.rest.transport import Bounds
+from mainstem.protocols.rest.transport import HttpLimits
 
-pytestmark = pytest.mark.anyio
-
-QUICK = Bounds(connections_max=20, head_timeout_s=0.3, stalled_write_timeout_s=0.5)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+QUICK = HttpLimits(connections_max=20, head_timeout_s=0.3, stalled_write_timeout_s=0.5)
 
 
 class Served:
@@ -54,7 +47,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(bounds: Bounds = QUICK) -> AsyncIterator[Served]:
+async def serving(bounds: HttpLimits = QUICK) -> AsyncIterator[Served]:
     rest = Rest()
     service = RestService(rest.site, bounds)
     port = await service.start("127.0.0.1", 0)
@@ -246,7 +239,7 @@ async def test_a_client_that_asks_first_is_not_told_to_send_what_would_be_refuse
 
 async def test_a_peer_that_has_finished_sending_still_gets_its_answer(served: Served) -> None:
     await served.rest.topic("t")
-    held = served.rest.counter.door("t", 0).held = asyncio.Event()
+    held = served.rest.counter.partition("t", 0).held = asyncio.Event()
     reader, writer = await served.connect()
     writer.write(post(b'{"value":"v"}'))
     writer.write_eof()
@@ -307,7 +300,7 @@ async def test_an_upgrade_is_not_taken_up(served: Served) -> None:
 
 async def test_stopping_lets_requests_in_flight_finish(served: Served) -> None:
     await served.rest.topic("t")
-    held = served.rest.counter.door("t", 0).held = asyncio.Event()
+    held = served.rest.counter.partition("t", 0).held = asyncio.Event()
     reader, writer = await served.connect()
     idle, idle_writer = await served.connect()
     idle_writer.write(GET)
@@ -330,7 +323,7 @@ async def test_stopping_lets_requests_in_flight_finish(served: Served) -> None:
 
 async def test_stopping_cuts_what_does_not_finish_in_time(served: Served) -> None:
     await served.rest.topic("t")
-    served.rest.counter.door("t", 0).held = asyncio.Event()
+    served.rest.counter.partition("t", 0).held = asyncio.Event()
     reader, writer = await served.connect()
     writer.write(post(b'{"value":"v"}'))
     await asyncio.sleep(0.05)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.several import NODES, node_under_test
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -138,7 +138,7 @@ def test_a_topic_made_over_http_is_a_kafka_topic(
     )
     assert grown.status_code == 200
     # Where there are several nodes, any of them may be asked, and hear of it a moment later.
-    eventually(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 4)
+    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 4)
     assert http.put(f"/v1/topics/{topic}", json={"partitions": 2}).status_code == 409
     assert http.post("/v1/topics", json={"name": topic}).status_code == 409
     wrong = http.put(f"/v1/topics/{topic}", json={"configs": {"retention.mss": "1"}})
@@ -146,7 +146,7 @@ def test_a_topic_made_over_http_is_a_kafka_topic(
     assert "retention.ms" in wrong.json()["remedy"]
     gone = http.delete(f"/v1/topics/{topic}").json()
     assert gone == {"deleted": topic, "partitions_removed": 4}
-    eventually(lambda: topic not in admin.list_topics(timeout=10).topics)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
     assert http.get(f"/v1/topics/{topic}").status_code == 404
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/rest.md do what they say."""
+"""The examples of docs/reference/rest.md do what they say."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from mainstem.testing.local_node import LocalNode
 
-PAGE = Path(__file__).parents[3] / "docs" / "rest.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "rest.md"
 EXAMPLE = re.compile(r"^\$ (curl .+)\n(.+)$", re.MULTILINE)
 
 

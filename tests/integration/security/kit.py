@@ -9,7 +9,13 @@ import msgspec
 import trustme
 from tests.integration.security.requests import scram_upserts
 
-from mainstem.security.acl import AclRule, Operation, PatternType, Permission, ResourceType
+from mainstem.security.authorisation.acl import (
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
@@ -78,7 +84,11 @@ class SecureNode(LocalNode):
     def login(self, user: str, password: str = USER_PASSWORD, **rest: Any) -> "Client":
         """A connection that has logged in with name and password."""
         client = Client(self.address("SASL_PLAINTEXT"), **rest)
-        client.log_in(user, password)
+        try:
+            client.log_in(user, password)
+        except BaseException:
+            client.socket.close()
+            raise
         return client
 
     def make_user(self, name: str, *rules: AclRule) -> None:
@@ -97,6 +107,13 @@ class Client:
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self._client_id = client_id
         self._number = 0
+
+    @classmethod
+    def over(cls, connected: socket.socket) -> Self:
+        """A client on a connection that is there."""
+        client = cls.__new__(cls)
+        client.socket, client._client_id, client._number = connected, "test", 0
+        return client
 
     def __enter__(self) -> Self:
         return self

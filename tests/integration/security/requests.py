@@ -6,7 +6,7 @@ import uuid
 import msgspec
 
 from mainstem.model import scram
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.wire.kafka.messages import alter_configs as replacing
 from mainstem.wire.kafka.messages import incremental_alter_configs as altering
 from mainstem.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -25,7 +25,7 @@ from tests.integration.security.kit import (
 )
 from tests.integration.security.lasting import LastingNode
 
-from mainstem.security import acl
+from mainstem.security.authorisation import acl
 
 # Its annotations are narrower than what it takes.
 ck: Any = confluent_admin

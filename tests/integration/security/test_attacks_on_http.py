@@ -17,7 +17,7 @@ from tests.integration.security.lasting import flags
 
 import mainstem
 from mainstem.model.limits import MIB
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 BASIC = "Basic " + b64encode(f"admin:{ADMIN_PASSWORD}".encode()).decode()
 
@@ -142,7 +142,7 @@ def test_impersonation_a_header_does_not_say_who_one_is(node: SecureNode, extra:
         "/v1/users%00/health",
     ],
 )
-def test_no_credentials_no_way_around_the_door(node: SecureNode, target: str) -> None:
+def test_every_http_path_requires_credentials(node: SecureNode, target: str) -> None:
     status = ask(node, f"GET {target} HTTP/1.1\nHost: x")
     assert status in (400, 401, 404), target
     assert status != 200

@@ -29,7 +29,7 @@ from tests.integration.security.kit import (
 from tests.integration.security.lasting import flags
 
 from mainstem.model import scram
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 from mainstem.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest

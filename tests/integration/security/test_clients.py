@@ -29,7 +29,7 @@ from mainstem.client.producer import Producer
 from mainstem.client.sasl import SaslSettings
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas the old way
@@ -233,7 +233,7 @@ async def aio_round_trip(settings: dict[str, Any], value: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_aiokafka_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
+async def test_aiokafka_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
     settings = {
         "bootstrap_servers": node.address(kind),
         "security_protocol": kind,
@@ -242,7 +242,7 @@ def test_aiokafka_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
         "sasl_plain_username": USER,
         "sasl_plain_password": PASSWORD,
     }
-    asyncio.run(aio_round_trip(settings, f"aio {kind} {mechanism}".encode()))
+    await aio_round_trip(settings, f"aio {kind} {mechanism}".encode())
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -250,18 +250,15 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         return token()
 
 
-def test_aiokafka_logs_in_with_a_bearer_token(node: SecureNode) -> None:
-    async def story() -> None:
-        settings = {
-            "bootstrap_servers": node.address("SASL_SSL"),
-            "security_protocol": "SASL_SSL",
-            "ssl_context": tls(node),
-            "sasl_mechanism": "OAUTHBEARER",
-            "sasl_oauth_token_provider": Tokens(),
-        }
-        await aio_round_trip(settings, b"aio OAUTHBEARER")
-
-    asyncio.run(story())
+async def test_aiokafka_logs_in_with_a_bearer_token(node: SecureNode) -> None:
+    settings = {
+        "bootstrap_servers": node.address("SASL_SSL"),
+        "security_protocol": "SASL_SSL",
+        "ssl_context": tls(node),
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": Tokens(),
+    }
+    await aio_round_trip(settings, b"aio OAUTHBEARER")
 
 
 # kafka-python
@@ -335,58 +332,55 @@ async def own_round_trip(cluster: Cluster, value: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "OAUTHBEARER"])
-def test_mainstems_own_client_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
-    async def story() -> None:
-        cluster = connected(node, kind, sasl=own_sasl(mechanism))
-        await own_round_trip(cluster, f"own {kind} {mechanism}".encode())
-
-    asyncio.run(story())
+async def test_mainstems_own_client_logs_in(node: SecureNode, kind: str, mechanism: str) -> None:
+    cluster = connected(node, kind, sasl=own_sasl(mechanism))
+    await own_round_trip(cluster, f"own {kind} {mechanism}".encode())
 
 
-def test_mainstems_own_client_is_known_by_its_certificate(node: SecureNode) -> None:
-    async def story() -> None:
-        context = tls(node)
-        context.load_cert_chain(*node.certificates.issue("by-certificate"))
-        await own_round_trip(connected(node, "SSL", tls=context), b"own certificate")
-
-    asyncio.run(story())
+async def test_mainstems_own_client_is_known_by_its_certificate(node: SecureNode) -> None:
+    context = tls(node)
+    context.load_cert_chain(*node.certificates.issue("by-certificate"))
+    await own_round_trip(connected(node, "SSL", tls=context), b"own certificate")
 
 
-def own_failure(node: SecureNode, kind: str, **rest: Any) -> MainstemError:
-    async def story() -> None:
+async def own_failure(node: SecureNode, kind: str, **rest: Any) -> MainstemError:
+    async def attempt() -> None:
         async with connected(node, kind, **rest) as cluster:
             await cluster.refresh()
 
     with pytest.raises(MainstemError) as caught:
-        asyncio.run(story())
+        await attempt()
     return caught.value
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_mainstems_own_client_says_at_once_that_the_login_failed(
+async def test_mainstems_own_client_says_at_once_that_the_login_failed(
     node: SecureNode, mechanism: str
 ) -> None:
     sasl = SaslSettings(mechanism=mechanism, username=MISTAKEN, password="wrong")
-    error = own_failure(node, "SASL_SSL", sasl=sasl)
+    error = await own_failure(node, "SASL_SSL", sasl=sasl)
     assert error.code is ErrorCode.AUTHENTICATION_FAILED
     assert "wrong" not in str(error)
 
 
-def test_mainstems_own_client_does_not_trust_just_any_certificate(node: SecureNode) -> None:
+async def test_mainstems_own_client_does_not_trust_just_any_certificate(node: SecureNode) -> None:
     sasl = own_sasl("PLAIN")
-    error = own_failure(node, "SASL_SSL", sasl=sasl, tls=ssl.create_default_context())
+    error = await own_failure(node, "SASL_SSL", sasl=sasl, tls=ssl.create_default_context())
     assert error.code is ErrorCode.AUTHENTICATION_FAILED
     assert "certificate is not trusted" in error.cause
     assert not error.retriable
 
 
-def test_mainstems_own_client_says_when_a_listener_speaks_no_tls(node: SecureNode) -> None:
-    error = own_failure(node, "PLAINTEXT", tls=tls(node))
+async def test_mainstems_own_client_says_when_a_listener_speaks_no_tls(node: SecureNode) -> None:
+    error = await own_failure(node, "PLAINTEXT", tls=tls(node))
     assert error.code in (ErrorCode.AUTHENTICATION_FAILED, ErrorCode.WRITER_UNAVAILABLE)
 
 
-def test_mainstems_own_client_repeats_a_login_whose_time_is_short(tmp_path: Path) -> None:
-    async def story(made: SecureNode) -> None:
+async def test_mainstems_own_client_repeats_a_login_whose_time_is_short(tmp_path: Path) -> None:
+    with SecureNode(tmp_path, "--set", "security.reauthenticate_ms=1000") as made:
+        made.make_user(USER, rule(USER, Operation.ALL, (ResourceType.TOPIC, TOPIC)))
+        with made.client() as admin:
+            admin.ask(*requests.create_topic(TOPIC))
         async with connected(made, "SASL_SSL", sasl=own_sasl("SCRAM-SHA-256")) as cluster:
             link, _ = await cluster.leader(TOPIC, 0)
             first = await link.connection()
@@ -395,12 +389,6 @@ def test_mainstems_own_client_repeats_a_login_whose_time_is_short(tmp_path: Path
                 while time.monotonic() < until:
                     await producer.send_and_wait(TOPIC, b"x", partition=0)
             assert await link.connection() is first
-
-    with SecureNode(tmp_path, "--set", "security.reauthenticate_ms=1000") as made:
-        made.make_user(USER, rule(USER, Operation.ALL, (ResourceType.TOPIC, TOPIC)))
-        with made.client() as admin:
-            admin.ask(*requests.create_topic(TOPIC))
-        asyncio.run(story(made))
         logins = [line for line in audit(made) if line["event"] == "login"]
         assert len(logins) >= 4  # two connections, and each of them again
         assert {line["outcome"] for line in logins} == {"granted"}

@@ -21,7 +21,7 @@ from tests.integration.security.kit import (
 )
 from tests.integration.security.web import ADMIN, audit, bearer, browsing, known, web_node
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 TOPIC = (ResourceType.TOPIC, "web")
 O = Operation  # noqa: E741 - rules are read in columns

@@ -14,8 +14,8 @@ from tests.integration.security.kit import CLUSTER, SecureNode, codes, rule
 from tests.integration.security.web import ADMIN, bearer, browsing, known, web_node
 
 from mainstem.protocols.rest.access import OPEN_TO_ALL
-from mainstem.protocols.rest.routes import ADDRESSES
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.protocols.rest.routing.routes import ADDRESSES
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -19,7 +19,7 @@ from tests.integration.security.web import (
     web_node,
 )
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 WEB = (ResourceType.TOPIC, "web")
 NAMED = '["RULE:^.*CN=svc-([^,]*).*$/$1/L"]'

@@ -10,7 +10,7 @@ from tests.integration.security.java_client import Java, Refusal
 from tests.integration.security.kit import ADMIN_PASSWORD, USER_PASSWORD, SecureNode, rule
 from tests.integration.security.lasting import LastingNode
 
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 
 pytestmark = [pytest.mark.needs("java", "maven"), pytest.mark.slow]
 

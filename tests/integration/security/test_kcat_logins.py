@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.security.kit import USER_PASSWORD, SecureNode, rule
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
 USER, TOPIC = "kcat", "of-kcat"

@@ -3,7 +3,6 @@
 aiokafka and kafka-python meet the same node for what they can.
 """
 
-import asyncio
 import ssl
 import time
 import warnings
@@ -22,7 +21,7 @@ from tests.integration.security.issuer import Issuer, token
 from tests.integration.security.kit import USER_PASSWORD, SecureNode, rule
 from tests.integration.security.lasting import LastingNode
 
-from mainstem.security.acl import Operation, PatternType, ResourceType
+from mainstem.security.authorisation.acl import Operation, PatternType, ResourceType
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas the old way
@@ -210,30 +209,27 @@ def settings(node: SecureNode, mechanism: str, password: str = USER_PASSWORD) ->
     }
 
 
-def test_aiokafka_administers_and_hears_what_it_may_not(node: LastingNode) -> None:
-    async def story() -> None:
-        conf = settings(node, "SCRAM-SHA-512")
-        admin = AIOKafkaAdminClient(**conf)
-        await admin.start()
-        try:
-            assert f"{TOPICS}PLAIN" in await admin.list_topics()
-        finally:
-            await admin.close()
-        producer = aiokafka.AIOKafkaProducer(**conf)
-        await producer.start()
-        try:
-            with pytest.raises(aiokafka.errors.TopicAuthorizationFailedError):
-                await producer.send_and_wait(FOREIGN, b"x")
-        finally:
-            await producer.stop()
-        wrong = aiokafka.AIOKafkaProducer(**settings(node, "PLAIN", "wrong"))
-        try:
-            with pytest.raises(aiokafka.errors.KafkaError):
-                await wrong.start()
-        finally:
-            await wrong.stop()
-
-    asyncio.run(story())
+async def test_aiokafka_administers_and_hears_what_it_may_not(node: LastingNode) -> None:
+    conf = settings(node, "SCRAM-SHA-512")
+    admin = AIOKafkaAdminClient(**conf)
+    await admin.start()
+    try:
+        assert f"{TOPICS}PLAIN" in await admin.list_topics()
+    finally:
+        await admin.close()
+    producer = aiokafka.AIOKafkaProducer(**conf)
+    await producer.start()
+    try:
+        with pytest.raises(aiokafka.errors.TopicAuthorizationFailedError):
+            await producer.send_and_wait(FOREIGN, b"x")
+    finally:
+        await producer.stop()
+    wrong = aiokafka.AIOKafkaProducer(**settings(node, "PLAIN", "wrong"))
+    try:
+        with pytest.raises(aiokafka.errors.KafkaError):
+            await wrong.start()
+    finally:
+        await wrong.stop()
 
 
 def test_kafka_python_reads_in_a_group_and_hears_what_it_may_not(node: LastingNode) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.integration.cli.secured import ADMIN, Shell
 from tests.integration.security.kit import SecureNode
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 
 
 def test_a_rebuilt_node_fails_closed(

@@ -17,7 +17,7 @@ from tests.integration.security.kit import (
     rule,
 )
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 from mainstem.wire.kafka.messages.fetch import FetchRequest, ReplicaState
 from mainstem.wire.kafka.messages.list_groups import ListGroupsRequest

@@ -15,7 +15,7 @@ from tests.integration.security.kit import ADMIN_PASSWORD, Certificates, Client,
 from tests.integration.security.lasting import flags
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.config_source import load
+from mainstem.node.config.loader import load
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 from mainstem.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 

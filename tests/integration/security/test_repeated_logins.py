@@ -13,7 +13,7 @@ from tests.integration.security.java_client import Java
 from tests.integration.security.kit import USER_PASSWORD, SecureNode, rule
 from tests.integration.security.lasting import flags
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 TOPIC = "repeated"
 REPEAT_MS, FOR_S, PAUSE_S = 1_000, 3.5, 0.1

@@ -21,7 +21,7 @@ from tests.integration.security.kit import (
 from tests.integration.security.requests import GROUP, TOPIC, TRANSACTION, Asked
 from tests.integration.security.share_requests import SHARE_GROUP
 
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 

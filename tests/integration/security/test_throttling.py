@@ -15,8 +15,8 @@ from tests.integration.security import java_client, requests
 from tests.integration.security.java_client import Java
 from tests.integration.security.kit import USER_PASSWORD, Client, SecureNode, codes, rule
 
-from mainstem.model.record import Record, build_batch
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.model.records.record import Record, build_batch
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,

@@ -14,7 +14,7 @@ from tests.integration.security.kit import Client, SecureNode, codes
 from tests.integration.security.test_attacks_on_logins import audit
 
 from mainstem.model.limits import MIB
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.wire.kafka.messages.api_versions import ApiVersionsRequest
 from mainstem.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.wire.kafka.messages.metadata import MetadataRequest
@@ -122,7 +122,7 @@ def test_old_protocols_and_strange_authorities_are_refused_with_an_alert(node: S
     issued = trustme.CA().issue_cert("client.test", common_name="admin")
     issued.configure_cert(strange)
 
-    def knock() -> None:
+    def request() -> None:
         with (
             Client(node.address("SSL")) as plain,
             strange.wrap_socket(plain.socket, server_hostname="127.0.0.1") as secure,
@@ -130,7 +130,7 @@ def test_old_protocols_and_strange_authorities_are_refused_with_an_alert(node: S
             secure.recv(1)
 
     with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
-        knock()
+        request()
 
 
 def test_handshakes_that_fail_close_nobody_elses_connection(node: SecureNode) -> None:

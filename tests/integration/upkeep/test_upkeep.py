@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.waiting import eventually
+from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
 
@@ -67,7 +67,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
         assert producer.flush(60) == 0
 
         # What is in the open range is not compacted yet.
-        eventually(lambda: len(held(node, "c")) < RECORDS / 4)
+        wait_until(lambda: len(held(node, "c")) < RECORDS / 4)
         before = held(node, "c")
         node.kill9()
         node.start()
@@ -95,8 +95,8 @@ def test_retention_by_bytes_and_by_time_drops_the_oldest() -> None:
             producer.poll(0)
         assert producer.flush(60) == 0
 
-        eventually(lambda: len(held(node, "bytes")) < 600)
-        eventually(lambda: not held(node, "time"))
+        wait_until(lambda: len(held(node, "bytes")) < 600)
+        wait_until(lambda: not held(node, "time"))
         before = held(node, "bytes")
         node.kill9()
         node.start()

@@ -1,33 +1,34 @@
 """Which clients are asked for which metrics, how often they may push, and what is kept of it."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.unit.broker.kit import topics_admin
+from tests.kit.clock import ManualClock
+from tests.kit.topics import topics_admin
 from tests.unit.telemetry import otlp_bytes as otlp
 
-from mainstem.broker.client_metrics_api import NO_INSTANCE, MeasuredClient, Push
-from mainstem.broker.client_metrics_service import (
+from mainstem.broker.api.client_metrics import NO_INSTANCE, MetricsClient, TelemetryPush
+from mainstem.broker.services.client_metrics_sampling import INSTANCES_MAX, ClientMetricsSampler
+from mainstem.broker.services.client_metrics_service import (
     POINTS_PER_PUSH_MAX,
     PUSH_BYTES_MAX,
-    ClientMetricsDesk,
+    ClientMetricsService,
 )
-from mainstem.broker.measured_clients import INSTANCES_MAX, MeasuredClients
-from mainstem.model import compression
+from mainstem.broker.services.topics_service import TopicsAdmin
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.model.records import compression
 from mainstem.telemetry.metrics import Metrics
 
-CLIENT = MeasuredClient("app-1", "apache-kafka-java", "4.2.0", "10.0.0.7", 50_000, "User:alice")
+CLIENT = MetricsClient("app-1", "apache-kafka-java", "4.2.0", "10.0.0.7", 50_000, "User:alice")
 ID = b"instance of test"
 ALL = {"metrics": "*", "interval.ms": "1000"}
 SMALL = otlp.pushed(otlp.gauge("org.a", otlp.point(1.5)), otlp.total("org.b", otlp.point(2)))
 
 
-def clients(**subscriptions: Mapping[str, str]) -> MeasuredClients:
-    made = MeasuredClients()
+def clients(**subscriptions: Mapping[str, str]) -> ClientMetricsSampler:
+    made = ClientMetricsSampler()
     made.load(subscriptions)
     return made
 
@@ -118,98 +119,86 @@ def test_only_so_many_clients_are_remembered() -> None:
 # What is kept
 
 
-class Clock:
-    now_s = 100.0
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
-class Desk:
+class MetricsNode:
     """A node that asks everybody for everything."""
 
     def __init__(self, placement: Any) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.written: list[str] = []
         self.metrics = Metrics()
-        self.desk = ClientMetricsDesk(
+        self.service = ClientMetricsService(
             placement, self.clock, self.metrics, self.written.append, lambda: ID
         )
-        self.asked = self.desk.subscription(NO_INSTANCE, CLIENT)
+        self.asked = self.service.subscription(NO_INSTANCE, CLIENT)
 
     def push(self, data: bytes, *, codec: int = 0, **changes: Any) -> None:
         self.clock.now_s += 1.0
         fields: dict[str, Any] = {"instance": ID, "subscription_id": self.asked.id}
         fields |= {"terminating": False, "codec": codec, "data": data}
-        self.desk.push(Push(**(fields | changes)), CLIENT)
+        self.service.push(TelemetryPush(**(fields | changes)), CLIENT)
 
     @property
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.written]
 
 
-def play(story: Callable[[Desk, Any], Awaitable[None]], configs: Mapping[str, str] = ALL) -> None:
-    async def run() -> None:
-        admin = await topics_admin()
-        await admin.of_client_metrics.replace("sub", configs)
-        await story(Desk(admin._placement), admin)
+async def asking_node(admin: TopicsAdmin, configs: Mapping[str, str] = ALL) -> MetricsNode:
+    await admin.configs.client_metrics.replace("sub", configs)
+    return MetricsNode(admin._placement)
 
-    asyncio.run(run())
+
+@pytest.fixture
+async def admin() -> TopicsAdmin:
+    return await topics_admin()
+
+
+@pytest.fixture
+async def node(admin: TopicsAdmin) -> MetricsNode:
+    return await asking_node(admin)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_push_becomes_a_line(codec: int) -> None:
-    async def story(desk: Desk, _admin: Any) -> None:
-        assert desk.asked.instance == ID
-        desk.push(compression.compress(codec, SMALL), codec=codec, terminating=True)
-        [line] = desk.lines
-        assert (line["time"], line["client_id"]) == ("2023-11-14T22:13:20.000Z", "app-1")
-        assert (line["user"], line["address"]) == ("User:alice", "10.0.0.7")
-        assert line["client_instance_id"] == "aW5zdGFuY2Ugb2YgdGVzdA"
-        assert line["software"] == "apache-kafka-java 4.2.0"
-        assert line["terminating"]
-        values = {metric["name"]: metric["value"] for metric in line["metrics"]}
-        assert values == {"org.a": 1.5, "org.b": 2}
-        assert desk.metrics.client_pushes == 1
-
-    play(story)
+async def test_a_push_becomes_a_line(node: MetricsNode, codec: int) -> None:
+    assert node.asked.instance == ID
+    node.push(compression.compress(codec, SMALL), codec=codec, terminating=True)
+    [line] = node.lines
+    assert (line["time"], line["client_id"]) == ("2023-11-14T22:13:21.000Z", "app-1")
+    assert (line["user"], line["address"]) == ("User:alice", "10.0.0.7")
+    assert line["client_instance_id"] == "aW5zdGFuY2Ugb2YgdGVzdA"
+    assert line["software"] == "apache-kafka-java 4.2.0"
+    assert line["terminating"]
+    values = {metric["name"]: metric["value"] for metric in line["metrics"]}
+    assert values == {"org.a": 1.5, "org.b": 2}
+    assert node.metrics.client_pushes == 1
 
 
-def test_only_what_was_asked_for_is_kept() -> None:
-    async def story(desk: Desk, _admin: Any) -> None:
-        desk.push(SMALL)
-        assert [metric["name"] for metric in desk.lines[0]["metrics"]] == ["org.b"]
-
-    play(story, {"metrics": "org.b", "interval.ms": "1000"})
+async def test_only_what_was_asked_for_is_kept() -> None:
+    node = await asking_node(await topics_admin(), {"metrics": "org.b", "interval.ms": "1000"})
+    node.push(SMALL)
+    assert [metric["name"] for metric in node.lines[0]["metrics"]] == ["org.b"]
 
 
-def test_of_whom_nothing_is_asked_nothing_is_kept() -> None:
-    async def story(desk: Desk, _admin: Any) -> None:
-        desk.clock.now_s += 1_000
-        desk.push(b"not looked at")
-        assert desk.lines == []
-
-    play(story, {"metrics": "*", "match": "client_id=nobody"})
+async def test_of_whom_nothing_is_asked_nothing_is_kept() -> None:
+    node = await asking_node(await topics_admin(), {"metrics": "*", "match": "client_id=nobody"})
+    node.clock.now_s += 1_000
+    node.push(b"not looked at")
+    assert node.lines == []
 
 
-def test_a_changed_subscription_is_told_and_asked_for_again() -> None:
-    async def story(desk: Desk, admin: Any) -> None:
-        desk.push(SMALL)
-        await admin.of_client_metrics.replace("sub", {**ALL, "metrics": "org.a"})
-        assert refusal(desk.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
-        desk.asked = desk.desk.subscription(ID, CLIENT)
-        assert desk.asked.metrics == ("org.a",)
-        desk.push(SMALL)
-        assert len(desk.lines) == 2
-        await admin.of_client_metrics.replace("sub", {})
-        assert admin.of_client_metrics.names() == []
-        assert refusal(desk.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
-        assert desk.desk.subscription(ID, CLIENT).metrics == ()
-
-    play(story)
+async def test_a_changed_subscription_is_told_and_asked_for_again(
+    node: MetricsNode, admin: TopicsAdmin
+) -> None:
+    node.push(SMALL)
+    await admin.configs.client_metrics.replace("sub", {**ALL, "metrics": "org.a"})
+    assert refusal(node.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
+    node.asked = node.service.subscription(ID, CLIENT)
+    assert node.asked.metrics == ("org.a",)
+    node.push(SMALL)
+    assert len(node.lines) == 2
+    await admin.configs.client_metrics.replace("sub", {})
+    assert admin.configs.client_metrics.names() == []
+    assert refusal(node.push, SMALL) is ErrorCode.UNKNOWN_SUBSCRIPTION
+    assert node.service.subscription(ID, CLIENT).metrics == ()
 
 
 BOMB = compression.compress(compression.ZSTD, bytes(1 << 26))
@@ -233,13 +222,10 @@ BOMB = compression.compress(compression.ZSTD, bytes(1 << 26))
     ],
     ids=["no id", "unasked", "codec", "not zstd", "cut", "large", "bomb", "points"],
 )
-def test_what_cannot_be_kept_is_refused(
-    data: bytes, changes: dict[str, Any], code: ErrorCode
+async def test_what_cannot_be_kept_is_refused(
+    node: MetricsNode, data: bytes, changes: dict[str, Any], code: ErrorCode
 ) -> None:
-    async def story(desk: Desk, _admin: Any) -> None:
-        assert refusal(desk.push, data, **changes) is code
-        assert desk.lines == []
-        desk.push(SMALL)
-        assert len(desk.lines) == 1, "the next one is welcome"
-
-    play(story)
+    assert refusal(node.push, data, **changes) is code
+    assert node.lines == []
+    node.push(SMALL)
+    assert len(node.lines) == 1, "the next one is welcome"

@@ -1,11 +1,11 @@
 """Which batches of what was read are shared, and which of them are sent."""
 
-from mainstem.broker.share_reading import batches_to_share, cut_to
-from mainstem.coordination.share_partition import ReadBatch
-from mainstem.coordination.share_requests import AcquiredRange
-from mainstem.model.batch import NO_SEQUENCE, TRANSACTIONAL_MASK, stamp
-from mainstem.model.record import ProducerStamp, Record, build_batch
-from mainstem.streams.markers import Marker, marker_batch
+from mainstem.broker.services.share_batches import batches_to_share, cut_to
+from mainstem.coordination.share.partition import ReadBatch
+from mainstem.coordination.share.requests import AcquiredRange
+from mainstem.model.records.batch import NO_SEQUENCE, TRANSACTIONAL_MASK, stamp
+from mainstem.model.records.record import ProducerStamp, Record, build_batch
+from mainstem.streams.producers.transaction_markers import TransactionMarker, marker_batch
 
 
 def data(base: int, producer_id: int | None = None, records: int = 2) -> bytes:
@@ -20,7 +20,7 @@ def data(base: int, producer_id: int | None = None, records: int = 2) -> bytes:
 
 
 def marker(base: int, producer_id: int, *, commit: bool) -> bytes:
-    batch = marker_batch(producer_id, 0, Marker(commit=commit, coordinator_epoch=0), 0)
+    batch = marker_batch(producer_id, 0, TransactionMarker(commit=commit, coordinator_epoch=0), 0)
     stamp(batch, 0, base, 0)
     return bytes(batch)
 

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import yaml
 
-from mainstem.cli.demo import Counts, Stage
-from mainstem.cli.demo_extras import install_command, missing_modules, requirements
+from mainstem.cli.development.demo import Counts, DemoEnvironment
+from mainstem.cli.development.demo_requirements import (
+    install_command,
+    missing_modules,
+    requirements,
+)
 from mainstem.client.values import ConsumerRecord
 
 
@@ -47,7 +51,7 @@ def test_old_minutes_are_forgotten() -> None:
 
 
 def test_the_file_has_the_address_of_the_node_and_its_folder(tmp_path: Path) -> None:
-    stage = Stage("127.0.0.1:1234", tmp_path / "Ada's data: new" / "demo", "mainstem")
+    stage = DemoEnvironment("127.0.0.1:1234", tmp_path / "Ada's data: new" / "demo", "mainstem")
     stage.write_file()
     text = stage.file.read_text()
     assert "127.0.0.1:9092" not in text

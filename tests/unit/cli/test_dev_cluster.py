@@ -4,14 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.dev_cluster import NODES_MAX, Wishes, command_of, greeting, peer_port_beside
-from mainstem.node.arguments import configuration
+from mainstem.cli.development.cluster import (
+    NODES_MAX,
+    DevClusterSettings,
+    command_of,
+    greeting,
+    peer_port_beside,
+)
+from mainstem.node.config.command_line import configuration
 
 FOLDER = Path("/somewhere")
 
 
 def test_nodes_have_ports_and_folders_of_their_own() -> None:
-    wishes = Wishes(FOLDER, 9092, 8080, 19094, ())
+    wishes = DevClusterSettings(FOLDER, 9092, 8080, 19094, ())
     first, third = command_of(1, wishes, ""), command_of(3, wishes, "127.0.0.1:19094")
     one = configuration(first[3:], {}).config
     three = configuration(third[3:], {}).config
@@ -24,7 +30,9 @@ def test_nodes_have_ports_and_folders_of_their_own() -> None:
 
 
 def test_free_ports_stay_free() -> None:
-    command = command_of(2, Wishes(FOLDER, 0, 0, 0, ("--set", "logs.level=debug")), "h:1")
+    command = command_of(
+        2, DevClusterSettings(FOLDER, 0, 0, 0, ("--set", "logs.level=debug")), "h:1"
+    )
     settings = configuration(command[3:], {}).config
     assert (settings.kafka.port, settings.http.port, settings.cluster.peer_port) == (0, 0, 0)
     assert settings.logs.level == "debug"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainstem.cli.duration import parse_amount, parse_duration_ms
-from mainstem.cli.failure import UsageFailure
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.parameters.duration import parse_amount, parse_duration_ms
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.failure import ExitCode, UsageFailure, exit_code, report
+from mainstem.cli.errors import ExitCode, UsageFailure, exit_code, report
 from mainstem.cli.main import main
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "cli.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.histogram import Histogram
+from mainstem.cli.output.histogram import Histogram
 
 
 def filled(values: list[int]) -> Histogram:

@@ -2,7 +2,7 @@
 
 import io
 
-from mainstem.cli.live_line import ERASE, LiveLine
+from mainstem.cli.output.live_line import ERASE, LiveLine
 
 
 class Terminal(io.StringIO):
@@ -15,7 +15,7 @@ def test_a_terminal_sees_one_line_written_anew() -> None:
     line = LiveLine(out)
     line.show("one")
     line.show("two")
-    line.say("done")
+    line.print_line("done")
     assert out.getvalue() == f"one{ERASE}two{ERASE}done\n"
 
 
@@ -24,7 +24,7 @@ def test_a_file_gets_few_states_each_on_a_line() -> None:
     line = LiveLine(out)
     for number in range(100):
         line.show(str(number))
-    line.say("done")
+    line.print_line("done")
     line.show("soon")
     line.show("now", at_once=True)
     assert out.getvalue() == "0\ndone\nnow\n"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import typer
 
-from mainstem.cli.access import Access
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.login_options import of_environment, resolved, with_login
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.login.access import Access
+from mainstem.cli.login.options import resolved, settings_from_environment, with_login
 from mainstem.cli.main import app
 
 NOTHING: dict[str, Any] = dict.fromkeys(
@@ -64,9 +64,11 @@ def test_variables_log_in() -> None:
 
 
 def test_a_variable_that_is_empty_says_nothing() -> None:
-    assert of_environment({"MAINSTEM_USER": "", "MAINSTEM_TLS": ""}) == of_environment({})
+    assert settings_from_environment(
+        {"MAINSTEM_USER": "", "MAINSTEM_TLS": ""}
+    ) == settings_from_environment({})
 
 
 def test_a_variable_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageFailure, match="neither true nor false"):
-        of_environment({"MAINSTEM_TLS": "perhaps"})
+        settings_from_environment({"MAINSTEM_TLS": "perhaps"})

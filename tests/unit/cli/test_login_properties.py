@@ -10,11 +10,15 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.cli import certificates
-from mainstem.cli.access import tls_context
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.login_properties import parse_properties, read_properties, wishes_of
-from mainstem.cli.login_wishes import Wishes, as_access
+from mainstem.cli.development import certificates
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.login.access import tls_context
+from mainstem.cli.login.properties import (
+    parse_properties,
+    read_properties,
+    settings_from_properties,
+)
+from mainstem.cli.login.settings import LoginSettings, access_from
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -65,7 +69,9 @@ def test_what_is_written_with_escapes_is_read_back(properties: dict[str, str]) -
 
 def test_jaas_names_user_password_and_token() -> None:
     config = f'{SCRAM} username="al\\"ice" password="pass word; =" tokenauth="true";'
-    wishes = wishes_of({"sasl.jaas.config": config, "sasl.mechanism": "SCRAM-SHA-256"})
+    wishes = settings_from_properties(
+        {"sasl.jaas.config": config, "sasl.mechanism": "SCRAM-SHA-256"}
+    )
     assert (wishes.user, wishes.password, wishes.by_token, wishes.mechanism) == (
         'al"ice', "pass word; =", True, "SCRAM-SHA-256",
     )  # fmt: skip
@@ -76,11 +82,11 @@ def test_jaas_names_user_password_and_token() -> None:
     [("PLAINTEXT", False), ("ssl", True), ("SASL_PLAINTEXT", False), ("SASL_SSL", True)],
 )
 def test_the_protocol_says_whether_tls_is_spoken(kind: str, tls: bool) -> None:
-    assert wishes_of({"security.protocol": kind}).tls is tls
+    assert settings_from_properties({"security.protocol": kind}).tls is tls
 
 
 def test_a_token_is_read_from_the_file_that_its_address_names() -> None:
-    wishes = wishes_of(
+    wishes = settings_from_properties(
         {
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer"
@@ -93,13 +99,18 @@ def test_a_token_is_read_from_the_file_that_its_address_names() -> None:
 
 def test_names_are_checked_unless_switched_off() -> None:
     setting = "ssl.endpoint.identification.algorithm"
-    assert wishes_of({setting: "https"}).check_name is True
-    assert wishes_of({setting: ""}).check_name is False
-    assert wishes_of({"enable.ssl.certificate.verification": "false"}).verify is False
+    assert settings_from_properties({setting: "https"}).check_name is True
+    assert settings_from_properties({setting: ""}).check_name is False
+    assert (
+        settings_from_properties({"enable.ssl.certificate.verification": "false"}).verify is False
+    )
 
 
 def test_settings_about_other_things_are_left_alone() -> None:
-    assert wishes_of({"acks": "all", "linger.ms": "5", "ssl.protocol": "TLSv1.3"}) == Wishes()
+    assert (
+        settings_from_properties({"acks": "all", "linger.ms": "5", "ssl.protocol": "TLSv1.3"})
+        == LoginSettings()
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,7 @@ def test_settings_about_other_things_are_left_alone() -> None:
 )
 def test_security_that_is_not_served_is_not_passed_over(properties: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        wishes_of(properties)
+        settings_from_properties(properties)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     assert refused.value.subject
 
@@ -147,7 +158,7 @@ def stores(folder: Path, password: bytes) -> tuple[Path, Path]:
 
 def test_stores_of_java_are_opened(made: Path) -> None:
     shown, trusted = stores(made, b"changeit")
-    wishes = wishes_of(
+    wishes = settings_from_properties(
         {
             "security.protocol": "SSL",
             "ssl.keystore.location": str(shown),
@@ -156,16 +167,18 @@ def test_stores_of_java_are_opened(made: Path) -> None:
             "ssl.truststore.password": "changeit",
         }
     )
-    access = as_access(wishes, secret=None)  # type: ignore[arg-type]
+    access = access_from(wishes, secret=None)  # type: ignore[arg-type]
     assert access.tls is not None
     context = tls_context(access.tls)
     assert context.cert_store_stats()["x509_ca"] == 1
     with pytest.raises(InvalidRequest, match="cannot be opened"):
-        wishes_of({"ssl.keystore.location": str(shown), "ssl.keystore.password": "wrong"})
+        settings_from_properties(
+            {"ssl.keystore.location": str(shown), "ssl.keystore.password": "wrong"}
+        )
 
 
 def test_certificates_within_the_settings_are_used(made: Path) -> None:
-    wishes = wishes_of(
+    wishes = settings_from_properties(
         {
             "security.protocol": "SSL",
             "ssl.truststore.certificates": (made / "ca.pem").read_text(),
@@ -173,7 +186,7 @@ def test_certificates_within_the_settings_are_used(made: Path) -> None:
             "ssl.keystore.key": (made / "alice.key").read_text(),
         }
     )
-    access = as_access(wishes, secret=None)  # type: ignore[arg-type]
+    access = access_from(wishes, secret=None)  # type: ignore[arg-type]
     assert access.tls is not None
     assert tls_context(access.tls).cert_store_stats()["x509_ca"] == 1
 
@@ -182,7 +195,7 @@ def test_a_store_of_another_kind_says_how_to_convert_it(tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
     with pytest.raises(InvalidRequest) as refused:
-        wishes_of({"ssl.truststore.location": str(store)})
+        settings_from_properties({"ssl.truststore.location": str(store)})
     assert "keytool" in refused.value.remedy
 
 

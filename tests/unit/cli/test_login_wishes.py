@@ -1,15 +1,14 @@
 """Which source of a login wins, and what the sources come to."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.cli.access import DEFAULT_ADDRESS, Login
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.login_wishes import Wishes, as_access, merged
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.login.access import DEFAULT_ADDRESS, Login
+from mainstem.cli.login.settings import LoginSettings, access_from, merged
 
 
 class Known:
@@ -22,12 +21,12 @@ class Known:
         return f"asked {user}"
 
 
-def login(*sources: Wishes) -> Login | None:
-    return as_access(merged(sources), secret=Known()).login
+def login(*sources: LoginSettings) -> Login | None:
+    return access_from(merged(sources), secret=Known()).login
 
 
 def test_nothing_said_is_no_login_at_the_usual_address() -> None:
-    access = as_access(Wishes(), secret=Known())
+    access = access_from(LoginSettings(), secret=Known())
     assert (access.bootstrap, access.given, access.login, access.tls) == (
         DEFAULT_ADDRESS, False, None, None,
     )  # fmt: skip
@@ -36,12 +35,12 @@ def test_nothing_said_is_no_login_at_the_usual_address() -> None:
 @settings(deadline=None)  # a busy machine is slow
 @given(
     st.lists(
-        st.builds(Wishes, bootstrap=st.none() | st.text(min_size=1),
+        st.builds(LoginSettings, bootstrap=st.none() | st.text(min_size=1),
                   http=st.none() | st.text(min_size=1), tls=st.none() | st.booleans()),
         max_size=5,
     )
 )  # fmt: skip
-def test_the_first_source_that_says_something_wins(sources: list[Wishes]) -> None:
+def test_the_first_source_that_says_something_wins(sources: list[LoginSettings]) -> None:
     whole = merged(sources)
     for name in ("bootstrap", "http", "tls"):
         said = [getattr(s, name) for s in sources if getattr(s, name) is not None]
@@ -49,44 +48,51 @@ def test_the_first_source_that_says_something_wins(sources: list[Wishes]) -> Non
 
 
 def test_a_password_comes_from_the_source_that_names_the_same_user_or_none() -> None:
-    flags = Wishes(user="alice")
-    assert login(flags, Wishes(password="p")) == Login("SCRAM-SHA-512", "alice", "p")
-    assert login(flags, Wishes(user="alice", password="p")) == Login("SCRAM-SHA-512", "alice", "p")
-    other = Wishes(user="bob", password="bobs", mechanism="PLAIN", by_token=True)
+    flags = LoginSettings(user="alice")
+    assert login(flags, LoginSettings(password="p")) == Login("SCRAM-SHA-512", "alice", "p")
+    assert login(flags, LoginSettings(user="alice", password="p")) == Login(
+        "SCRAM-SHA-512", "alice", "p"
+    )
+    other = LoginSettings(user="bob", password="bobs", mechanism="PLAIN", by_token=True)
     assert login(flags, other) == Login("SCRAM-SHA-512", "alice", "asked alice")
 
 
 def test_a_stronger_password_file_covers_a_weaker_password() -> None:
-    found = login(Wishes(user="alice", password_file="f"), Wishes(password="weak"))
+    found = login(LoginSettings(user="alice", password_file="f"), LoginSettings(password="weak"))
     assert found == Login("SCRAM-SHA-512", "alice", "in f")
 
 
 def test_a_token_leaves_users_behind_and_a_user_tokens() -> None:
-    weak = Wishes(user="alice", password="p", mechanism="PLAIN")
-    assert login(Wishes(token_file="t"), weak) == Login("OAUTHBEARER", token="in t", token_file="t")
-    assert login(Wishes(user="alice"), Wishes(token="t", mechanism="OAUTHBEARER")) == Login(
-        "SCRAM-SHA-512", "alice", "asked alice"
+    weak = LoginSettings(user="alice", password="p", mechanism="PLAIN")
+    assert login(LoginSettings(token_file="t"), weak) == Login(
+        "OAUTHBEARER", token="in t", token_file="t"
     )
+    assert login(
+        LoginSettings(user="alice"), LoginSettings(token="t", mechanism="OAUTHBEARER")
+    ) == Login("SCRAM-SHA-512", "alice", "asked alice")
 
 
-def test_a_token_is_read_again_from_its_file_at_each_login(tmp_path: Path) -> None:
+async def test_a_token_is_read_again_from_its_file_at_each_login(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
-    found = login(Wishes(token_file=str(file)))
+    found = login(LoginSettings(token_file=str(file)))
     assert found is not None
     file.write_text("second\n")
-    assert asyncio.run(found.fresh_token()) == "second"
-    given = login(Wishes(token="given"))
+    assert await found.fresh_token() == "second"
+    given = login(LoginSettings(token="given"))
     assert given is not None
-    assert asyncio.run(given.fresh_token()) == "given"
+    assert await given.fresh_token() == "given"
 
 
 def test_an_authority_given_twice_is_the_stronger_one() -> None:
-    access = as_access(merged([Wishes(ca_file="mine"), Wishes(ca_pem="its")]), secret=Known())
+    access = access_from(
+        merged([LoginSettings(ca_file="mine"), LoginSettings(ca_pem="its")]), secret=Known()
+    )
     assert access.tls is not None
     assert (access.tls.ca_file, access.tls.ca_pem) == ("mine", None)
-    access = as_access(
-        merged([Wishes(cert_file="c"), Wishes(chain_pem="its", key_password="k")]), secret=Known()
+    access = access_from(
+        merged([LoginSettings(cert_file="c"), LoginSettings(chain_pem="its", key_password="k")]),
+        secret=Known(),
     )
     assert access.tls is not None
     assert (access.tls.cert_file, access.tls.chain_pem, access.tls.key_password) == (
@@ -97,35 +103,37 @@ def test_an_authority_given_twice_is_the_stronger_one() -> None:
 @pytest.mark.parametrize(
     ("wishes", "speaks"),
     [
-        (Wishes(tls=True), True),
-        (Wishes(ca_file="f"), True),
-        (Wishes(cert_file="f"), True),
-        (Wishes(ca_file="f", tls=False), False),
-        (Wishes(user="a", password="p"), False),
+        (LoginSettings(tls=True), True),
+        (LoginSettings(ca_file="f"), True),
+        (LoginSettings(cert_file="f"), True),
+        (LoginSettings(ca_file="f", tls=False), False),
+        (LoginSettings(user="a", password="p"), False),
     ],
 )
-def test_files_of_certificates_imply_tls(wishes: Wishes, speaks: bool) -> None:
-    assert (as_access(wishes, secret=Known()).tls is not None) == speaks
+def test_files_of_certificates_imply_tls(wishes: LoginSettings, speaks: bool) -> None:
+    assert (access_from(wishes, secret=Known()).tls is not None) == speaks
 
 
 @pytest.mark.parametrize(
     ("wishes", "cause"),
     [
-        (Wishes(password_file="f"), "nobody is named"),
-        (Wishes(mechanism="PLAIN"), "nobody is named"),
-        (Wishes(by_token=True), "nobody is named"),
-        (Wishes(user="a", mechanism="GSSAPI"), "is not a mechanism"),
-        (Wishes(user="a", mechanism="OAUTHBEARER"), "takes a token"),
-        (Wishes(token="t", mechanism="PLAIN"), "takes no token"),
-        (Wishes(key_file="k"), "a key without its certificate"),
+        (LoginSettings(password_file="f"), "nobody is named"),
+        (LoginSettings(mechanism="PLAIN"), "nobody is named"),
+        (LoginSettings(by_token=True), "nobody is named"),
+        (LoginSettings(user="a", mechanism="GSSAPI"), "is not a mechanism"),
+        (LoginSettings(user="a", mechanism="OAUTHBEARER"), "takes a token"),
+        (LoginSettings(token="t", mechanism="PLAIN"), "takes no token"),
+        (LoginSettings(key_file="k"), "a key without its certificate"),
     ],
 )
-def test_wishes_that_do_not_go_together_are_refused(wishes: Wishes, cause: str) -> None:
+def test_wishes_that_do_not_go_together_are_refused(wishes: LoginSettings, cause: str) -> None:
     with pytest.raises(UsageFailure, match=cause):
-        as_access(wishes, secret=Known())
+        access_from(wishes, secret=Known())
 
 
 def test_secrets_are_not_shown() -> None:
-    whole = Wishes(user="a", password="hidden", token="hidden", key_password="hidden")
-    access = as_access(Wishes(user="a", password="hidden", chain_pem="hidden"), secret=Known())
+    whole = LoginSettings(user="a", password="hidden", token="hidden", key_password="hidden")
+    access = access_from(
+        LoginSettings(user="a", password="hidden", chain_pem="hidden"), secret=Known()
+    )
     assert "hidden" not in f"{whole!r} {access!r}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.moment import parse_moment, shown_moment
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.parameters.timestamp import format_timestamp, parse_timestamp
 
 NOW_MS = 1_700_000_000_000
 
@@ -19,15 +19,15 @@ NOW_MS = 1_700_000_000_000
     ],
 )
 def test_dates_numbers_and_distances_are_understood(text: str, expected: int) -> None:
-    assert parse_moment(text, NOW_MS) == expected
+    assert parse_timestamp(text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-2", "2h", "-h", "٣"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageFailure, match="not a point in time"):
-        parse_moment(text, NOW_MS)
+        parse_timestamp(text, NOW_MS)
 
 
 def test_a_moment_is_shown_in_universal_time() -> None:
-    assert shown_moment(1_769_860_800_000) == "2026-01-31T12:00:00.000+00:00"
-    assert shown_moment(-1) == "-"
+    assert format_timestamp(1_769_860_800_000) == "2026-01-31T12:00:00.000+00:00"
+    assert format_timestamp(-1) == "-"

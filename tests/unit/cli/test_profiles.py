@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.login_wishes import Wishes
-from mainstem.cli.profiles import profile_names, profiles_path, read_default, read_profile
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.login.profiles import profile_names, profiles_path, read_default, read_profile
+from mainstem.cli.login.settings import LoginSettings
 from mainstem.model.errors import InvalidRequest
 
 
@@ -33,7 +33,7 @@ cert_file = "/cert"
 key_file = "/key"
 """,
     )
-    assert read_profile(path, "all") == Wishes(
+    assert read_profile(path, "all") == LoginSettings(
         bootstrap="b:1", http="https://b:2", user="u", password="p", mechanism="PLAIN", tls=True,
         by_token=True, ca_file="/ca", cert_file="/cert", key_file="/key",
     )  # fmt: skip
@@ -46,10 +46,10 @@ def test_paths_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_default_is_used_only_where_there_is_one(tmp_path: Path) -> None:
-    assert read_default(tmp_path / "none.toml") == Wishes()
-    assert read_default(written(tmp_path, '[profiles.p]\nuser = "u"\n')) == Wishes()
+    assert read_default(tmp_path / "none.toml") == LoginSettings()
+    assert read_default(written(tmp_path, '[profiles.p]\nuser = "u"\n')) == LoginSettings()
     path = written(tmp_path, 'default = "p"\n[profiles.p]\nuser = "u"\n')
-    assert read_default(path) == Wishes(user="u")
+    assert read_default(path) == LoginSettings(user="u")
 
 
 @pytest.mark.parametrize(

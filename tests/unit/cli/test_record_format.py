@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.record_format import as_document, compiled
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.output.record_format import as_document, compile_format
 from mainstem.client.values import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 3, 42, 1700, b"k", b"v%s", (("a", b"1"), ("b", None)))
@@ -21,17 +21,17 @@ RECORD = ConsumerRecord("t", 3, 42, 1700, b"k", b"v%s", (("a", b"1"), ("b", None
     ],
 )
 def test_letters_and_escapes_are_understood(text: str, expected: bytes) -> None:
-    assert compiled(text)(RECORD) == expected
+    assert compile_format(text)(RECORD) == expected
 
 
 def test_nothing_is_printed_for_a_missing_key_and_its_length_is_minus_one() -> None:
-    assert compiled("[%k] %K")(RECORD._replace(key=None)) == b"[] -1"
+    assert compile_format("[%k] %K")(RECORD._replace(key=None)) == b"[] -1"
 
 
 @pytest.mark.parametrize("text", ["%x", "ends in %"])
 def test_a_letter_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageFailure, match="means nothing"):
-        compiled(text)
+        compile_format(text)
 
 
 def test_documents_hold_text_where_bytes_are_text() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli import record_input
-from mainstem.cli.failure import UsageFailure
-from mainstem.cli.record_input import Line, LineReader, LineRules, headers, separator
+from mainstem.cli.errors import UsageFailure
+from mainstem.cli.parameters import record_input
+from mainstem.cli.parameters.record_input import Line, LineReader, LineRules, headers, separator
 
 
 def read(text: bytes, rules: LineRules) -> list[Line]:

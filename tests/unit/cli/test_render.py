@@ -7,7 +7,7 @@ from typing import TextIO
 import pytest
 import yaml
 
-from mainstem.cli.render import Output, cell, show_done, show_one, show_rows
+from mainstem.cli.output.render import Output, cell, show_confirmation, show_one, show_rows
 
 ROWS = [{"name": "a", "partition_count": 1}, {"name": "long name", "partition_count": 20}]
 
@@ -51,8 +51,8 @@ def test_one_object_is_a_list_of_its_fields(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_change_is_a_sentence_or_the_object(capsys: pytest.CaptureFixture[str]) -> None:
-    show_done("created a", {"name": "a"}, Output.TABLE)
-    show_done("created a", {"name": "a"}, Output.JSON)
+    show_confirmation("created a", {"name": "a"}, Output.TABLE)
+    show_confirmation("created a", {"name": "a"}, Output.JSON)
     sentence, document = capsys.readouterr().out.split("\n", 1)
     assert sentence == "created a"
     assert json.loads(document) == {"name": "a"}

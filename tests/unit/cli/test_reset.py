@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.reset import Destination, Ground, new_positions
+from mainstem.cli.commands.group_offsets import Destination, PartitionBounds, new_offsets
 from mainstem.client.values import TopicPartition
 
 P = TopicPartition("t", 0)
-GROUND = Ground(committed={P: 50}, starts={P: 10}, ends={P: 90}, at_moment={P: 70})
+GROUND = PartitionBounds(committed={P: 50}, starts={P: 10}, ends={P: 90}, at_moment={P: 70})
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,17 @@ GROUND = Ground(committed={P: 50}, starts={P: 10}, ends={P: 90}, at_moment={P: 7
 def test_a_group_moves_where_it_was_told_but_never_outside(
     destination: Destination, expected: int
 ) -> None:
-    assert new_positions(destination, GROUND) == {P: expected}
+    assert new_offsets(destination, GROUND) == {P: expected}
 
 
 def test_a_moment_after_the_last_record_is_the_end() -> None:
     ground = GROUND._replace(at_moment={P: -1})
-    assert new_positions(Destination(moment_ms=5), ground) == {P: 90}
+    assert new_offsets(Destination(moment_ms=5), ground) == {P: 90}
 
 
 def test_a_group_without_position_shifts_from_the_start() -> None:
     ground = GROUND._replace(committed={})
-    assert new_positions(Destination(shift=7), ground) == {P: 17}
+    assert new_offsets(Destination(shift=7), ground) == {P: 17}
 
 
 @given(
@@ -50,5 +50,5 @@ def test_a_group_without_position_shifts_from_the_start() -> None:
 def test_a_shift_stays_between_start_and_end(
     start: int, length: int, committed: int, shift: int
 ) -> None:
-    ground = Ground({P: committed}, {P: start}, {P: start + length}, {})
-    assert start <= new_positions(Destination(shift=shift), ground)[P] <= start + length
+    ground = PartitionBounds({P: committed}, {P: start}, {P: start + length}, {})
+    assert start <= new_offsets(Destination(shift=shift), ground)[P] <= start + length

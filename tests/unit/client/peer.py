@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from mainstem.model.batch import read_header
-from mainstem.model.record import records_of
+from mainstem.model.records.batch import read_header
+from mainstem.model.records.record import records_of
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from mainstem.wire.kafka.messages.init_producer_id import InitProducerIdResponse

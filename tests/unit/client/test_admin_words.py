@@ -4,22 +4,22 @@ from enum import IntEnum
 
 import pytest
 
-from mainstem.client import acl_admin
-from mainstem.client.delegation_admin import DelegationTokenInfo
-from mainstem.client.quota_admin import ENTITY_KINDS, entity_text
+from mainstem.client.administration import acls
+from mainstem.client.administration.delegation_tokens import DelegationTokenInfo
+from mainstem.client.administration.quotas import ENTITY_KINDS, entity_text
 from mainstem.client.rest_admin import ApiTokenInfo, RestAdmin, RestLogin
 from mainstem.model.errors import InvalidRequest
 from mainstem.security import quotas
-from mainstem.security.acl import Operation, PatternType, Permission, ResourceType
+from mainstem.security.authorisation.acl import Operation, PatternType, Permission, ResourceType
 
 
 @pytest.mark.parametrize(
     ("table", "kind"),
     [
-        (acl_admin.RESOURCES, ResourceType),
-        (acl_admin.PATTERN_FILTERS, PatternType),
-        (acl_admin.OPERATIONS, Operation),
-        (acl_admin.PERMISSIONS, Permission),
+        (acls.RESOURCES, ResourceType),
+        (acls.PATTERN_FILTERS, PatternType),
+        (acls.OPERATIONS, Operation),
+        (acls.PERMISSIONS, Permission),
     ],
 )
 def test_words_stand_for_the_numbers_that_the_node_uses(

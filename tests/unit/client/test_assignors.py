@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.client.assignors import (
+from mainstem.client.consuming.assignors import (
     ASSIGNORS,
     Assignment,
-    Member,
+    SubscribedMember,
     assign_range,
     assign_round_robin,
 )
 from mainstem.client.values import TopicPartition
 
 
-def member(name: str, *topics: str, instance_id: str | None = None) -> Member:
-    return Member(name, instance_id, frozenset(topics))
+def member(name: str, *topics: str, instance_id: str | None = None) -> SubscribedMember:
+    return SubscribedMember(name, instance_id, frozenset(topics))
 
 
 def brief(assignment: Assignment) -> dict[str, list[str]]:
@@ -65,7 +65,7 @@ counts = st.dictionaries(st.sampled_from("tuvwx"), st.integers(0, 12))
 def test_every_partition_goes_to_one_who_subscribed(
     name: str, subscriptions: Mapping[str, frozenset[str]], partition_counts: Mapping[str, int]
 ) -> None:
-    members = [Member(who, None, topics) for who, topics in subscriptions.items()]
+    members = [SubscribedMember(who, None, topics) for who, topics in subscriptions.items()]
     assignment = ASSIGNORS[name](members, partition_counts)
     wanted = frozenset().union(*subscriptions.values())
     given_out = [p for partitions in assignment.values() for p in partitions]

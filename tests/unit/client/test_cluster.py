@@ -71,104 +71,83 @@ def test_no_error_raises_nothing() -> None:
     errors.check(errors.NONE)
 
 
-def test_an_unknown_topic_is_asked_for_and_then_known() -> None:
-    async def story() -> tuple[int, int]:
-        async with LogPeer(partitions=3) as peer, Cluster(peer.address) as cluster:
-            infos = await asyncio.gather(*(cluster.topic("t") for _ in range(5)))
-            await cluster.topic("t")
-            asked = [name for name, _, _ in peer.requests if name == "Metadata"]
-            return len(infos[0].partitions), len(asked)
-
-    partitions, asked = asyncio.run(story())
+async def test_an_unknown_topic_is_asked_for_and_then_known() -> None:
+    async with LogPeer(partitions=3) as peer, Cluster(peer.address) as cluster:
+        infos = await asyncio.gather(*(cluster.topic("t") for _ in range(5)))
+        await cluster.topic("t")
+        asked = sum(name == "Metadata" for name, _, _ in peer.requests)
+        partitions = len(infos[0].partitions)
     assert partitions == 3
     assert asked == 1
 
 
-def test_a_name_that_comes_while_the_cluster_is_being_asked_is_found_too() -> None:
-    async def story() -> list[str]:
-        async with LogPeer() as peer, Cluster(peer.address) as cluster:
-            early = asyncio.ensure_future(cluster.topic("a"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            late = await cluster.topic("b")
-            return [(await early).name, late.name]
-
-    assert asyncio.run(story()) == ["a", "b"]
+async def test_a_name_that_comes_while_the_cluster_is_being_asked_is_found_too() -> None:
+    async with LogPeer() as peer, Cluster(peer.address) as cluster:
+        early = asyncio.ensure_future(cluster.topic("a"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        late = await cluster.topic("b")
+        assert [(await early).name, late.name] == ["a", "b"]
 
 
-def test_looking_again_does_not_ask_for_the_creation_of_known_topics() -> None:
-    async def story() -> list[bool]:
-        async with LogPeer() as peer, Cluster(peer.address) as cluster:
-            await cluster.topic("t")
-            await cluster.refresh()
-            return [
-                request.allow_auto_topic_creation
-                for name, _, request in peer.requests
-                if name == "Metadata"
-            ]
-
-    assert asyncio.run(story()) == [True, False]
+async def test_looking_again_does_not_ask_for_the_creation_of_known_topics() -> None:
+    async with LogPeer() as peer, Cluster(peer.address) as cluster:
+        await cluster.topic("t")
+        await cluster.refresh()
+        assert [
+            request.allow_auto_topic_creation
+            for name, _, request in peer.requests
+            if name == "Metadata"
+        ] == [True, False]
 
 
-def test_a_topic_that_does_not_exist_is_unavailable_until_the_time_is_up() -> None:
+async def test_a_topic_that_does_not_exist_is_unavailable_until_the_time_is_up() -> None:
     def unknown(request: Any, version: int) -> MetadataResponse:
         topics = [MetadataResponseTopic(error_code=3, name=t.name) for t in request.topics]
         return MetadataResponse(topics=topics)
 
-    async def story() -> tuple[MainstemError, int]:
-        async with ScriptedPeer({"Metadata": unknown}) as peer, Cluster(peer.address) as cluster:
-            with pytest.raises(Unavailable) as caught:
-                await cluster.retrying(lambda: cluster.topic("t"), timeout_ms=300)
-            return caught.value, len(peer.requests)
-
-    error, requests = asyncio.run(story())
+    async with ScriptedPeer({"Metadata": unknown}) as peer, Cluster(peer.address) as cluster:
+        with pytest.raises(Unavailable) as caught:
+            await cluster.retrying(lambda: cluster.topic("t"), timeout_ms=300)
+        error, requests = caught.value, len(peer.requests)
     assert error.code is ErrorCode.UNKNOWN_TOPIC
     assert 3 <= requests < 20
 
 
-def test_an_error_that_no_retry_heals_is_raised_at_once() -> None:
+async def test_an_error_that_no_retry_heals_is_raised_at_once() -> None:
     def refuse(request: Any, version: int) -> MetadataResponse:
         topics = [MetadataResponseTopic(error_code=17, name=t.name) for t in request.topics]
         return MetadataResponse(topics=topics)
 
-    async def story() -> MainstemError:
-        async with ScriptedPeer({"Metadata": refuse}) as peer, Cluster(peer.address) as cluster:
-            with pytest.raises(InvalidRequest) as caught:
-                await cluster.retrying(lambda: cluster.topic("t"), timeout_ms=60_000)
-            return caught.value
-
-    assert asyncio.run(story()).code is ErrorCode.INVALID_TOPIC_NAME
+    async with ScriptedPeer({"Metadata": refuse}) as peer, Cluster(peer.address) as cluster:
+        with pytest.raises(InvalidRequest) as caught:
+            await cluster.retrying(lambda: cluster.topic("t"), timeout_ms=60_000)
+        assert caught.value.code is ErrorCode.INVALID_TOPIC_NAME
 
 
-def test_the_second_bootstrap_address_is_tried_when_the_first_is_silent() -> None:
-    async def story() -> str:
-        async with ScriptedPeer() as gone:
-            dead = gone.address
-        async with LogPeer() as peer, Cluster(f"{dead},{peer.address}") as cluster:
-            return (await cluster.topic("t")).name
-
-    assert asyncio.run(story()) == "t"
+async def test_the_second_bootstrap_address_is_tried_when_the_first_is_silent() -> None:
+    async with ScriptedPeer() as gone:
+        dead = gone.address
+    async with LogPeer() as peer, Cluster(f"{dead},{peer.address}") as cluster:
+        assert (await cluster.topic("t")).name == "t"
 
 
 @pytest.mark.parametrize("version_max", [3, 6])
-def test_the_coordinator_is_found_in_both_forms_and_remembered(version_max: int) -> None:
-    async def story() -> tuple[int, int]:
-        peer = LogPeer()
+async def test_the_coordinator_is_found_in_both_forms_and_remembered(version_max: int) -> None:
+    peer = LogPeer()
 
-        def found(request: Any, version: int) -> FindCoordinatorResponse:
-            if version >= 4:
-                one = Coordinator(node_id=5, host="127.0.0.1", port=peer.port)
-                return FindCoordinatorResponse(coordinators=[one])
-            return FindCoordinatorResponse(node_id=5, host="127.0.0.1", port=peer.port)
+    def found(request: Any, version: int) -> FindCoordinatorResponse:
+        if version >= 4:
+            one = Coordinator(node_id=5, host="127.0.0.1", port=peer.port)
+            return FindCoordinatorResponse(coordinators=[one])
+        return FindCoordinatorResponse(node_id=5, host="127.0.0.1", port=peer.port)
 
-        peer.handlers["FindCoordinator"] = found
-        peer.offered[10] = (0, version_max)
-        async with peer, Cluster(peer.address) as cluster:
-            links = [await cluster.coordinator("g") for _ in range(3)]
-            asked = len([name for name, _, _ in peer.requests if name == "FindCoordinator"])
-            cluster.forget_coordinator("g")
-            await cluster.coordinator("g")
-            assert len(set(links)) == 1
-            return links[0].port - peer.port, asked
-
-    assert asyncio.run(story()) == (0, 1)
+    peer.handlers["FindCoordinator"] = found
+    peer.offered[10] = (0, version_max)
+    async with peer, Cluster(peer.address) as cluster:
+        links = [await cluster.coordinator("g") for _ in range(3)]
+        asked = len([name for name, _, _ in peer.requests if name == "FindCoordinator"])
+        cluster.forget_coordinator("g")
+        await cluster.coordinator("g")
+        assert len(set(links)) == 1
+        assert (links[0].port - peer.port, asked) == (0, 1)

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.client.peer import SILENCE, HangUp, ScriptedPeer
 
 from mainstem.client.connection import Connection, ConnectionSettings, FrameReader
-from mainstem.client.link import BACKOFF_MS_MAX, Link, backoff_ms
-from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.client.network.link import BACKOFF_MS_MAX, Link, backoff_ms
+from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from mainstem.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -30,19 +30,16 @@ def answer_heartbeat(request: Any, version: int) -> HeartbeatResponse:
     return HeartbeatResponse(throttle_time_ms=request.generation_id)
 
 
-def test_the_newest_common_version_is_spoken() -> None:
-    async def story() -> list[int]:
-        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
-            peer.offered[codec.KEYS["Heartbeat"]] = (0, 2)
-            connection = await dial(peer)
-            await connection.call(HeartbeatRequest())
-            connection.close()
-            return [version for name, version, _ in peer.requests if name == "Heartbeat"]
-
-    assert asyncio.run(story()) == [2]
+async def test_the_newest_common_version_is_spoken() -> None:
+    async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+        peer.offered[codec.KEYS["Heartbeat"]] = (0, 2)
+        connection = await dial(peer)
+        await connection.call(HeartbeatRequest())
+        connection.close()
+        assert [version for name, version, _ in peer.requests if name == "Heartbeat"] == [2]
 
 
-def test_a_broker_that_knows_only_old_api_versions_is_asked_again() -> None:
+async def test_a_broker_that_knows_only_old_api_versions_is_asked_again() -> None:
     def refuse_new(request: Any, version: int) -> Any:
         if version > 1:
             # Version 0 of the body whatever was asked, as the protocol demands.
@@ -55,103 +52,82 @@ def test_a_broker_that_knows_only_old_api_versions_is_asked_again() -> None:
             return struct.pack(">ii", 4 + len(body), 0) + body
         return ApiVersionsResponse(api_keys=[ApiVersion(12, 0, 4)])
 
-    async def story() -> tuple[dict[int, tuple[int, int]], list[int]]:
-        async with ScriptedPeer({"ApiVersions": refuse_new}) as peer:
-            connection = await dial(peer)
-            connection.close()
-            return connection.versions, [version for _, version, _ in peer.requests]
-
-    versions, asked = asyncio.run(story())
+    async with ScriptedPeer({"ApiVersions": refuse_new}) as peer:
+        connection = await dial(peer)
+        connection.close()
+        versions, asked = connection.versions, [version for _, version, _ in peer.requests]
     assert versions == {12: (0, 4)}
     assert asked == [codec.VERSIONS[API_VERSIONS][1], 1]
 
 
-def test_an_api_without_a_common_version_is_refused_before_it_is_sent() -> None:
-    async def story() -> MainstemError:
-        async with ScriptedPeer() as peer:
-            del peer.offered[codec.KEYS["Heartbeat"]]
-            connection = await dial(peer)
-            with pytest.raises(InvalidRequest) as caught:
-                await connection.call(HeartbeatRequest())
-            connection.close()
-            return caught.value
-
-    assert asyncio.run(story()).code is ErrorCode.UNSUPPORTED_VERSION
+async def test_an_api_without_a_common_version_is_refused_before_it_is_sent() -> None:
+    async with ScriptedPeer() as peer:
+        del peer.offered[codec.KEYS["Heartbeat"]]
+        connection = await dial(peer)
+        with pytest.raises(InvalidRequest) as caught:
+            await connection.call(HeartbeatRequest())
+        connection.close()
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_pipelined_calls_get_their_own_answers() -> None:
-    async def story() -> list[int]:
-        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
-            connection = await dial(peer)
-            calls = (connection.call(HeartbeatRequest(generation_id=n)) for n in range(200))
-            answers = await asyncio.gather(*calls)
-            connection.close()
-            return [answer.throttle_time_ms for answer in answers]
-
-    assert asyncio.run(story()) == list(range(200))
+async def test_pipelined_calls_get_their_own_answers() -> None:
+    async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+        connection = await dial(peer)
+        calls = (connection.call(HeartbeatRequest(generation_id=n)) for n in range(200))
+        answers = await asyncio.gather(*calls)
+        connection.close()
+        assert [answer.throttle_time_ms for answer in answers] == list(range(200))
 
 
-def test_no_more_calls_are_in_flight_than_allowed() -> None:
-    async def story() -> int:
-        async with ScriptedPeer({"Heartbeat": lambda request, version: SILENCE}) as peer:
-            connection = await dial(peer, in_flight_max=3)
-            calls = [
-                asyncio.ensure_future(connection.call(HeartbeatRequest(), timeout_ms=200))
-                for _ in range(10)
-            ]
-            await asyncio.sleep(0.1)
-            arrived = len([name for name, _, _ in peer.requests if name == "Heartbeat"])
-            await asyncio.gather(*calls, return_exceptions=True)
-            return arrived
-
-    assert asyncio.run(story()) == 3
+async def test_no_more_calls_are_in_flight_than_allowed() -> None:
+    async with ScriptedPeer({"Heartbeat": lambda request, version: SILENCE}) as peer:
+        connection = await dial(peer, in_flight_max=3)
+        calls = [
+            asyncio.ensure_future(connection.call(HeartbeatRequest(), timeout_ms=200))
+            for _ in range(10)
+        ]
+        await asyncio.sleep(0.1)
+        arrived = len([name for name, _, _ in peer.requests if name == "Heartbeat"])
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert arrived == 3
 
 
-def test_a_call_that_times_out_ends_the_connection() -> None:
-    async def story() -> tuple[MainstemError, bool]:
-        async with ScriptedPeer({"Heartbeat": lambda request, version: SILENCE}) as peer:
-            connection = await dial(peer)
-            with pytest.raises(Unavailable) as caught:
-                await connection.call(HeartbeatRequest(), timeout_ms=50)
-            return caught.value, connection.is_open
-
-    error, is_open = asyncio.run(story())
+async def test_a_call_that_times_out_ends_the_connection() -> None:
+    async with ScriptedPeer({"Heartbeat": lambda request, version: SILENCE}) as peer:
+        connection = await dial(peer)
+        with pytest.raises(Unavailable) as caught:
+            await connection.call(HeartbeatRequest(), timeout_ms=50)
+        error, is_open = caught.value, connection.is_open
     assert error.code is ErrorCode.TIMED_OUT
     assert not is_open
 
 
-def test_a_cancelled_call_leaves_the_connection_usable() -> None:
-    async def story() -> int:
-        release: list[bool] = []
+async def test_a_cancelled_call_leaves_the_connection_usable() -> None:
+    release: list[bool] = []
 
-        def slow_first(request: Any, version: int) -> Any:
-            release.append(True)
-            return HeartbeatResponse(throttle_time_ms=request.generation_id)
+    def slow_first(request: Any, version: int) -> Any:
+        release.append(True)
+        return HeartbeatResponse(throttle_time_ms=request.generation_id)
 
-        async with ScriptedPeer({"Heartbeat": slow_first}) as peer:
-            connection = await dial(peer)
-            abandoned = asyncio.ensure_future(connection.call(HeartbeatRequest(generation_id=1)))
-            await asyncio.sleep(0)
-            abandoned.cancel()
-            await asyncio.gather(abandoned, return_exceptions=True)
-            answer = await connection.call(HeartbeatRequest(generation_id=2))
-            connection.close()
-            return int(answer.throttle_time_ms)
-
-    assert asyncio.run(story()) == 2
+    async with ScriptedPeer({"Heartbeat": slow_first}) as peer:
+        connection = await dial(peer)
+        abandoned = asyncio.ensure_future(connection.call(HeartbeatRequest(generation_id=1)))
+        await asyncio.sleep(0)
+        abandoned.cancel()
+        await asyncio.gather(abandoned, return_exceptions=True)
+        answer = await connection.call(HeartbeatRequest(generation_id=2))
+        connection.close()
+        assert int(answer.throttle_time_ms) == 2
 
 
-def test_a_lost_connection_fails_every_call_as_retriable() -> None:
+async def test_a_lost_connection_fails_every_call_as_retriable() -> None:
     def hang_up(request: Any, version: int) -> Any:
         raise HangUp
 
-    async def story() -> list[Any]:
-        async with ScriptedPeer({"Heartbeat": hang_up}) as peer:
-            connection = await dial(peer)
-            calls = [connection.call(HeartbeatRequest()) for _ in range(3)]
-            return await asyncio.gather(*calls, return_exceptions=True)
-
-    errors = asyncio.run(story())
+    async with ScriptedPeer({"Heartbeat": hang_up}) as peer:
+        connection = await dial(peer)
+        calls = [connection.call(HeartbeatRequest()) for _ in range(3)]
+        errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, Unavailable) and error.retriable for error in errors)
     assert len({id(error) for error in errors}) == 3
 
@@ -167,69 +143,54 @@ def test_a_lost_connection_fails_every_call_as_retriable() -> None:
     ],
     ids=["huge", "negative", "tiny", "not asked for", "garbage"],
 )
-def test_a_malformed_answer_ends_the_connection(answer: bytes) -> None:
-    async def story() -> MainstemError:
-        async with ScriptedPeer({"Heartbeat": lambda request, version: answer}) as peer:
-            connection = await dial(peer)
-            with pytest.raises(Corrupt) as caught:
-                await connection.call(HeartbeatRequest())
-            assert not connection.is_open
-            return caught.value
-
-    assert asyncio.run(story()).code is ErrorCode.CORRUPT
+async def test_a_malformed_answer_ends_the_connection(answer: bytes) -> None:
+    async with ScriptedPeer({"Heartbeat": lambda request, version: answer}) as peer:
+        connection = await dial(peer)
+        with pytest.raises(Corrupt) as caught:
+            await connection.call(HeartbeatRequest())
+        assert not connection.is_open
+        assert caught.value.code is ErrorCode.CORRUPT
 
 
-def test_an_answer_larger_than_the_receive_buffer_arrives_whole() -> None:
+async def test_an_answer_larger_than_the_receive_buffer_arrives_whole() -> None:
     groups = [ListedGroup(group_id=f"group {number}" * 20) for number in range(5_000)]
 
-    async def story() -> Any:
-        def answer(request: Any, version: int) -> Any:
-            return ListGroupsResponse(groups=groups)
+    def answer(request: Any, version: int) -> Any:
+        return ListGroupsResponse(groups=groups)
 
-        async with ScriptedPeer({"ListGroups": answer, "Heartbeat": answer_heartbeat}) as peer:
-            connection = await dial(peer)
-            calls = [connection.call(ListGroupsRequest()), connection.call(HeartbeatRequest())]
-            large, small = await asyncio.gather(*calls)
-            again = await connection.call(ListGroupsRequest())
-            connection.close()
-            return large.groups, small.error_code, again.groups
-
-    assert asyncio.run(story()) == (groups, 0, groups)
+    async with ScriptedPeer({"ListGroups": answer, "Heartbeat": answer_heartbeat}) as peer:
+        connection = await dial(peer)
+        calls = [connection.call(ListGroupsRequest()), connection.call(HeartbeatRequest())]
+        large, small = await asyncio.gather(*calls)
+        again = await connection.call(ListGroupsRequest())
+        connection.close()
+        assert (large.groups, small.error_code, again.groups) == (groups, 0, groups)
 
 
-def test_nobody_at_the_address_is_an_error_with_the_address() -> None:
-    async def story() -> MainstemError:
-        async with ScriptedPeer() as peer:
-            port = peer.port
+async def test_nobody_at_the_address_is_an_error_with_the_address() -> None:
+    async with ScriptedPeer() as peer:
+        port = peer.port
+    with pytest.raises(Unavailable) as caught:
+        await Connection.open("127.0.0.1", port, ConnectionSettings())
+    assert caught.value.subject == f"127.0.0.1:{port}"
+    assert caught.value.retriable
+
+
+async def test_a_peer_that_never_answers_the_first_question_is_given_up() -> None:
+    async with ScriptedPeer({"ApiVersions": lambda request, version: SILENCE}) as peer:
         with pytest.raises(Unavailable) as caught:
-            await Connection.open("127.0.0.1", port, ConnectionSettings())
-        assert caught.value.subject == f"127.0.0.1:{port}"
-        return caught.value
-
-    assert asyncio.run(story()).retriable
+            await dial(peer, connect_timeout_ms=50)
+        assert "50 ms" in caught.value.cause
 
 
-def test_a_peer_that_never_answers_the_first_question_is_given_up() -> None:
-    async def story() -> MainstemError:
-        async with ScriptedPeer({"ApiVersions": lambda request, version: SILENCE}) as peer:
-            with pytest.raises(Unavailable) as caught:
-                await dial(peer, connect_timeout_ms=50)
-            return caught.value
-
-    assert "50 ms" in asyncio.run(story()).cause
-
-
-def test_a_value_that_the_version_cannot_carry_is_refused_and_harms_nothing() -> None:
-    async def story() -> int:
-        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
-            connection = await dial(peer)
-            with pytest.raises(InvalidRequest):
-                await connection.call(HeartbeatRequest(generation_id=1 << 40))
-            answer = await connection.call(HeartbeatRequest(generation_id=5))
-            connection.close()
-            return int(answer.throttle_time_ms)
-
-    assert asyncio.run(story()) == 5
+async def test_a_value_that_the_version_cannot_carry_is_refused_and_harms_nothing() -> None:
+    async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+        connection = await dial(peer)
+        with pytest.raises(InvalidRequest):
+            await connection.call(HeartbeatRequest(generation_id=1 << 40))
+        answer = await connection.call(HeartbeatRequest(generation_id=5))
+        connection.close()
+        assert int(answer.throttle_time_ms) == 5
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7, 1000])
@@ -240,9 +201,9 @@ def test_frames_are_found_however_the_bytes_arrive(piece: int) -> None:
     found: list[bytes] = []
     at = 0
     while at < len(data):
-        room = reader.room()
-        count = min(piece, len(room), len(data) - at)
-        room[:count] = data[at : at + count]
+        free_space = reader.free_space()
+        count = min(piece, len(free_space), len(data) - at)
+        free_space[:count] = data[at : at + count]
         found += [bytes(frame) for frame in reader.received(count)]
         at += count
     assert found == frames
@@ -256,75 +217,63 @@ def test_the_pause_between_dials_doubles_up_to_half_a_minute() -> None:
     assert backoff_ms(1, 1.0) == pytest.approx(120)
 
 
-def test_a_link_dials_once_for_all_who_wait_and_again_after_a_loss() -> None:
-    async def story() -> tuple[int, int]:
-        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
-            link = Link("127.0.0.1", peer.port, ConnectionSettings())
-            await asyncio.gather(*(link.call(HeartbeatRequest()) for _ in range(10)))
-            first = peer.connections
-            peer.hang_up()
-            await asyncio.sleep(0.05)
-            await link.call(HeartbeatRequest())
-            await link.close()
-            return first, peer.connections
-
-    assert asyncio.run(story()) == (1, 2)
+async def test_a_link_dials_once_for_all_who_wait_and_again_after_a_loss() -> None:
+    async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+        link = Link("127.0.0.1", peer.port, ConnectionSettings())
+        await asyncio.gather(*(link.call(HeartbeatRequest()) for _ in range(10)))
+        first = peer.connections
+        peer.hang_up()
+        await asyncio.sleep(0.05)
+        await link.call(HeartbeatRequest())
+        await link.close()
+        assert (first, peer.connections) == (1, 2)
 
 
-def test_nobody_overtakes_those_who_wait_for_the_dial() -> None:
-    async def story() -> list[int]:
-        async with ScriptedPeer() as peer:
-            link = Link("127.0.0.1", peer.port, ConnectionSettings())
-            served: list[int] = []
+async def test_nobody_overtakes_those_who_wait_for_the_dial() -> None:
+    async with ScriptedPeer() as peer:
+        link = Link("127.0.0.1", peer.port, ConnectionSettings())
+        served: list[int] = []
 
-            async def ask(number: int) -> None:
-                await link.connection()
-                served.append(number)
-
-            async with asyncio.TaskGroup() as group:
-                group.create_task(ask(0))
-                # The loop may turn several times between the end of the dial and the first waiter.
-                while not link.is_connected:  # noqa: ASYNC110 - the very next turn matters
-                    await asyncio.sleep(0)
-                group.create_task(ask(1))
-                await ask(2)
-            await link.close()
-            return served
-
-    assert asyncio.run(story()) == [0, 2, 1]
-
-
-def test_calls_that_wait_for_room_leave_in_their_order() -> None:
-    async def story() -> list[int]:
-        async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
-            connection = await dial(peer)
-            connection.pause_writing()
-            calls = [connection.call(HeartbeatRequest(generation_id=n)) for n in range(4)]
-            tasks = [asyncio.ensure_future(call) for call in calls[:3]]
-            await asyncio.sleep(0)
-            connection.resume_writing()
-            await calls[3]
-            await asyncio.gather(*tasks)
-            connection.close()
-            beats = [request for name, _, request in peer.requests if name == "Heartbeat"]
-            return [beat.generation_id for beat in beats]
-
-    assert asyncio.run(story()) == [0, 1, 2, 3]
-
-
-def test_a_link_rests_after_a_failed_dial() -> None:
-    async def story() -> tuple[bool, float]:
-        async with ScriptedPeer() as peer:
-            port = peer.port
-        link = Link("127.0.0.1", port, ConnectionSettings())
-        loop = asyncio.get_running_loop()
-        with pytest.raises(Unavailable):
+        async def ask(number: int) -> None:
             await link.connection()
-        is_resting, before = link.is_resting, loop.time()
-        with pytest.raises(Unavailable):
-            await link.connection()
-        return is_resting, loop.time() - before
+            served.append(number)
 
-    is_resting, pause_s = asyncio.run(story())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask(0))
+            # The loop may turn several times between the end of the dial and the first waiter.
+            while not link.is_connected:  # noqa: ASYNC110 - the very next turn matters
+                await asyncio.sleep(0)
+            group.create_task(ask(1))
+            await ask(2)
+        await link.close()
+        assert served == [0, 2, 1]
+
+
+async def test_calls_that_wait_for_room_leave_in_their_order() -> None:
+    async with ScriptedPeer({"Heartbeat": answer_heartbeat}) as peer:
+        connection = await dial(peer)
+        connection.pause_writing()
+        calls = [connection.call(HeartbeatRequest(generation_id=n)) for n in range(4)]
+        tasks = [asyncio.ensure_future(call) for call in calls[:3]]
+        await asyncio.sleep(0)
+        connection.resume_writing()
+        await calls[3]
+        await asyncio.gather(*tasks)
+        connection.close()
+        beats = [request for name, _, request in peer.requests if name == "Heartbeat"]
+        assert [beat.generation_id for beat in beats] == [0, 1, 2, 3]
+
+
+async def test_a_link_rests_after_a_failed_dial() -> None:
+    async with ScriptedPeer() as peer:
+        port = peer.port
+    link = Link("127.0.0.1", port, ConnectionSettings())
+    loop = asyncio.get_running_loop()
+    with pytest.raises(Unavailable):
+        await link.connection()
+    is_resting, before = link.is_resting, loop.time()
+    with pytest.raises(Unavailable):
+        await link.connection()
+    pause_s = loop.time() - before
     assert is_resting
     assert pause_s > 0.07

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.client.feed import Feed
+from mainstem.client.consuming.fetch_buffer import FetchBuffer
 from mainstem.client.values import TopicPartition
-from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header, stamp
 from mainstem.model.errors import Corrupt, InvalidRequest
-from mainstem.model.record import ProducerStamp, Record, build_batch, write_header
+from mainstem.model.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header, stamp
+from mainstem.model.records.record import ProducerStamp, Record, build_batch, write_header
 
 PARTITION = TopicPartition("t", 3)
 COMMIT, ABORT = 1, 0
@@ -39,14 +39,16 @@ def marker(base: int, producer: int, kind: int) -> bytes:
     return bytes(data)
 
 
-def feed_at(position: int, *batches: bytes, aborted: list[tuple[int, int]] | None = None) -> Feed:
-    feed = Feed(PARTITION)
+def feed_at(
+    position: int, *batches: bytes, aborted: list[tuple[int, int]] | None = None
+) -> FetchBuffer:
+    feed = FetchBuffer(PARTITION)
     feed.move(position)
     feed.accept(b"".join(batches), aborted)
     return feed
 
 
-def offsets(feed: Feed, count: int = 1000) -> list[int]:
+def offsets(feed: FetchBuffer, count: int = 1000) -> list[int]:
     return [record.offset for record in feed.take(count)]
 
 
@@ -145,7 +147,7 @@ def test_a_damaged_batch_is_an_error_and_the_position_stays_before_it() -> None:
 
 @pytest.mark.parametrize("state", ["unlocated", "paused", "in flight", "resting", "full"])
 def test_a_partition_is_not_fetched_while(state: str) -> None:
-    feed = Feed(PARTITION)
+    feed = FetchBuffer(PARTITION)
     feed.move(None if state == "unlocated" else 0)
     feed.is_paused = state == "paused"
     feed.is_in_flight = state == "in flight"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainstem.client.losses import Losses
-from mainstem.client.outbox import Batch
+from mainstem.client.producing.delivery_failures import DeliveryFailures
+from mainstem.client.producing.outbox import ProducerBatch
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 
@@ -11,15 +11,15 @@ LATE = Unavailable(ErrorCode.TIMED_OUT, "late")
 FULL = Unavailable(ErrorCode.DISK_FULL, "full")
 
 
-def failed(error: MainstemError, *, is_observed: bool = False) -> Batch:
-    batch = Batch(TopicPartition("t", 0), (1,), 0.0, 1.0)
+def failed(error: MainstemError, *, is_observed: bool = False) -> ProducerBatch:
+    batch = ProducerBatch(TopicPartition("t", 0), (1,), 0.0, 1.0)
     batch.is_observed = is_observed
     batch.fail(error)
     return batch
 
 
 def test_the_first_failure_that_nobody_awaited_is_reported_once() -> None:
-    losses = Losses()
+    losses = DeliveryFailures()
     losses.note(failed(LATE), LATE)
     losses.note(failed(FULL), FULL)
 
@@ -31,7 +31,7 @@ def test_the_first_failure_that_nobody_awaited_is_reported_once() -> None:
 
 
 def test_what_was_awaited_is_not_reported_but_remembered() -> None:
-    losses = Losses()
+    losses = DeliveryFailures()
     losses.note(failed(LATE, is_observed=True), LATE)
 
     losses.report()
@@ -40,10 +40,10 @@ def test_what_was_awaited_is_not_reported_but_remembered() -> None:
 
 
 def test_what_was_given_up_as_a_whole_is_forgiven() -> None:
-    losses = Losses()
+    losses = DeliveryFailures()
     losses.note(failed(LATE), LATE)
 
-    losses.forgive()
+    losses.reset()
 
     losses.report()
     assert losses.first is None

@@ -1,15 +1,13 @@
 """The parts of the client for queues that need no node."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.client.native_connection import NativeSettings
-from mainstem.client.native_errors import copy_of, house_error
-from mainstem.client.native_link import native_address, pause_ms
-from mainstem.client.queue_message import outgoing
+from mainstem.client.native.connection import NativeSettings
+from mainstem.client.native.errors import copy_of, mainstem_error
+from mainstem.client.native.link import native_address, pause_ms
+from mainstem.client.native.message import outgoing
 from mainstem.client.queues import MESSAGES_PER_FRAME, Queues, _portions
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
 from mainstem.wire.native.words import Error, WireMessage
@@ -88,17 +86,15 @@ def test_text_is_bytes_on_the_wire_and_headers_keep_their_order() -> None:
     ],
 )
 def test_errors_are_those_of_the_house(told: Error, kind: type, code: ErrorCode) -> None:
-    error = house_error(told)
+    error = mainstem_error(told)
     assert (type(error), error.code) == (kind, code)
     again = copy_of(error)
     assert again is not error
     assert (type(again), again.code) == (kind, code)
 
 
-def test_a_client_that_was_not_opened_says_so() -> None:
-    async def story() -> None:
-        queues = Queues("127.0.0.1:1")
-        await queues.declare("q")
+async def test_a_client_that_was_not_opened_says_so() -> None:
+    queues = Queues("127.0.0.1:1")
 
     with pytest.raises(InvalidRequest, match="not open"):
-        asyncio.run(story())
+        await queues.declare("q")

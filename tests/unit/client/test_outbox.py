@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.client.outbox import Batch, Identity, Outbox, record_size_bytes
+from mainstem.client.producing.outbox import (
+    Outbox,
+    ProducerBatch,
+    ProducerIdState,
+    record_size_bytes,
+)
 from mainstem.client.values import TopicPartition
-from mainstem.model.batch import SEQUENCE_MODULUS
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.batch import SEQUENCE_MODULUS
+from mainstem.model.records.record import Record, build_batch
 
 PARTITION = TopicPartition("t", 0)
 FAR = 1e9
@@ -18,13 +23,13 @@ FAR = 1e9
 
 def outbox_with(count: int, *, batch_bytes: int = 1, in_flight_max: int = 5) -> Outbox:
     outbox = Outbox(PARTITION, batch_bytes=batch_bytes, in_flight_max=in_flight_max)
-    outbox.identity = Identity(7, 0)
+    outbox.identity = ProducerIdState(7, 0)
     for number in range(count):
         outbox.add(Record(0, number, None, b"%d" % number), 1, now=0, deadline=FAR)
     return outbox
 
 
-def send(outbox: Outbox, now: float = 1.0) -> Batch | None:
+def send(outbox: Outbox, now: float = 1.0) -> ProducerBatch | None:
     return outbox.send_next() if outbox.next_batch(now, 0) is not None else None
 
 
@@ -56,7 +61,7 @@ def test_no_more_batches_are_in_flight_than_allowed() -> None:
 
 def test_the_first_batch_of_an_identity_travels_alone() -> None:
     outbox = outbox_with(3)
-    outbox.renew_identity(Identity(8, 0))
+    outbox.renew_identity(ProducerIdState(8, 0))
     first = send(outbox)
     assert first is not None
     assert send(outbox) is None
@@ -69,9 +74,9 @@ def test_after_a_failure_everything_comes_back_before_anything_goes_out() -> Non
     first, second = send(outbox), send(outbox)
     assert first is not None
     assert second is not None
-    outbox.came_back(first, not_before=2.0)
+    outbox.schedule_retry(first, not_before=2.0)
     assert send(outbox, now=3.0) is None, "the second is still out"
-    outbox.came_back(second, not_before=2.0)
+    outbox.schedule_retry(second, not_before=2.0)
     assert send(outbox, now=1.9) is None, "the pause is not over"
     assert send(outbox, now=2.0) is first
     assert send(outbox, now=2.0) is None, "one at a time"
@@ -87,7 +92,7 @@ def test_what_succeeds_meanwhile_does_not_clear_the_way_for_a_batch_that_came_ba
     first, second = send(outbox), send(outbox)
     assert first is not None
     assert second is not None
-    outbox.came_back(first, not_before=0)
+    outbox.schedule_retry(first, not_before=0)
     outbox.succeeded(second)
 
     assert send(outbox) is first
@@ -99,7 +104,7 @@ def test_a_batch_keeps_its_sequence_through_retries() -> None:
     first = send(outbox)
     assert first is not None
     stamp = first.stamp
-    outbox.came_back(first, not_before=0)
+    outbox.schedule_retry(first, not_before=0)
     assert send(outbox) is first
     assert first.stamp == stamp
 
@@ -109,13 +114,13 @@ def test_a_new_identity_renumbers_what_is_not_settled() -> None:
     first, second = send(outbox), send(outbox)
     assert first is not None
     assert second is not None
-    outbox.came_back(second, not_before=0)
+    outbox.schedule_retry(second, not_before=0)
     assert outbox.has_earlier(second)
-    outbox.came_back(first, not_before=0)
+    outbox.schedule_retry(first, not_before=0)
     assert not outbox.has_earlier(first)
     outbox.needs_identity = True
     assert send(outbox) is None
-    outbox.renew_identity(Identity(8, 0))
+    outbox.renew_identity(ProducerIdState(8, 0))
     again = send(outbox)
     assert again is first
     assert again.stamp is not None
@@ -123,7 +128,7 @@ def test_a_new_identity_renumbers_what_is_not_settled() -> None:
 
 
 def test_sequence_numbers_wrap_as_the_broker_expects() -> None:
-    identity = Identity(1, 0)
+    identity = ProducerIdState(1, 0)
     identity.next_sequence = SEQUENCE_MODULUS - 2
     assert identity.stamp(5).base_sequence == SEQUENCE_MODULUS - 2
     assert identity.stamp(1).base_sequence == 3
@@ -148,7 +153,7 @@ def test_dropping_all_leaves_only_what_is_in_flight() -> None:
 
 
 def test_a_batch_says_where_each_record_is() -> None:
-    batch = Batch(PARTITION, (1,), 0, FAR)
+    batch = ProducerBatch(PARTITION, (1,), 0, FAR)
     batch.records = [Record(0, 11, None, b""), Record(0, 12, None, b"")]
     heard: list[bool] = []
     batch.on_done(lambda: heard.append(True))
@@ -158,7 +163,7 @@ def test_a_batch_says_where_each_record_is() -> None:
 
 
 def test_the_brokers_time_replaces_the_records_own() -> None:
-    batch = Batch(PARTITION, (1,), 0, FAR)
+    batch = ProducerBatch(PARTITION, (1,), 0, FAR)
     batch.records = [Record(0, 11, None, b"")]
     batch.settle(-1, 99)
     assert (batch.place(0).offset, batch.place(0).timestamp) == (-1, 99)
@@ -170,7 +175,7 @@ def test_a_batch_that_is_too_large_goes_out_in_halves_before_what_follows() -> N
     assert whole is not None
     assert following is not None
     outbox.replace(whole, whole.split())
-    outbox.came_back(following, not_before=0)
+    outbox.schedule_retry(following, not_before=0)
     sent = []
     while (batch := send(outbox)) is not None:
         sent.append([record.timestamp for record in batch.records])
@@ -198,7 +203,7 @@ def test_of_a_split_batch_each_record_has_its_own_fate() -> None:
 
 
 def test_a_batch_cannot_be_settled_twice() -> None:
-    batch = Batch(PARTITION, (1,), 0, FAR)
+    batch = ProducerBatch(PARTITION, (1,), 0, FAR)
     batch.fail(Unavailable(ErrorCode.TIMED_OUT))
     with pytest.raises(AssertionError):
         batch.settle(0, 0)
@@ -252,6 +257,6 @@ def test_a_broker_that_wants_sequences_in_order_gets_every_batch_once_in_order(
             if succeeded:
                 outbox.succeeded(batch)
             else:
-                outbox.came_back(batch, now)
+                outbox.schedule_retry(batch, now)
     assert outbox.is_empty
     assert stored == list(range(count))

@@ -7,7 +7,7 @@ from aiokafka.partitioner import murmur2 as oracle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.client.partitioner import STICKY_MS_MAX, STICKY_RECORDS_MAX, Partitioner
+from mainstem.client.producing.partitioner import STICKY_MS_MAX, STICKY_RECORDS_MAX, Partitioner
 from mainstem.model.errors import InvalidRequest
 
 

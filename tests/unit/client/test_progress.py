@@ -1,6 +1,6 @@
 """What counts as consumed."""
 
-from mainstem.client.progress import Progress
+from mainstem.client.consuming.consumed_offsets import ConsumedOffsets
 from mainstem.client.values import CommittedOffset, ConsumerRecord, TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -11,7 +11,7 @@ def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
 
 
 def test_records_count_when_the_next_are_asked_for() -> None:
-    progress = Progress()
+    progress = ConsumedOffsets()
     progress.give([record(FIRST, 4), record(FIRST, 5), record(SECOND, 9)])
     assert progress.take_consumed() == {}
     progress.consume()
@@ -20,7 +20,7 @@ def test_records_count_when_the_next_are_asked_for() -> None:
 
 
 def test_a_failed_commit_does_not_undo_newer_progress() -> None:
-    progress = Progress()
+    progress = ConsumedOffsets()
     progress.give([record(FIRST, 4), record(SECOND, 9)])
     progress.consume()
     failed = progress.take_consumed()
@@ -31,7 +31,7 @@ def test_a_failed_commit_does_not_undo_newer_progress() -> None:
 
 
 def test_a_jump_replaces_what_was_given_and_drops_what_waits() -> None:
-    progress = Progress()
+    progress = ConsumedOffsets()
     progress.waiting.extend([record(FIRST, 5), record(SECOND, 1)])
     progress.give([record(FIRST, 4)])
     progress.jump(FIRST, 100)
@@ -42,7 +42,7 @@ def test_a_jump_replaces_what_was_given_and_drops_what_waits() -> None:
 
 
 def test_partitions_that_were_taken_away_are_forgotten() -> None:
-    progress = Progress()
+    progress = ConsumedOffsets()
     progress.waiting.append(record(FIRST, 5))
     progress.give([record(FIRST, 4)])
     progress.forget()

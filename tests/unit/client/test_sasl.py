@@ -9,21 +9,21 @@ import pytest
 from tests.unit.client.peer import ScriptedPeer
 
 from mainstem.client.connection import Connection, ConnectionSettings
-from mainstem.client.login import renewal_pause_s
-from mainstem.client.sasl import ITERATIONS_MAX, Exchange, SaslSettings, exchange_for
+from mainstem.client.network.login import renewal_pause_s
+from mainstem.client.sasl import ITERATIONS_MAX, SaslExchange, SaslSettings, exchange_for
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.security.decoys import Decoys
-from mainstem.security.sasl import (
+from mainstem.security.authentication.sasl import (
     Challenge,
     CheckBearer,
     CheckPassword,
+    LoginProven,
+    LoginRefused,
     OauthBearer,
     Plain,
-    Proven,
-    Refused,
 )
-from mainstem.security.scram import Credentialer, ScramServer
+from mainstem.security.authentication.scram import CredentialLookup, ScramServer
+from mainstem.security.authentication.scram_decoys import ScramDecoys
 from mainstem.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from mainstem.wire.kafka.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -46,26 +46,26 @@ def server(mechanism: str, user: str, password: str = PASSWORD) -> ScramServer:
     credential = scram.make_credential(
         mechanism, password, salt=SALT, iterations=scram.ITERATIONS_MIN
     )
-    keys = Credentialer(
+    keys = CredentialLookup(
         lambda name, _: credential if name == user else None,
         lambda name, _: credential if name == f"token-of-{user}" else None,
-        Decoys(lambda: b"secret"),
+        ScramDecoys(lambda: b"secret"),
     )
     return ScramServer(mechanism, keys, "server-nonce")
 
 
-def exchanged(client: Exchange, node: ScramServer) -> Proven:
+def exchanged(client: SaslExchange, node: ScramServer) -> LoginProven:
     """Carry messages to and fro until both sides are content."""
     message: bytes | None = client.first()
     while message is not None:
         step = node.step(message)
-        assert isinstance(step, Challenge | Proven)
+        assert isinstance(step, Challenge | LoginProven)
         message = client.answer(step.data)
-    assert isinstance(step, Proven)
+    assert isinstance(step, LoginProven)
     return step
 
 
-def begun(mechanism: str) -> tuple[Exchange, ScramServer, str]:
+def begun(mechanism: str) -> tuple[SaslExchange, ScramServer, str]:
     """An exchange up to the server's first answer."""
     client, node = exchange_for(settings(mechanism), "our-nonce"), server(mechanism, "alice")
     step = node.step(client.first())
@@ -73,7 +73,7 @@ def begun(mechanism: str) -> tuple[Exchange, ScramServer, str]:
     return client, node, step.data.decode()
 
 
-def failure(client: Exchange, challenge: bytes) -> InvalidRequest:
+def failure(client: SaslExchange, challenge: bytes) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
         client.answer(challenge)
     assert caught.value.code is ErrorCode.AUTHENTICATION_FAILED
@@ -120,7 +120,7 @@ def test_scram_logs_in_with_a_delegation_token(mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", SCRAMS)
 def test_a_wrong_password_does_not_convince_the_node(mechanism: str) -> None:
     client = exchange_for(settings(mechanism, password="wrong"), "our-nonce")
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         exchanged(client, server(mechanism, "alice"))
 
 
@@ -139,7 +139,7 @@ def test_every_flipped_bit_of_the_nodes_signature_is_noticed(mechanism: str) -> 
     final = client.answer(challenge.encode())
     assert final is not None
     proven = node.step(final)
-    assert isinstance(proven, Proven)
+    assert isinstance(proven, LoginProven)
     signature = base64.b64decode(proven.data[2:])
     for at in range(len(signature)):
         forged = bytearray(signature)
@@ -237,27 +237,22 @@ class LoginPeer(ScriptedPeer):
         return self._answers.pop(0)
 
 
-def dialled(peer: LoginPeer, sasl: SaslSettings) -> Connection:
-    async def story() -> Connection:
-        async with peer:
-            connection = await Connection.open(
-                "127.0.0.1", peer.port, ConnectionSettings(sasl=sasl)
-            )
-            connection.close()
-            return connection
-
-    return asyncio.run(story())
+async def dialled(peer: LoginPeer, sasl: SaslSettings) -> Connection:
+    async with peer:
+        connection = await Connection.open("127.0.0.1", peer.port, ConnectionSettings(sasl=sasl))
+        connection.close()
+        return connection
 
 
-def refused(peer: LoginPeer, sasl: SaslSettings) -> InvalidRequest:
+async def refused(peer: LoginPeer, sasl: SaslSettings) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
-        dialled(peer, sasl)
+        await dialled(peer, sasl)
     return caught.value
 
 
-def test_a_connection_logs_in_before_anything_else() -> None:
+async def test_a_connection_logs_in_before_anything_else() -> None:
     peer = LoginPeer(SaslAuthenticateResponse())
-    dialled(peer, settings("PLAIN"))
+    await dialled(peer, settings("PLAIN"))
     assert peer.sent == [f"\0alice\0{PASSWORD}".encode()]
     assert [name for name, _, _ in peer.requests] == [
         "ApiVersions",
@@ -266,24 +261,24 @@ def test_a_connection_logs_in_before_anything_else() -> None:
     ]
 
 
-def test_a_node_that_says_no_is_an_error_that_no_retry_changes() -> None:
+async def test_a_node_that_says_no_is_an_error_that_no_retry_changes() -> None:
     peer = LoginPeer(SaslAuthenticateResponse(error_code=58, error_message="wrong"))
-    error = refused(peer, settings("PLAIN"))
+    error = await refused(peer, settings("PLAIN"))
     assert error.code is ErrorCode.AUTHENTICATION_FAILED
     assert not error.retriable
     assert PASSWORD not in str(error)
 
 
-def test_a_node_that_does_not_serve_the_mechanism_is_sent_no_secret() -> None:
+async def test_a_node_that_does_not_serve_the_mechanism_is_sent_no_secret() -> None:
     peer = LoginPeer(offers="SCRAM-SHA-512")
-    error = refused(peer, settings("PLAIN"))
+    error = await refused(peer, settings("PLAIN"))
     assert error.code is ErrorCode.UNSUPPORTED_MECHANISM
     assert "SCRAM-SHA-512" in error.cause
     assert peer.sent == []
 
 
 @pytest.mark.parametrize("mechanism", SCRAMS)
-def test_a_connection_to_an_impostor_is_not_made(mechanism: str) -> None:
+async def test_a_connection_to_an_impostor_is_not_made(mechanism: str) -> None:
     """He answers as a node would, and then shows a signature that he made up."""
 
     class Impostor(LoginPeer):
@@ -298,17 +293,17 @@ def test_a_connection_to_an_impostor_is_not_made(mechanism: str) -> None:
             return SaslAuthenticateResponse(auth_bytes=answer.encode())
 
     peer = Impostor(offers=mechanism)
-    assert refused(peer, settings(mechanism)).code is ErrorCode.AUTHENTICATION_FAILED
+    assert (await refused(peer, settings(mechanism))).code is ErrorCode.AUTHENTICATION_FAILED
     assert not any(PASSWORD.encode() in message for message in peer.sent)
 
 
-def test_a_refused_bearer_token_fails_even_where_the_node_forgets_to_say_so() -> None:
+async def test_a_refused_bearer_token_fails_even_where_the_node_forgets_to_say_so() -> None:
     peer = LoginPeer(
         SaslAuthenticateResponse(auth_bytes=b'{"status":"invalid_token"}'),
         SaslAuthenticateResponse(),
         offers="OAUTHBEARER",
     )
-    error = refused(peer, settings("OAUTHBEARER"))
+    error = await refused(peer, settings("OAUTHBEARER"))
     assert error.code is ErrorCode.AUTHENTICATION_FAILED
     assert peer.sent[1:] == [b"\x01"]
 
@@ -332,22 +327,19 @@ class ForgetfulPeer(LoginPeer):
         return SaslAuthenticateResponse(session_lifetime_ms=self._lifetime_ms)
 
 
-def test_a_login_is_repeated_between_calls_before_its_time_is_over() -> None:
-    async def story() -> list[str]:
-        async with ForgetfulPeer(300) as peer:
-            settings_ = ConnectionSettings(sasl=settings("PLAIN"), in_flight_max=2)
-            connection = await Connection.open("127.0.0.1", peer.port, settings_)
+async def test_a_login_is_repeated_between_calls_before_its_time_is_over() -> None:
+    async with ForgetfulPeer(300) as peer:
+        settings_ = ConnectionSettings(sasl=settings("PLAIN"), in_flight_max=2)
+        connection = await Connection.open("127.0.0.1", peer.port, settings_)
 
-            async def busy() -> None:
-                async with asyncio.timeout(10):
-                    while len(peer.sent) < 4:
-                        await connection.call(HeartbeatRequest())
+        async def busy() -> None:
+            async with asyncio.timeout(10):
+                while len(peer.sent) < 4:
+                    await connection.call(HeartbeatRequest())
 
-            await asyncio.gather(*(busy() for _ in range(6)))
-            connection.close()
-            return [name for name, _, _ in peer.requests]
-
-    asked = asyncio.run(story())
+        await asyncio.gather(*(busy() for _ in range(6)))
+        connection.close()
+        asked = [name for name, _, _ in peer.requests]
     assert asked.count("Heartbeat") > 10
     # Nothing comes between the two parts of a login.
     assert all(
@@ -357,8 +349,8 @@ def test_a_login_is_repeated_between_calls_before_its_time_is_over() -> None:
     )
 
 
-def test_a_connection_whose_login_is_refused_later_ends_with_the_reason() -> None:
-    async def story() -> None:
+async def test_a_connection_whose_login_is_refused_later_ends_with_the_reason() -> None:
+    async def call_until_refused() -> None:
         async with ForgetfulPeer(200, refuses_after=1) as peer:
             settings_ = ConnectionSettings(sasl=settings("PLAIN"))
             connection = await Connection.open("127.0.0.1", peer.port, settings_)
@@ -367,42 +359,34 @@ def test_a_connection_whose_login_is_refused_later_ends_with_the_reason() -> Non
                     await connection.call(HeartbeatRequest())
 
     with pytest.raises(InvalidRequest, match="no longer") as caught:
-        asyncio.run(story())
+        await call_until_refused()
     assert caught.value.code is ErrorCode.AUTHENTICATION_FAILED
 
 
-def test_a_login_without_an_end_is_not_repeated() -> None:
-    async def story() -> int:
-        async with ForgetfulPeer(0) as peer:
-            settings_ = ConnectionSettings(sasl=settings("PLAIN"))
-            connection = await Connection.open("127.0.0.1", peer.port, settings_)
-            await asyncio.sleep(0.3)
-            connection.close()
-            return len(peer.sent)
-
-    assert asyncio.run(story()) == 1
+async def test_a_login_without_an_end_is_not_repeated() -> None:
+    async with ForgetfulPeer(0) as peer:
+        settings_ = ConnectionSettings(sasl=settings("PLAIN"))
+        connection = await Connection.open("127.0.0.1", peer.port, settings_)
+        await asyncio.sleep(0.3)
+        connection.close()
+        assert len(peer.sent) == 1
 
 
-def test_each_login_shows_a_fresh_token() -> None:
+async def test_each_login_shows_a_fresh_token() -> None:
     numbers = itertools.count(1)
 
     async def fresh() -> str:
         return f"token-{next(numbers)}"
 
-    async def story() -> list[bytes]:
-        async with ForgetfulPeer(200) as peer:
-            peer.offers = ["OAUTHBEARER"]
-            sasl = SaslSettings(mechanism="OAUTHBEARER", token_source=fresh)
-            connection = await Connection.open(
-                "127.0.0.1", peer.port, ConnectionSettings(sasl=sasl)
-            )
-            async with asyncio.timeout(10):
-                while len(peer.sent) < 3:
-                    await connection.call(HeartbeatRequest())
-            connection.close()
-            return peer.sent
-
-    shown = asyncio.run(story())
+    async with ForgetfulPeer(200) as peer:
+        peer.offers = ["OAUTHBEARER"]
+        sasl = SaslSettings(mechanism="OAUTHBEARER", token_source=fresh)
+        connection = await Connection.open("127.0.0.1", peer.port, ConnectionSettings(sasl=sasl))
+        async with asyncio.timeout(10):
+            while len(peer.sent) < 3:
+                await connection.call(HeartbeatRequest())
+        connection.close()
+        shown = peer.sent
     assert all(f"Bearer token-{n}\x01".encode() in shown[n - 1] for n in (1, 2, 3))
 
 

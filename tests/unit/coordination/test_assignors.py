@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.coordination.assignors import (
+from mainstem.coordination.consumer.assignors import (
     ASSIGNORS,
     Assignment,
     Subscriber,

@@ -2,19 +2,18 @@
 
 import pytest
 
-from mainstem.coordination.consumer_group import ConsumerGroup
-from mainstem.coordination.consumer_group_embedded import (
+from mainstem.coordination.classic.consumer_protocol import (
     EmbeddedAssignment,
     Subscription,
     assignment_bytes,
     read_assignment,
     read_subscription,
 )
-from mainstem.coordination.consumer_group_records import (
-    ClassicSide,
+from mainstem.coordination.consumer.facts import (
+    ClassicMemberData,
     ConsumerFact,
     EpochMoved,
-    Forgotten,
+    FactRemoved,
     Kind,
     MemberMoved,
     MemberState,
@@ -23,7 +22,8 @@ from mainstem.coordination.consumer_group_records import (
     TargetMoved,
     TargetSet,
 )
-from mainstem.coordination.records import decode, encode
+from mainstem.coordination.consumer.group import ConsumerGroup
+from mainstem.coordination.groups.facts import decode, encode
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import TopicId
 
@@ -34,7 +34,17 @@ FACTS: list[ConsumerFact] = [
     EpochMoved("g", 7, -5),
     MEMBER,
     MemberSubscribed(
-        "g", "m", "i", "r", "c", "/h", (), "t.*", -1, None, ClassicSide(45, (("range", b"\x01"),))
+        "g",
+        "m",
+        "i",
+        "r",
+        "c",
+        "/h",
+        (),
+        "t.*",
+        -1,
+        None,
+        ClassicMemberData(45, (("range", b"\x01"),)),
     ),
     TargetMoved("g", 7),
     TargetSet("g", "m", {A: frozenset({0, 2}), B: frozenset({1})}),
@@ -43,7 +53,7 @@ FACTS: list[ConsumerFact] = [
     MemberMoved("g", "m", -2, 5, MemberState.STABLE, {}),
     PatternResolved("g", "t.*", ("t1", "t2"), 3, 1_700_000_000_000),
     *(
-        Forgotten(kind, "g", "" if kind in (Kind.EPOCH, Kind.TARGET_EPOCH) else "m")
+        FactRemoved(kind, "g", "" if kind in (Kind.EPOCH, Kind.TARGET_EPOCH) else "m")
         for kind in Kind
     ),
 ]
@@ -81,7 +91,7 @@ def test_a_fact_survives_its_bytes(fact: ConsumerFact) -> None:
             "0010 000167 000178",
             "0000 02 0274 0000000000000001 0000000000000002 00",
         ),
-        (Forgotten(Kind.CURRENT, "g", "m"), "0008 000167 00016d", None),
+        (FactRemoved(Kind.CURRENT, "g", "m"), "0008 000167 00016d", None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -118,7 +128,7 @@ def test_a_compacted_log_may_show_the_next_owner_first() -> None:
     assert group.owner(A, 1) == "b"
     group.replay(MemberMoved("g", "a", 2, 1, MemberState.STABLE, {A: frozenset({0})}))
     assert (group.owner(A, 0), group.owner(A, 1)) == ("a", "b")
-    group.replay(Forgotten(Kind.CURRENT, "g", "b"))
+    group.replay(FactRemoved(Kind.CURRENT, "g", "b"))
     assert group.owner(A, 1) is None
     assert group.members["b"].epoch == -1
 

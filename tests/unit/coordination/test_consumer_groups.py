@@ -4,32 +4,32 @@ from typing import Any
 
 import pytest
 
-from mainstem.coordination.consumer_group_door import GROUP_BYTES_MAX, MEMBER_BYTES_MAX
-from mainstem.coordination.consumer_group_embedded import assignment_bytes
-from mainstem.coordination.consumer_group_requests import ConsumerAnswer, ConsumerHeartbeat
-from mainstem.coordination.consumer_group_topics import GroupTopics
-from mainstem.coordination.requests import (
+from mainstem.coordination.classic.consumer_protocol import assignment_bytes
+from mainstem.coordination.consumer.heartbeat_handler import GROUP_BYTES_MAX, MEMBER_BYTES_MAX
+from mainstem.coordination.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
+from mainstem.coordination.consumer.topics import GroupTopics
+from mainstem.coordination.groups.requests import (
     CommitRequest,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     OffsetToCommit,
     SyncRequest,
 )
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.consumer_group_script import subscription_bytes
-from mainstem.testing.group_sim import GroupSim
-from mainstem.testing.topic_list import TopicList
+from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
+from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 
-def world(**settings: Any) -> GroupSim:
+def world(**settings: Any) -> GroupSimulator:
     defaults: dict[str, Any] = {"initial_rebalance_delay_ms": 0}
-    return GroupSim(GroupSettings(**(defaults | settings)), TopicList({"t": 4}))
+    return GroupSimulator(GroupSettings(**(defaults | settings)), TopicList({"t": 4}))
 
 
-def beat(sim: GroupSim, member_id: str, epoch: int = 0, **said: Any) -> ConsumerAnswer:
+def beat(sim: GroupSimulator, member_id: str, epoch: int = 0, **said: Any) -> ConsumerAnswer:
     first: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "owned": {}}
     request: dict[str, Any] = {"group_id": "g", "member_id": member_id, "epoch": epoch}
     return sim.consumer_heartbeat(
@@ -37,7 +37,7 @@ def beat(sim: GroupSim, member_id: str, epoch: int = 0, **said: Any) -> Consumer
     )
 
 
-def classic(sim: GroupSim, member_id: str = "", **said: Any) -> int:
+def classic(sim: GroupSimulator, member_id: str = "", **said: Any) -> int:
     names = said.pop("protocols", ("range",))
     metadata = said.pop("metadata", subscription_bytes(["t"], {}))
     request: dict[str, Any] = {
@@ -54,7 +54,7 @@ def classic(sim: GroupSim, member_id: str = "", **said: Any) -> int:
     return ticket
 
 
-def joined(sim: GroupSim, ticket: int) -> JoinAnswer:
+def joined(sim: GroupSimulator, ticket: int) -> JoinAnswer:
     answer = sim.answers[ticket]
     assert isinstance(answer, JoinAnswer)
     return answer
@@ -391,13 +391,16 @@ def test_classic_members_of_a_consumer_group_are_checked_as_ever() -> None:
     assert refusal(sync, protocol_name="sticky") is ErrorCode.INCONSISTENT_PROTOCOL
     assert refusal(sync, protocol_type="connect") is ErrorCode.INCONSISTENT_PROTOCOL
     assert sync(protocol_type="consumer", protocol_name="range")
-    assert sim.leave("g", [Leaver("x"), Leaver("", "no"), Leaver("x", "ic"), Leaver("a")]) == [
+    assert sim.leave(
+        "g",
+        [LeavingMember("x"), LeavingMember("", "no"), LeavingMember("x", "ic"), LeavingMember("a")],
+    ) == [
         ErrorCode.UNKNOWN_MEMBER,
         ErrorCode.UNKNOWN_MEMBER,
         ErrorCode.FENCED_MEMBER,
         ErrorCode.UNKNOWN_MEMBER,
     ]
-    assert sim.leave("g", [Leaver("", "ic"), Leaver(member_id)]) == [None, None]
+    assert sim.leave("g", [LeavingMember("", "ic"), LeavingMember(member_id)]) == [None, None]
     assert len(sim.shard.describe_consumers("g").members) == 1
 
 

@@ -1,82 +1,42 @@
 """Consumer groups on virtual time: what is stored before it is told, who dies when, restarts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from tests.kit.groups import GroupNode
+from tests.kit.loop import virtual_time
 
-from mainstem.coordination.consumer_group_requests import (
+from mainstem.coordination.consumer.requests import (
     ConsumerAnswer,
     ConsumerHeartbeat,
     Reader,
 )
-from mainstem.coordination.partitions import OFFSETS_TOPIC
-from mainstem.coordination.requests import (
+from mainstem.coordination.groups.requests import (
     CommitRequest,
     HeartbeatRequest,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     OffsetToCommit,
     SyncRequest,
 )
-from mainstem.coordination.runtime import GroupsRuntime
-from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shards_runtime import InternalTopic
+from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.testing.consumer_group_script import subscription_bytes
-from mainstem.testing.memory_stream import MemoryStream
-from mainstem.testing.topic_list import TopicList
-from mainstem.testing.virtual_loop import VirtualLoop
+from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
+
+pytestmark = virtual_time
 
 FULL = Unavailable(ErrorCode.DISK_FULL, "no space left")
 
 
-class LoopClock:
-    """The loop's own time, so that timers and clock agree."""
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic() * 1000)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-class House:
-    """What a node keeps while its coordinator is started and stopped."""
-
-    def __init__(self) -> None:
-        self.topics = TopicList({"t": 4})
-        self.stream = MemoryStream()
-
-    async def ensure(self) -> None:
-        self.topics.counts[OFFSETS_TOPIC] = 1
-
-    def start(self) -> GroupsRuntime:
-        topic = InternalTopic(
-            self.ensure, lambda _: self.stream, lambda name: self.topics.counts.get(name, 0)
-        )
-        settings = GroupSettings(initial_rebalance_delay_ms=0)
-        runtime = GroupsRuntime(settings, topic, self.topics, LoopClock())
-        runtime.start()
-        return runtime
-
-    async def restart(self, runtime: GroupsRuntime) -> GroupsRuntime:
-        runtime.stop()
-        again = self.start()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert again.is_loaded()
-        return again
-
-
-def play(story: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(story(House()))
+@pytest.fixture
+def node() -> GroupNode:
+    return GroupNode({"t": 4})
 
 
 async def beat(
-    runtime: GroupsRuntime, member_id: str, epoch: int = 0, **said: Any
+    runtime: GroupCoordinator, member_id: str, epoch: int = 0, **said: Any
 ) -> ConsumerAnswer:
     first: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "owned": {}}
     request: dict[str, Any] = {"group_id": "g", "member_id": member_id, "epoch": epoch}
@@ -104,196 +64,166 @@ async def refused(work: Awaitable[Any]) -> ErrorCode:
     return refusal.value.code
 
 
-def sizes(runtime: GroupsRuntime) -> dict[str, int]:
+def sizes(runtime: GroupCoordinator) -> dict[str, int]:
     members = runtime.consumers.describe("g").members
     return {m.member_id: sum(map(len, m.assigned.values())) for m in members}
 
 
-def test_nobody_is_told_of_an_epoch_before_it_is_safe() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        house.stream.is_synced = False
-        waiting = asyncio.ensure_future(beat(runtime, "b"))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        house.stream.commit()
-        assert (await waiting).epoch == 2
-        runtime.stop()
-
-    play(story)
+async def test_nobody_is_told_of_an_epoch_before_it_is_safe(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    node.stream.is_synced = False
+    waiting = asyncio.ensure_future(beat(runtime, "b"))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    node.stream.commit()
+    assert (await waiting).epoch == 2
+    runtime.stop()
 
 
-def test_a_full_disk_refuses_and_changes_nothing() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        house.stream.refusal = FULL
-        assert await refused(beat(runtime, "b")) is ErrorCode.COORDINATOR_UNAVAILABLE
-        assert sizes(runtime) == {"a": 4}
-        await asyncio.sleep(50)
-        assert sizes(runtime) == {"a": 4}, "also an end that cannot be stored has not come"
-        house.stream.refusal = None
-        await asyncio.sleep(2)
-        assert sizes(runtime) == {}
-        runtime.stop()
-
-    play(story)
+async def test_a_full_disk_refuses_and_changes_nothing(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    node.stream.refusal = FULL
+    assert await refused(beat(runtime, "b")) is ErrorCode.COORDINATOR_UNAVAILABLE
+    assert sizes(runtime) == {"a": 4}
+    await asyncio.sleep(50)
+    assert sizes(runtime) == {"a": 4}, "also an end that cannot be stored has not come"
+    node.stream.refusal = None
+    await asyncio.sleep(2)
+    assert sizes(runtime) == {}
+    runtime.stop()
 
 
-def test_silence_for_a_session_ends_a_membership_and_heartbeats_prolong_it() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        await beat(runtime, "b")
-        half = {house.topics.id_of("t"): frozenset({0, 1})}
-        epoch = 1
-        for _ in range(10):
-            assert sizes(runtime).keys() == {"a", "b"} or epoch == 3
-            await asyncio.sleep(5)
-            epoch = (await beat(runtime, "a", epoch, owned=half)).epoch
-        assert (sizes(runtime), epoch) == ({"a": 4}, 3)
-        runtime.stop()
-
-    play(story)
-
-
-def test_a_restart_keeps_epochs_assignments_and_positions() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        await beat(runtime, "b", instance_id="ib", pattern="t")
-        half = {house.topics.id_of("t"): frozenset({0, 1})}
-        await beat(runtime, "a", 1, owned=half)
-        answer = await beat(runtime, "b", 2)
-        commit = CommitRequest(
-            group_id="g",
-            offsets=(OffsetToCommit("t", 2, 7),),
-            generation=2,
-            member_id="b",
-            reports_unknown_group=True,
-        )
-        assert await runtime.commit_offsets(commit) == [None]
-        before = runtime.consumers.describe("g")
-        again = await house.restart(runtime)
-        assert again.consumers.describe("g") == before
-        assert (await beat(again, "b", 2, owned=answer.assigned)).epoch == 2
-        [kept] = await again.fetch_offsets("g", [("t", 2)], reader=Reader("b", 2))
-        assert kept.committed.offset == 7
-        stale = again.fetch_offsets("g", [("t", 2)], reader=Reader("b", 1))
-        assert await refused(stale) is ErrorCode.STALE_MEMBER_EPOCH
-        stored = len(house.stream.batches)
-        await beat(again, "a", 2)
-        assert len(house.stream.batches) == stored, "nothing new, nothing stored"
-        await asyncio.sleep(46)
-        assert sizes(again) == {}
-        again.stop()
-
-    play(story)
+async def test_silence_for_a_session_ends_a_membership_and_heartbeats_prolong_it(
+    node: GroupNode,
+) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    await beat(runtime, "b")
+    half = {node.topics.id_of("t"): frozenset({0, 1})}
+    epoch = 1
+    for _ in range(10):
+        assert sizes(runtime).keys() == {"a", "b"} or epoch == 3
+        await asyncio.sleep(5)
+        epoch = (await beat(runtime, "a", epoch, owned=half)).epoch
+    assert (sizes(runtime), epoch) == ({"a": 4}, 3)
+    runtime.stop()
 
 
-def test_topics_that_come_grow_and_go_are_followed() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a", topics=("t", "u"))
-        house.topics.counts["u"] = 2
-        runtime.topic_changed("u")
-        assert (await beat(runtime, "a", 1)).epoch == 2
-        assert sizes(runtime) == {"a": 6}
-        del house.topics.counts["t"]
-        runtime.topic_deleted("t")
-        assert (await beat(runtime, "a", 2)).assigned == {
-            house.topics.id_of("u"): frozenset({0, 1})
-        }
-        runtime.stop()
+async def test_a_restart_keeps_epochs_assignments_and_positions(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    await beat(runtime, "b", instance_id="ib", pattern="t")
+    half = {node.topics.id_of("t"): frozenset({0, 1})}
+    await beat(runtime, "a", 1, owned=half)
+    answer = await beat(runtime, "b", 2)
+    commit = CommitRequest(
+        group_id="g",
+        offsets=(OffsetToCommit("t", 2, 7),),
+        generation=2,
+        member_id="b",
+        reports_unknown_group=True,
+    )
+    assert await runtime.commit_offsets(commit) == [None]
+    before = runtime.consumers.describe("g")
+    again = await node.restart(runtime)
+    assert again.consumers.describe("g") == before
+    assert (await beat(again, "b", 2, owned=answer.assigned)).epoch == 2
+    [kept] = await again.fetch_offsets("g", [("t", 2)], reader=Reader("b", 2))
+    assert kept.committed.offset == 7
+    stale = again.fetch_offsets("g", [("t", 2)], reader=Reader("b", 1))
+    assert await refused(stale) is ErrorCode.STALE_MEMBER_EPOCH
+    stored = len(node.stream.batches)
+    await beat(again, "a", 2)
+    assert len(node.stream.batches) == stored, "nothing new, nothing stored"
+    await asyncio.sleep(46)
+    assert sizes(again) == {}
+    again.stop()
 
-    play(story)
+
+async def test_topics_that_come_grow_and_go_are_followed(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a", topics=("t", "u"))
+    node.topics.counts["u"] = 2
+    runtime.topic_changed("u")
+    assert (await beat(runtime, "a", 1)).epoch == 2
+    assert sizes(runtime) == {"a": 6}
+    del node.topics.counts["t"]
+    runtime.topic_deleted("t")
+    assert (await beat(runtime, "a", 2)).assigned == {node.topics.id_of("u"): frozenset({0, 1})}
+    runtime.stop()
 
 
-def test_topics_that_changed_while_the_node_was_down_are_noticed() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        house.topics.counts["t"] = 5
-        again = await house.restart(runtime)
-        assert (await beat(again, "a", 1)).epoch == 2
-        assert sizes(again) == {"a": 5}
-        again.stop()
-
-    play(story)
+async def test_topics_that_changed_while_the_node_was_down_are_noticed(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    node.topics.counts["t"] = 5
+    again = await node.restart(runtime)
+    assert (await beat(again, "a", 1)).epoch == 2
+    assert sizes(again) == {"a": 5}
+    again.stop()
 
 
-def test_classic_members_come_to_a_consumer_group_and_take_it_over() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        joined = await runtime.join(join_request())
-        half = {house.topics.id_of("t"): frozenset({0, 1})}
-        await beat(runtime, "a", 1, owned=half)
-        live = HeartbeatRequest(group_id="g", generation=2, member_id=joined.member_id)
-        with pytest.raises(MainstemError) as refusal:
-            runtime.heartbeat(live)
-        assert refusal.value.code is ErrorCode.REBALANCE_IN_PROGRESS
-        joined = await runtime.join(join_request(joined.member_id))
-        sync = SyncRequest(group_id="g", generation=2, member_id=joined.member_id)
-        assert (await runtime.sync(sync)).assignment
+async def test_classic_members_come_to_a_consumer_group_and_take_it_over(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    joined = await runtime.join(join_request())
+    half = {node.topics.id_of("t"): frozenset({0, 1})}
+    await beat(runtime, "a", 1, owned=half)
+    live = HeartbeatRequest(group_id="g", generation=2, member_id=joined.member_id)
+    with pytest.raises(MainstemError) as refusal:
         runtime.heartbeat(live)
-        await beat(runtime, "a", -1)
-        assert runtime.describe("g").state == "PreparingRebalance"
-        again = await house.restart(runtime)
-        assert [m.member_id for m in again.describe("g").members] == [joined.member_id]
-        assert (await again.join(join_request(joined.member_id))).generation == 3
-        assert await again.leave("g", [Leaver(joined.member_id)]) == [None]
-        again.stop()
-
-    play(story)
-
-
-def test_a_classic_group_is_taken_over_while_a_member_waits() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        first = await runtime.join(join_request())
-        waiting = asyncio.ensure_future(runtime.join(join_request()))
-        await asyncio.sleep(0.01)
-        await beat(runtime, "a")
-        assert await refused(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
-        assert await runtime.leave("g", [Leaver(first.member_id)]) == [None]
-        assert len(sizes(runtime)) == 2
-        assert [line.type for line in runtime.list(types=["consumer"])] == ["consumer"]
-        again = await house.restart(runtime)
-        assert len(sizes(again)) == 2
-        again.stop()
-
-    play(story)
+    assert refusal.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+    joined = await runtime.join(join_request(joined.member_id))
+    sync = SyncRequest(group_id="g", generation=2, member_id=joined.member_id)
+    assert (await runtime.sync(sync)).assignment
+    runtime.heartbeat(live)
+    await beat(runtime, "a", -1)
+    assert runtime.describe("g").state == "PreparingRebalance"
+    again = await node.restart(runtime)
+    assert [m.member_id for m in again.describe("g").members] == [joined.member_id]
+    assert (await again.join(join_request(joined.member_id))).generation == 3
+    assert await again.leave("g", [LeavingMember(joined.member_id)]) == [None]
+    again.stop()
 
 
-def test_an_empty_group_is_whatever_its_next_member_makes_it() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        await beat(runtime, "a", -1)
-        joined = await runtime.join(join_request())
-        assert runtime.describe("g").members
-        await runtime.leave("g", [Leaver(joined.member_id)])
-        assert (await beat(runtime, "b")).epoch == 1
-        await beat(runtime, "b", -1)
-        await runtime.delete("g")
-        assert runtime.list() == []
-        again = await house.restart(runtime)
-        assert again.list() == []
-        again.stop()
-
-    play(story)
+async def test_a_classic_group_is_taken_over_while_a_member_waits(node: GroupNode) -> None:
+    runtime = node.start()
+    first = await runtime.join(join_request())
+    waiting = asyncio.ensure_future(runtime.join(join_request()))
+    await asyncio.sleep(0.01)
+    await beat(runtime, "a")
+    assert await refused(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert await runtime.leave("g", [LeavingMember(first.member_id)]) == [None]
+    assert len(sizes(runtime)) == 2
+    assert [line.type for line in runtime.list(types=["consumer"])] == ["consumer"]
+    again = await node.restart(runtime)
+    assert len(sizes(again)) == 2
+    again.stop()
 
 
-def test_what_nobody_has_is_refused() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        assert await refused(beat(runtime, "a", 1)) is ErrorCode.UNKNOWN_GROUP
-        assert await refused(beat(runtime, "a", group_id="")) is ErrorCode.INVALID_GROUP
-        with pytest.raises(MainstemError):
-            runtime.consumers.describe("g")
-        runtime.stop()
-        assert await refused(beat(runtime, "a")) is ErrorCode.COORDINATOR_UNAVAILABLE
+async def test_an_empty_group_is_whatever_its_next_member_makes_it(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    await beat(runtime, "a", -1)
+    joined = await runtime.join(join_request())
+    assert runtime.describe("g").members
+    await runtime.leave("g", [LeavingMember(joined.member_id)])
+    assert (await beat(runtime, "b")).epoch == 1
+    await beat(runtime, "b", -1)
+    await runtime.delete("g")
+    assert runtime.list() == []
+    again = await node.restart(runtime)
+    assert again.list() == []
+    again.stop()
 
-    play(story)
+
+async def test_what_nobody_has_is_refused(node: GroupNode) -> None:
+    runtime = node.start()
+    assert await refused(beat(runtime, "a", 1)) is ErrorCode.UNKNOWN_GROUP
+    assert await refused(beat(runtime, "a", group_id="")) is ErrorCode.INVALID_GROUP
+    with pytest.raises(MainstemError):
+        runtime.consumers.describe("g")
+    runtime.stop()
+    assert await refused(beat(runtime, "a")) is ErrorCode.COORDINATOR_UNAVAILABLE

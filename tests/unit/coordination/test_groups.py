@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from mainstem.coordination.group import Group, GroupState
-from mainstem.coordination.requests import (
+from mainstem.coordination.classic.group import Group, GroupState
+from mainstem.coordination.groups.requests import (
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     SyncAnswer,
     SyncRequest,
 )
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import GROUP_METADATA_BYTES_MAX
-from mainstem.testing.group_sim import GroupSim
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 DELAY_MS = 3_000
 SESSION_MS = 10_000
@@ -24,8 +24,8 @@ REBALANCE_MS = 60_000
 FIRST_WAIT_MS = 2 * DELAY_MS  # once more for those who came meanwhile
 
 
-def simulate(**settings: Any) -> GroupSim:
-    return GroupSim(GroupSettings(**({"initial_rebalance_delay_ms": DELAY_MS} | settings)))
+def simulate(**settings: Any) -> GroupSimulator:
+    return GroupSimulator(GroupSettings(**({"initial_rebalance_delay_ms": DELAY_MS} | settings)))
 
 
 def request(member_id: str = "", *, prefers: str = "range", **changes: Any) -> JoinRequest:
@@ -41,25 +41,25 @@ def request(member_id: str = "", *, prefers: str = "range", **changes: Any) -> J
     return JoinRequest(**(given | changes))
 
 
-def group_of(sim: GroupSim) -> Group:
+def group_of(sim: GroupSimulator) -> Group:
     group = sim.shard.groups.get("g")
     assert group is not None
     return group
 
 
-def joined(sim: GroupSim, ticket: int) -> JoinAnswer:
+def joined(sim: GroupSimulator, ticket: int) -> JoinAnswer:
     answer = sim.answers[ticket]
     assert isinstance(answer, JoinAnswer)
     return answer
 
 
-def refusal(sim: GroupSim, ticket: int) -> ErrorCode:
+def refusal(sim: GroupSimulator, ticket: int) -> ErrorCode:
     answer = sim.answers[ticket]
     assert isinstance(answer, MainstemError)
     return answer.code
 
 
-def sync(sim: GroupSim, member_id: str, **changes: Any) -> int:
+def sync(sim: GroupSimulator, member_id: str, **changes: Any) -> int:
     given: dict[str, Any] = {
         "group_id": "g",
         "generation": group_of(sim).generation,
@@ -68,12 +68,12 @@ def sync(sim: GroupSim, member_id: str, **changes: Any) -> int:
     return sim.sync(SyncRequest(**(given | changes)))
 
 
-def beat(sim: GroupSim, member_id: str) -> None:
+def beat(sim: GroupSimulator, member_id: str) -> None:
     number = group_of(sim).generation
     sim.heartbeat(HeartbeatRequest(group_id="g", generation=number, member_id=member_id))
 
 
-def stable(sim: GroupSim, count: int, **changes: Any) -> list[str]:
+def stable(sim: GroupSimulator, count: int, **changes: Any) -> list[str]:
     """A stable group of that many members, the leader first."""
     for _ in range(count):
         sim.join(request(**changes))
@@ -172,7 +172,7 @@ def test_an_unknown_member_of_an_unknown_group_is_unknown() -> None:
         lambda: sim.join(request("m")),
         lambda: sim.sync(SyncRequest(group_id="g", generation=1, member_id="m")),
         lambda: sim.heartbeat(HeartbeatRequest(group_id="g", generation=1, member_id="m")),
-        lambda: sim.leave("g", [Leaver("m")]),
+        lambda: sim.leave("g", [LeavingMember("m")]),
     ):
         with pytest.raises(MainstemError) as refused:
             ask()
@@ -215,7 +215,7 @@ def test_a_pending_member_may_leave() -> None:
     sim = simulate()
     sim.join(request(id_required=True))
     [pending] = group_of(sim).pending
-    assert sim.leave("g", [Leaver(pending)]) == [None]
+    assert sim.leave("g", [LeavingMember(pending)]) == [None]
     assert group_of(sim).is_empty
 
 
@@ -262,7 +262,7 @@ def test_a_generation_needs_somebody_who_joined() -> None:
     sim = simulate()
     [static] = stable(sim, 1, instance_id="i", session_timeout_ms=200_000)
     newcomer = sim.join(request())
-    assert sim.leave("g", [Leaver(list(group_of(sim).members)[1])]) == [None]
+    assert sim.leave("g", [LeavingMember(list(group_of(sim).members)[1])]) == [None]
     assert refusal(sim, newcomer) is ErrorCode.UNKNOWN_MEMBER
     sim.advance(REBALANCE_MS)
     assert group_of(sim).state is GroupState.PREPARING
@@ -339,7 +339,7 @@ def test_a_member_that_leaves_releases_its_own_parked_requests() -> None:
     sim.advance(FIRST_WAIT_MS)
     _, follower = group_of(sim).members
     parked = sync(sim, follower)
-    sim.leave("g", [Leaver(follower)])
+    sim.leave("g", [LeavingMember(follower)])
     assert refusal(sim, parked) is ErrorCode.UNKNOWN_MEMBER
 
 

@@ -4,33 +4,35 @@ from typing import Any
 
 import pytest
 
-from mainstem.coordination.alarms import Alarms
-from mainstem.coordination.requests import (
+from mainstem.coordination.groups.deadline_heap import DeadlineHeap
+from mainstem.coordination.groups.requests import (
     NO_OFFSET,
     CommitRequest,
     JoinRequest,
-    Leaver,
+    LeavingMember,
     OffsetToCommit,
     SyncRequest,
 )
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.group_sim import GroupSim
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 WEEK_MS = 7 * 24 * 3_600_000
 READS_T = b"\0\0\0\0\0\1\0\1t"
 
 
 @pytest.fixture
-def sim() -> GroupSim:
-    return GroupSim(GroupSettings(initial_rebalance_delay_ms=0, session_timeout_max_ms=2 * WEEK_MS))
+def sim() -> GroupSimulator:
+    return GroupSimulator(
+        GroupSettings(initial_rebalance_delay_ms=0, session_timeout_max_ms=2 * WEEK_MS)
+    )
 
 
-def commit(sim: GroupSim, *offsets: OffsetToCommit, **changes: Any) -> list[ErrorCode | None]:
+def commit(sim: GroupSimulator, *offsets: OffsetToCommit, **changes: Any) -> list[ErrorCode | None]:
     return sim.commit(CommitRequest(**({"group_id": "g", "offsets": offsets} | changes)))
 
 
-def join(sim: GroupSim, *, metadata: bytes = READS_T, kind: str = "consumer") -> str:
+def join(sim: GroupSimulator, *, metadata: bytes = READS_T, kind: str = "consumer") -> str:
     """One member that stays; its id."""
     sim.join(
         JoinRequest(
@@ -48,33 +50,33 @@ def join(sim: GroupSim, *, metadata: bytes = READS_T, kind: str = "consumer") ->
     return member_id
 
 
-def settle(sim: GroupSim, member_id: str) -> None:
+def settle(sim: GroupSimulator, member_id: str) -> None:
     sim.sync(SyncRequest(group_id="g", generation=1, member_id=member_id))
 
 
-def expire(sim: GroupSim) -> None:
+def expire(sim: GroupSimulator) -> None:
     sim.store(sim.shard.expire(sim.now().wall_ms))
 
 
-def position(sim: GroupSim, topic: str = "t", partition: int = 0) -> int:
+def position(sim: GroupSimulator, topic: str = "t", partition: int = 0) -> int:
     [kept] = sim.shard.offsets.fetch("g", [(topic, partition)])
     return kept.committed.offset
 
 
-def test_what_was_never_committed_is_told_as_no_offset(sim: GroupSim) -> None:
+def test_what_was_never_committed_is_told_as_no_offset(sim: GroupSimulator) -> None:
     commit(sim, OffsetToCommit("t", 1, 5))
     assert position(sim) == NO_OFFSET
     assert position(sim, partition=1) == 5
 
 
-def test_epoch_and_metadata_are_kept_with_the_offset(sim: GroupSim) -> None:
+def test_epoch_and_metadata_are_kept_with_the_offset(sim: GroupSimulator) -> None:
     commit(sim, OffsetToCommit("t", 0, 5, 3, "note"))
     sim.restart()
     [kept] = sim.shard.offsets.fetch("g", None)
     assert (kept.committed.leader_epoch, kept.committed.metadata) == (3, "note")
 
 
-def test_metadata_that_is_too_large_refuses_its_partition_alone(sim: GroupSim) -> None:
+def test_metadata_that_is_too_large_refuses_its_partition_alone(sim: GroupSimulator) -> None:
     outcomes = commit(
         sim, OffsetToCommit("t", 0, 1, metadata="x" * 4_097), OffsetToCommit("t", 1, 2)
     )
@@ -82,7 +84,7 @@ def test_metadata_that_is_too_large_refuses_its_partition_alone(sim: GroupSim) -
     assert (position(sim), position(sim, partition=1)) == (NO_OFFSET, 2)
 
 
-def test_members_may_not_commit_between_join_and_assignment(sim: GroupSim) -> None:
+def test_members_may_not_commit_between_join_and_assignment(sim: GroupSimulator) -> None:
     member_id = join(sim)
     asked = {"generation": 1, "member_id": member_id}
     with pytest.raises(MainstemError) as refused:
@@ -96,24 +98,24 @@ def test_members_may_not_commit_between_join_and_assignment(sim: GroupSim) -> No
     ("reports", "code"), [(True, ErrorCode.UNKNOWN_GROUP), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
 def test_a_member_of_no_group_is_told_in_words_it_knows(
-    sim: GroupSim, reports: bool, code: ErrorCode
+    sim: GroupSimulator, reports: bool, code: ErrorCode
 ) -> None:
     with pytest.raises(MainstemError) as refused:
         commit(sim, OffsetToCommit("t", 0, 1), generation=3, reports_unknown_group=reports)
     assert refused.value.code is code
 
 
-def test_a_tool_may_move_positions_once_the_group_is_empty(sim: GroupSim) -> None:
+def test_a_tool_may_move_positions_once_the_group_is_empty(sim: GroupSimulator) -> None:
     member_id = join(sim)
     settle(sim, member_id)
     with pytest.raises(MainstemError) as refused:
         commit(sim, OffsetToCommit("t", 0, 1))
     assert refused.value.code is ErrorCode.UNKNOWN_MEMBER
-    sim.leave("g", [Leaver(member_id)])
+    sim.leave("g", [LeavingMember(member_id)])
     assert commit(sim, OffsetToCommit("t", 0, 1)) == [None]
 
 
-def test_a_simple_consumer_loses_a_position_a_week_after_its_commit(sim: GroupSim) -> None:
+def test_a_simple_consumer_loses_a_position_a_week_after_its_commit(sim: GroupSimulator) -> None:
     commit(sim, OffsetToCommit("t", 0, 1))
     sim.advance(WEEK_MS // 2)
     commit(sim, OffsetToCommit("u", 0, 1))
@@ -125,7 +127,7 @@ def test_a_simple_consumer_loses_a_position_a_week_after_its_commit(sim: GroupSi
     assert sim.shard.groups.get("g") is None
 
 
-def test_an_old_client_may_set_its_own_date(sim: GroupSim) -> None:
+def test_an_old_client_may_set_its_own_date(sim: GroupSimulator) -> None:
     commit(sim, OffsetToCommit("t", 0, 1), retention_ms=1_000)
     sim.advance(999)
     expire(sim)
@@ -135,7 +137,7 @@ def test_an_old_client_may_set_its_own_date(sim: GroupSim) -> None:
     assert position(sim) == NO_OFFSET
 
 
-def test_positions_of_topics_that_are_read_do_not_expire(sim: GroupSim) -> None:
+def test_positions_of_topics_that_are_read_do_not_expire(sim: GroupSimulator) -> None:
     member_id = join(sim)
     settle(sim, member_id)
     asked = {"generation": 1, "member_id": member_id}
@@ -147,7 +149,7 @@ def test_positions_of_topics_that_are_read_do_not_expire(sim: GroupSim) -> None:
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", b""), ("consumer", b"?")])
 def test_groups_whose_topics_are_not_known_keep_everything(
-    sim: GroupSim, kind: str, metadata: bytes
+    sim: GroupSimulator, kind: str, metadata: bytes
 ) -> None:
     member_id = join(sim, kind=kind, metadata=metadata)
     settle(sim, member_id)
@@ -157,12 +159,12 @@ def test_groups_whose_topics_are_not_known_keep_everything(
     assert position(sim) == 1
 
 
-def test_the_week_begins_when_the_group_becomes_empty(sim: GroupSim) -> None:
+def test_the_week_begins_when_the_group_becomes_empty(sim: GroupSimulator) -> None:
     member_id = join(sim)
     settle(sim, member_id)
     commit(sim, OffsetToCommit("t", 0, 1), generation=1, member_id=member_id)
     sim.advance(WEEK_MS - 1)
-    sim.leave("g", [Leaver(member_id)])
+    sim.leave("g", [LeavingMember(member_id)])
     sim.restart()
     sim.advance(WEEK_MS - 1)
     expire(sim)
@@ -173,7 +175,7 @@ def test_the_week_begins_when_the_group_becomes_empty(sim: GroupSim) -> None:
     assert sim.rebuilt().groups.get("g") is None
 
 
-def test_positions_are_deleted_unless_their_topic_is_read(sim: GroupSim) -> None:
+def test_positions_are_deleted_unless_their_topic_is_read(sim: GroupSimulator) -> None:
     member_id = join(sim)
     settle(sim, member_id)
     asked = {"generation": 1, "member_id": member_id}
@@ -184,7 +186,9 @@ def test_positions_are_deleted_unless_their_topic_is_read(sim: GroupSim) -> None
     assert (position(sim), position(sim, "old")) == (1, NO_OFFSET)
 
 
-def test_positions_of_other_kinds_of_groups_are_deleted_only_when_empty(sim: GroupSim) -> None:
+def test_positions_of_other_kinds_of_groups_are_deleted_only_when_empty(
+    sim: GroupSimulator,
+) -> None:
     member_id = join(sim, kind="connect", metadata=b"")
     settle(sim, member_id)
     with pytest.raises(MainstemError) as refused:
@@ -195,7 +199,7 @@ def test_positions_of_other_kinds_of_groups_are_deleted_only_when_empty(sim: Gro
     assert refused.value.code is ErrorCode.UNKNOWN_GROUP
 
 
-def test_a_group_that_was_never_stored_is_forgotten_without_a_trace(sim: GroupSim) -> None:
+def test_a_group_that_was_never_stored_is_forgotten_without_a_trace(sim: GroupSimulator) -> None:
     request = JoinRequest(
         group_id="g",
         session_timeout_ms=6_000,
@@ -214,7 +218,7 @@ def test_a_group_that_was_never_stored_is_forgotten_without_a_trace(sim: GroupSi
 
 
 def test_alarms_ring_in_order_and_once() -> None:
-    alarms = Alarms()
+    alarms = DeadlineHeap()
     alarms.set("a", 30)
     alarms.set("b", 20)
     alarms.set("a", 10)
@@ -226,7 +230,7 @@ def test_alarms_ring_in_order_and_once() -> None:
 
 
 def test_alarms_that_are_moved_for_ever_do_not_grow_for_ever() -> None:
-    alarms = Alarms()
+    alarms = DeadlineHeap()
     for at_ms in range(100_000, 0, -1):
         alarms.set("a", at_ms)
     assert len(alarms._heap) < 5_000

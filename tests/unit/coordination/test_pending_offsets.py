@@ -4,28 +4,28 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainstem.coordination.fact_log import batches, facts_in
-from mainstem.coordination.group_shard import GroupShard
-from mainstem.coordination.pending_offsets import (
-    GROUP_CODEC,
-    GroupFact,
-    OffsetPending,
-    TransactionEnded,
-)
-from mainstem.coordination.records import OffsetRemoved
-from mainstem.coordination.requests import (
+from mainstem.coordination.groups.facts import OffsetRemoved
+from mainstem.coordination.groups.requests import (
     NO_OFFSET,
     CommitRequest,
     FetchedOffset,
     JoinRequest,
     OffsetToCommit,
 )
-from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shard import Instant
-from mainstem.coordination.transaction import ProducerIdentity
-from mainstem.model.batch import NO_SEQUENCE, read_header
+from mainstem.coordination.groups.settings import GroupSettings
+from mainstem.coordination.groups.shard import GroupShard
+from mainstem.coordination.offsets.pending import (
+    GROUP_CODEC,
+    GroupFact,
+    OffsetPending,
+    TransactionEnded,
+)
+from mainstem.coordination.shards.fact_log import batches, facts_in
+from mainstem.coordination.shards.state_machine import Instant
+from mainstem.coordination.transactions.state import ProducerIdentity
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.group_sim import GroupSim
+from mainstem.model.records.batch import NO_SEQUENCE, read_header
+from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 NOW = Instant(0, 1_700_000_000_000)
 P = ProducerIdentity(7, 3)
@@ -35,7 +35,7 @@ WEEK_MS = 7 * 24 * 60 * 60 * 1_000
 
 @pytest.fixture
 def shard() -> GroupShard:
-    return GroupSim(GroupSettings()).shard
+    return GroupSimulator(GroupSettings()).shard
 
 
 def asked(offset: int, **rest: object) -> CommitRequest:

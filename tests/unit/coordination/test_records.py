@@ -2,10 +2,8 @@
 
 import pytest
 
-from mainstem.coordination.fact_log import batches, facts_in
-from mainstem.coordination.partitions import partition_for
-from mainstem.coordination.pending_offsets import GROUP_CODEC, TransactionEnded
-from mainstem.coordination.records import (
+from mainstem.coordination.classic.subscription import subscribed_topics
+from mainstem.coordination.groups.facts import (
     Fact,
     GroupRemoved,
     GroupSaved,
@@ -15,12 +13,14 @@ from mainstem.coordination.records import (
     decode,
     encode,
 )
-from mainstem.coordination.requests import CommittedOffset
-from mainstem.coordination.subscription import subscribed_topics
-from mainstem.coordination.transaction import ProducerIdentity
-from mainstem.model.batch import stamp
+from mainstem.coordination.groups.requests import CommittedOffset
+from mainstem.coordination.offsets.pending import GROUP_CODEC, TransactionEnded
+from mainstem.coordination.shards.fact_log import batches, facts_in
+from mainstem.coordination.shards.partitioning import partition_for
+from mainstem.coordination.transactions.state import ProducerIdentity
 from mainstem.model.errors import Corrupt
-from mainstem.streams.markers import Marker, marker_batch
+from mainstem.model.records.batch import stamp
+from mainstem.streams.producers.transaction_markers import TransactionMarker, marker_batch
 
 GENERATION = GroupSaved(
     "g",
@@ -155,7 +155,7 @@ def test_a_subscription_that_cannot_be_read_says_nothing(metadata: bytes) -> Non
 
 def test_markers_of_transactions_are_facts_when_a_stream_is_read() -> None:
     [(_, batch)] = batches([GENERATION], 5, GROUP_CODEC)
-    marker = marker_batch(7, 2, Marker(commit=True, coordinator_epoch=0), 5)
+    marker = marker_batch(7, 2, TransactionMarker(commit=True, coordinator_epoch=0), 5)
     stamp(marker, 0, 1, 0)
 
     found = list(facts_in(bytes(batch + marker), GROUP_CODEC))

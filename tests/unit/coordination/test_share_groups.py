@@ -1,48 +1,48 @@
 """Share groups where they are coordinated: members, who reads what, states, restarts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from tests.kit.groups import GroupNode
+from tests.kit.loop import virtual_time
 
-from mainstem.coordination.consumer_group_requests import ConsumerHeartbeat
-from mainstem.coordination.partitions import OFFSETS_TOPIC
-from mainstem.coordination.records import Fact, decode, encode
-from mainstem.coordination.requests import CommitRequest, JoinRequest, OffsetToCommit
-from mainstem.coordination.runtime import GroupsRuntime
-from mainstem.coordination.settings import GroupSettings
-from mainstem.coordination.shards_runtime import InternalTopic
-from mainstem.coordination.share_assignor import assign
-from mainstem.coordination.share_partition import SavedRun, SavedShare
-from mainstem.coordination.share_records import (
+from mainstem.coordination.consumer.requests import ConsumerHeartbeat
+from mainstem.coordination.groups.facts import Fact, decode, encode
+from mainstem.coordination.groups.requests import CommitRequest, JoinRequest, OffsetToCommit
+from mainstem.coordination.groups.service import GroupCoordinator
+from mainstem.coordination.share.assignor import assign
+from mainstem.coordination.share.facts import (
     ShareEpochMoved,
-    ShareForgotten,
+    ShareFactRemoved,
     ShareKind,
     ShareMemberSaved,
     ShareState,
-    ShareStateForgotten,
+    ShareStateRemoved,
     ShareStateSaved,
 )
-from mainstem.coordination.share_requests import ShareAnswer, ShareHeartbeat
-from mainstem.coordination.share_settings import ShareSettings
+from mainstem.coordination.share.partition import SavedRecordRun, SavedSharePartition
+from mainstem.coordination.share.requests import ShareAnswer, ShareHeartbeat
+from mainstem.coordination.share.settings import ShareSettings
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError
 from mainstem.model.ids import TopicId
-from mainstem.testing.memory_stream import MemoryStream
-from mainstem.testing.topic_list import TopicList
-from mainstem.testing.virtual_loop import VirtualLoop
+
+pytestmark = virtual_time
 
 TOPIC = TopicId(bytes(range(16)))
-STATE = ShareState(SavedShare(7, (SavedRun(2, 0, 1), SavedRun(300, 2, 0))), 3, 4)
+STATE = ShareState(
+    SavedSharePartition(7, (SavedRecordRun(2, 0, 1), SavedRecordRun(300, 2, 0))), 3, 4
+)
 FACTS: list[Fact] = [
     ShareMemberSaved("g", "m", "r", "c", "/h", ("t", "u")),
     ShareMemberSaved("g", "m"),
     ShareEpochMoved("g", 5, -(2**40)),
     ShareEpochMoved("g", 1),
     ShareStateSaved("g", TOPIC, 2, STATE),
-    ShareForgotten(ShareKind.MEMBER, "g", "m"),
-    ShareForgotten(ShareKind.EPOCH, "g"),
-    ShareStateForgotten("g", TOPIC, 2),
+    ShareFactRemoved(ShareKind.MEMBER, "g", "m"),
+    ShareFactRemoved(ShareKind.EPOCH, "g"),
+    ShareStateRemoved("g", TOPIC, 2),
 ]
 
 
@@ -84,53 +84,13 @@ def test_nobody_is_given_a_topic_that_it_does_not_want() -> None:
     assert given["b"].keys() == {one, other}
 
 
-class LoopClock:
-    """The loop's own time, so that timers and clock agree."""
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic() * 1000)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-class House:
-    """What a node keeps while its coordinator is started and stopped."""
-
-    def __init__(self) -> None:
-        self.topics = TopicList({"t": 4})
-        self.stream = MemoryStream()
-        self.place = (self.topics.id_of("t"), 0)
-
-    async def ensure(self) -> None:
-        self.topics.counts[OFFSETS_TOPIC] = 1
-
-    def start(self) -> GroupsRuntime:
-        topic = InternalTopic(
-            self.ensure, lambda _: self.stream, lambda name: self.topics.counts.get(name, 0)
-        )
-        settings = GroupSettings(initial_rebalance_delay_ms=0)
-        sharing = ShareSettings(members_max=3)
-        runtime = GroupsRuntime(settings, topic, self.topics, LoopClock(), sharing=sharing)
-        runtime.start()
-        return runtime
-
-    async def restart(self, runtime: GroupsRuntime) -> GroupsRuntime:
-        runtime.stop()
-        again = self.start()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert again.is_loaded()
-        return again
-
-
-def play(story: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(story(House()))
+@pytest.fixture
+def node() -> GroupNode:
+    return GroupNode({"t": 4}, sharing=ShareSettings(members_max=3))
 
 
 async def beat(
-    runtime: GroupsRuntime, member_id: str, epoch: int = 0, topics: tuple[str, ...] | None = None
+    runtime: GroupCoordinator, member_id: str, epoch: int = 0, topics: tuple[str, ...] | None = None
 ) -> ShareAnswer:
     if epoch == 0 and topics is None:
         topics = ("t",)
@@ -145,250 +105,207 @@ async def refused(work: Awaitable[Any]) -> ErrorCode:
     return refusal.value.code
 
 
-def test_members_share_what_they_read_and_hear_of_changes() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        a = await beat(runtime, "a")
-        assert a.assigned == {house.topics.id_of("t"): frozenset(range(4))}
-        b = await beat(runtime, "b")
-        assert (a.epoch, b.epoch) == (1, 2)
-        told = await beat(runtime, "a", a.epoch)
-        assert told.epoch == 2
-        assert sum(map(len, (told.assigned or {}).values())) == 2
-        assert (await beat(runtime, "a", 2)).assigned is None
-        house.topics.counts["t"] = 6
-        runtime.topic_changed("t")
-        grown = await beat(runtime, "a", 2)
-        assert (grown.epoch, sum(map(len, (grown.assigned or {}).values()))) == (3, 3)
-
-    play(story)
+async def test_members_share_what_they_read_and_hear_of_changes(node: GroupNode) -> None:
+    runtime = node.start()
+    a = await beat(runtime, "a")
+    assert a.assigned == {node.topics.id_of("t"): frozenset(range(4))}
+    b = await beat(runtime, "b")
+    assert (a.epoch, b.epoch) == (1, 2)
+    told = await beat(runtime, "a", a.epoch)
+    assert told.epoch == 2
+    assert sum(map(len, (told.assigned or {}).values())) == 2
+    assert (await beat(runtime, "a", 2)).assigned is None
+    node.topics.counts["t"] = 6
+    runtime.topic_changed("t")
+    grown = await beat(runtime, "a", 2)
+    assert (grown.epoch, sum(map(len, (grown.assigned or {}).values()))) == (3, 3)
 
 
-def test_a_member_leaves_or_is_silent_for_too_long() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        await beat(runtime, "b")
-        assert (await beat(runtime, "b", -1)).epoch == -1
-        assert [m.member_id for m in runtime.sharers.describe("g").members] == ["a"]
-        await asyncio.sleep(46)
-        assert runtime.sharers.describe("g").state == "Empty"
-        assert await refused(beat(runtime, "a", 1)) is ErrorCode.UNKNOWN_MEMBER
-
-    play(story)
+async def test_a_member_leaves_or_is_silent_for_too_long(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    await beat(runtime, "b")
+    assert (await beat(runtime, "b", -1)).epoch == -1
+    assert [m.member_id for m in runtime.sharers.describe("g").members] == ["a"]
+    await asyncio.sleep(46)
+    assert runtime.sharers.describe("g").state == "Empty"
+    assert await refused(beat(runtime, "a", 1)) is ErrorCode.UNKNOWN_MEMBER
 
 
-def test_members_and_states_outlive_a_restart() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        a = await beat(runtime, "a")
-        await runtime.sharers.write("g", house.place, STATE)
-        runtime = await house.restart(runtime)
-        state = await runtime.sharers.read("g", house.place, 4)
-        assert state is not None
-        assert state.share == STATE.share
-        again = await beat(runtime, "a", a.epoch)
-        assert (again.epoch, again.assigned) == (a.epoch, a.assigned)
-
-    play(story)
+async def test_members_and_states_outlive_a_restart(node: GroupNode) -> None:
+    runtime = node.start()
+    a = await beat(runtime, "a")
+    await runtime.sharers.write("g", node.place, STATE)
+    runtime = await node.restart(runtime)
+    state = await runtime.sharers.read("g", node.place, 4)
+    assert state is not None
+    assert state.share == STATE.share
+    again = await beat(runtime, "a", a.epoch)
+    assert (again.epoch, again.assigned) == (a.epoch, a.assigned)
 
 
-def test_a_member_of_a_later_epoch_has_to_join_again() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        assert await refused(beat(runtime, "a", 9)) is ErrorCode.FENCED_MEMBER_EPOCH
-        assert await refused(beat(runtime, "a", -2)) is ErrorCode.INVALID_REQUEST
-        assert await refused(beat(runtime, "", 0)) is ErrorCode.INVALID_REQUEST
-        assert await refused(beat(runtime, "b", 0, ())) is ErrorCode.INVALID_REQUEST
-
-    play(story)
+async def test_a_member_of_a_later_epoch_has_to_join_again(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    assert await refused(beat(runtime, "a", 9)) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert await refused(beat(runtime, "a", -2)) is ErrorCode.INVALID_REQUEST
+    assert await refused(beat(runtime, "", 0)) is ErrorCode.INVALID_REQUEST
+    assert await refused(beat(runtime, "b", 0, ())) is ErrorCode.INVALID_REQUEST
 
 
-def test_a_full_group_takes_nobody_else() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        for member in "abc":
-            await beat(runtime, member)
-        assert await refused(beat(runtime, "d")) is ErrorCode.GROUP_FULL
-        await beat(runtime, "a")
-
-    play(story)
+async def test_a_full_group_takes_nobody_else(node: GroupNode) -> None:
+    runtime = node.start()
+    for member in "abc":
+        await beat(runtime, member)
+    assert await refused(beat(runtime, "d")) is ErrorCode.GROUP_FULL
+    await beat(runtime, "a")
 
 
-def test_a_state_is_stored_before_it_is_answered() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        house.stream.is_synced = False
-        waiting = asyncio.ensure_future(runtime.sharers.write("g", house.place, STATE))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        house.stream.commit()
-        await waiting
-
-    play(story)
+async def test_a_state_is_stored_before_it_is_answered(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    node.stream.is_synced = False
+    waiting = asyncio.ensure_future(runtime.sharers.write("g", node.place, STATE))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    node.stream.commit()
+    await waiting
 
 
-def test_a_former_writer_of_a_partition_is_refused() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        old = ShareState(SavedShare(1), 0, leader_epoch=4)
-        await runtime.sharers.write("g", house.place, old)
-        taken = await runtime.sharers.read("g", house.place, 5)
-        assert taken is not None
-        assert (taken.share, taken.leader_epoch) == (SavedShare(1), 5)
-        for work in (
-            runtime.sharers.write("g", house.place, old),
-            runtime.sharers.read("g", house.place, 4),
-        ):
-            assert await refused(work) is ErrorCode.FENCED_EPOCH
-
-    play(story)
+async def test_a_former_writer_of_a_partition_is_refused(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    old = ShareState(SavedSharePartition(1), 0, leader_epoch=4)
+    await runtime.sharers.write("g", node.place, old)
+    taken = await runtime.sharers.read("g", node.place, 5)
+    assert taken is not None
+    assert (taken.share, taken.leader_epoch) == (SavedSharePartition(1), 5)
+    for work in (
+        runtime.sharers.write("g", node.place, old),
+        runtime.sharers.read("g", node.place, 4),
+    ):
+        assert await refused(work) is ErrorCode.FENCED_EPOCH
 
 
-def test_a_state_that_was_overtaken_on_its_way_is_refused() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        first, second = (ShareState(SavedShare(n), 0, 0, version=n) for n in (1, 2))
-        await runtime.sharers.write("g", house.place, second)
-        await runtime.sharers.write("g", house.place, second)  # tried again: no harm
-        late = runtime.sharers.write("g", house.place, first)
-        assert await refused(late) is ErrorCode.FENCED_EPOCH
-        await runtime.sharers.read("g", house.place, 0)
-        late = runtime.sharers.write("g", house.place, second)
-        assert await refused(late) is ErrorCode.FENCED_EPOCH
-
-    play(story)
+async def test_a_state_that_was_overtaken_on_its_way_is_refused(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    first, second = (ShareState(SavedSharePartition(n), 0, 0, version=n) for n in (1, 2))
+    await runtime.sharers.write("g", node.place, second)
+    await runtime.sharers.write("g", node.place, second)  # tried again: no harm
+    late = runtime.sharers.write("g", node.place, first)
+    assert await refused(late) is ErrorCode.FENCED_EPOCH
+    await runtime.sharers.read("g", node.place, 0)
+    late = runtime.sharers.write("g", node.place, second)
+    assert await refused(late) is ErrorCode.FENCED_EPOCH
 
 
-def test_where_a_group_stands_is_moved_and_forgotten_only_without_members() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        before = ShareState(SavedShare(5), 0, 0)
-        await runtime.sharers.write("g", house.place, before)
-        move = [(house.place, 1)]
-        assert await refused(runtime.sharers.move("g", move)) is ErrorCode.GROUP_NOT_EMPTY
-        await beat(runtime, "a", -1)
-        await runtime.sharers.move("g", move)
-        assert runtime.sharers.states("g")[house.place].share.start == 1
-        late = runtime.sharers.write("g", house.place, before)
-        assert await refused(late) is ErrorCode.FENCED_EPOCH
-        await runtime.sharers.forget("g", [house.place[0]])
-        assert runtime.sharers.states("g") == {}
-
-    play(story)
-
-
-def test_a_group_that_is_moved_before_anybody_joined_is_made() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await runtime.sharers.move("g", [(house.place, 3)])
-        assert runtime.sharers.describe("g").state == "Empty"
-        again = await house.restart(runtime)
-        assert again.sharers.states("g")[house.place].share.start == 3
-        answer = await beat(again, "a")
-        assert answer.epoch == 1
-
-    play(story)
+async def test_where_a_group_stands_is_moved_and_forgotten_only_without_members(
+    node: GroupNode,
+) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    before = ShareState(SavedSharePartition(5), 0, 0)
+    await runtime.sharers.write("g", node.place, before)
+    move = [(node.place, 1)]
+    assert await refused(runtime.sharers.move("g", move)) is ErrorCode.GROUP_NOT_EMPTY
+    await beat(runtime, "a", -1)
+    await runtime.sharers.move("g", move)
+    assert runtime.sharers.states("g")[node.place].share.start == 1
+    late = runtime.sharers.write("g", node.place, before)
+    assert await refused(late) is ErrorCode.FENCED_EPOCH
+    await runtime.sharers.forget("g", [node.place[0]])
+    assert runtime.sharers.states("g") == {}
 
 
-def test_a_group_of_another_kind_is_not_moved_as_a_share_group() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        commit = CommitRequest(group_id="g", offsets=(OffsetToCommit("t", 0, 1),))
-        await runtime.commit_offsets(commit)
-        move = runtime.sharers.move("g", [(house.place, 3)])
-        assert await refused(move) is ErrorCode.UNKNOWN_GROUP
-
-    play(story)
-
-
-def test_a_topic_that_is_gone_takes_its_states_along() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        await runtime.sharers.write("g", house.place, STATE)
-        house.topics.recreate("t", 2)
-        runtime.topic_deleted("t")
-        assert runtime.sharers.states("g") == {}
-        told = await beat(runtime, "a", 1)
-        assert told.assigned == {house.topics.id_of("t"): frozenset({0, 1})}
-
-    play(story)
+async def test_a_group_that_is_moved_before_anybody_joined_is_made(node: GroupNode) -> None:
+    runtime = node.start()
+    await runtime.sharers.move("g", [(node.place, 3)])
+    assert runtime.sharers.describe("g").state == "Empty"
+    again = await node.restart(runtime)
+    assert again.sharers.states("g")[node.place].share.start == 3
+    answer = await beat(again, "a")
+    assert answer.epoch == 1
 
 
-def test_share_groups_are_listed_and_deleted_like_all_others() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        [line] = runtime.list(types=["Share"])
-        assert (line.group_id, line.state, line.type) == ("g", "Stable", "share")
-        assert await refused(runtime.delete("g")) is ErrorCode.GROUP_NOT_EMPTY
-        await beat(runtime, "a", -1)
-        await runtime.sharers.write("g", house.place, STATE)
-        await runtime.delete("g")
-        runtime = await house.restart(runtime)
-        assert runtime.list() == []
-        late = runtime.sharers.write("g", house.place, STATE)
-        assert await refused(late) is ErrorCode.UNKNOWN_GROUP
-
-    play(story)
+async def test_a_group_of_another_kind_is_not_moved_as_a_share_group(node: GroupNode) -> None:
+    runtime = node.start()
+    commit = CommitRequest(group_id="g", offsets=(OffsetToCommit("t", 0, 1),))
+    await runtime.commit_offsets(commit)
+    move = runtime.sharers.move("g", [(node.place, 3)])
+    assert await refused(move) is ErrorCode.UNKNOWN_GROUP
 
 
-def test_a_group_is_of_one_kind() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        await beat(runtime, "a")
-        join = JoinRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            protocol_type="consumer",
-            protocols=(("range", b""),),
-        )
-        assert await refused(runtime.join(join)) is ErrorCode.INCONSISTENT_PROTOCOL
-        heartbeat = ConsumerHeartbeat(
-            group_id="g",
-            member_id="b",
-            epoch=0,
-            topics=("t",),
-            owned={},
-            rebalance_timeout_ms=1_000,
-            makes_id=True,
-        )
-        refusal = await refused(runtime.consumers.heartbeat(heartbeat))
-        assert refusal is ErrorCode.UNKNOWN_GROUP
-        commit = CommitRequest(group_id="g", offsets=())
-        assert await refused(runtime.commit_offsets(commit)) is ErrorCode.UNKNOWN_GROUP
-        with pytest.raises(MainstemError):
-            runtime.describe("g")
-        other = CommitRequest(group_id="classic", offsets=())
-        await runtime.commit_offsets(other)
-
-    play(story)
+async def test_a_topic_that_is_gone_takes_its_states_along(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    await runtime.sharers.write("g", node.place, STATE)
+    node.topics.recreate("t", 2)
+    runtime.topic_deleted("t")
+    assert runtime.sharers.states("g") == {}
+    told = await beat(runtime, "a", 1)
+    assert told.assigned == {node.topics.id_of("t"): frozenset({0, 1})}
 
 
-def test_a_group_sets_its_own_times_within_what_the_node_allows() -> None:
-    async def story(house: House) -> None:
-        runtime = house.start()
-        house.topics.of_groups["g"] = {
-            "share.heartbeat.interval.ms": "7000",
-            "share.record.lock.duration.ms": "999999",
-            "share.delivery.count.limit": "3",
-            "share.renew.acknowledge.enable": "false",
-            "share.isolation.level": "read_committed",
-            "share.auto.offset.reset": "by_duration:PT1M",
-        }
-        assert (await beat(runtime, "a")).heartbeat_interval_ms == 7_000
-        configs = runtime.sharers.configs
-        rules = configs.rules("g")
-        assert (rules.lock_duration_ms, rules.delivery_limit, rules.renews) == (60_000, 3, False)
-        assert configs.committed_only("g")
-        assert configs.reset("g") == 60_000
-        assert (configs.reset("other"), configs.rules("other").renews) == ("latest", True)
+async def test_share_groups_are_listed_and_deleted_like_all_others(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    [line] = runtime.list(types=["Share"])
+    assert (line.group_id, line.state, line.type) == ("g", "Stable", "share")
+    assert await refused(runtime.delete("g")) is ErrorCode.GROUP_NOT_EMPTY
+    await beat(runtime, "a", -1)
+    await runtime.sharers.write("g", node.place, STATE)
+    await runtime.delete("g")
+    runtime = await node.restart(runtime)
+    assert runtime.list() == []
+    late = runtime.sharers.write("g", node.place, STATE)
+    assert await refused(late) is ErrorCode.UNKNOWN_GROUP
 
-    play(story)
+
+async def test_a_group_is_of_one_kind(node: GroupNode) -> None:
+    runtime = node.start()
+    await beat(runtime, "a")
+    join = JoinRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+    )
+    assert await refused(runtime.join(join)) is ErrorCode.INCONSISTENT_PROTOCOL
+    heartbeat = ConsumerHeartbeat(
+        group_id="g",
+        member_id="b",
+        epoch=0,
+        topics=("t",),
+        owned={},
+        rebalance_timeout_ms=1_000,
+        makes_id=True,
+    )
+    refusal = await refused(runtime.consumers.heartbeat(heartbeat))
+    assert refusal is ErrorCode.UNKNOWN_GROUP
+    commit = CommitRequest(group_id="g", offsets=())
+    assert await refused(runtime.commit_offsets(commit)) is ErrorCode.UNKNOWN_GROUP
+    with pytest.raises(MainstemError):
+        runtime.describe("g")
+    other = CommitRequest(group_id="classic", offsets=())
+    await runtime.commit_offsets(other)
+
+
+async def test_a_group_sets_its_own_times_within_what_the_node_allows(node: GroupNode) -> None:
+    runtime = node.start()
+    node.topics.of_groups["g"] = {
+        "share.heartbeat.interval.ms": "7000",
+        "share.record.lock.duration.ms": "999999",
+        "share.delivery.count.limit": "3",
+        "share.renew.acknowledge.enable": "false",
+        "share.isolation.level": "read_committed",
+        "share.auto.offset.reset": "by_duration:PT1M",
+    }
+    assert (await beat(runtime, "a")).heartbeat_interval_ms == 7_000
+    configs = runtime.sharers.configs
+    rules = configs.rules("g")
+    assert (rules.lock_duration_ms, rules.delivery_limit, rules.renews) == (60_000, 3, False)
+    assert configs.committed_only("g")
+    assert configs.reset("g") == 60_000
+    assert (configs.reset("other"), configs.rules("other").renews) == ("latest", True)

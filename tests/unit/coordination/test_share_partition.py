@@ -2,19 +2,19 @@
 
 import pytest
 
-from mainstem.coordination.share_partition import (
-    Portion,
+from mainstem.coordination.share.partition import (
+    AcquireLimit,
     ReadBatch,
-    SavedRun,
-    SavedShare,
+    SavedRecordRun,
+    SavedSharePartition,
     SharePartition,
-    ShareRules,
+    SharePartitionLimits,
 )
-from mainstem.coordination.share_requests import AckRange, AckType, AcquiredRange
-from mainstem.coordination.share_window import State
+from mainstem.coordination.share.record_window import ShareRecordState
+from mainstem.coordination.share.requests import AckRange, AckType, AcquiredRange
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
-RULES = ShareRules(lock_duration_ms=100, delivery_limit=2, locks_max=10)
+RULES = SharePartitionLimits(lock_duration_ms=100, delivery_limit=2, locks_max=10)
 ACCEPT, RELEASE, REJECT, RENEW = AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW
 
 
@@ -23,7 +23,7 @@ def take(
 ) -> list[AcquiredRange]:
     now_ms = more.pop("now_ms", 0)
     assert isinstance(now_ms, int)
-    portion = Portion(records=records, **more)  # type: ignore[arg-type]
+    portion = AcquireLimit(records=records, **more)  # type: ignore[arg-type]
     return share.acquire(member, batches, portion, RULES, now_ms)
 
 
@@ -65,8 +65,8 @@ def test_a_lock_that_is_renewed_lasts_longer() -> None:
     assert share.next_deadline_ms() == 100
     share.expire(RULES, 100)
     assert [(run.start, run.state) for run in share.window] == [
-        (0, State.ACQUIRED),
-        (1, State.AVAILABLE),
+        (0, ShareRecordState.ACQUIRED),
+        (1, ShareRecordState.AVAILABLE),
     ]
     assert share.next_deadline_ms() == 160
 
@@ -74,7 +74,7 @@ def test_a_lock_that_is_renewed_lasts_longer() -> None:
 def test_where_locks_are_not_renewed_such_an_acknowledgement_is_refused() -> None:
     share = SharePartition(0)
     take(share, "a", [ReadBatch(0, 2)])
-    rules = ShareRules(renews=False)
+    rules = SharePartitionLimits(renews=False)
     with pytest.raises(InvalidRequest):
         share.acknowledge("a", [AckRange(0, 2, (RENEW,))], rules, 0)
 
@@ -171,12 +171,12 @@ def test_what_was_in_delivery_is_available_after_a_restart() -> None:
     take(share, "a", [ReadBatch(0, 6)])
     acknowledge(share, "a", 2, 4, ACCEPT)
     saved = share.saved()
-    assert saved == SavedShare(
+    assert saved == SavedSharePartition(
         0,
         (
-            SavedRun(2, State.AVAILABLE, 1),
-            SavedRun(2, State.ACKNOWLEDGED, 0),
-            SavedRun(2, State.AVAILABLE, 1),
+            SavedRecordRun(2, ShareRecordState.AVAILABLE, 1),
+            SavedRecordRun(2, ShareRecordState.ACKNOWLEDGED, 0),
+            SavedRecordRun(2, ShareRecordState.AVAILABLE, 1),
         ),
     )
     assert saved.done == 2
@@ -185,7 +185,13 @@ def test_what_was_in_delivery_is_available_after_a_restart() -> None:
 
 
 def test_of_records_that_the_log_has_lost_nothing_is_known() -> None:
-    saved = SavedShare(2, (SavedRun(2, State.AVAILABLE, 1), SavedRun(4, State.ACKNOWLEDGED, 0)))
+    saved = SavedSharePartition(
+        2,
+        (
+            SavedRecordRun(2, ShareRecordState.AVAILABLE, 1),
+            SavedRecordRun(4, ShareRecordState.ACKNOWLEDGED, 0),
+        ),
+    )
     share = SharePartition.restored(saved, RULES.delivery_limit, log_end=3)
     assert (share.start, share.until) == (2, 3)
     assert take(share, "a", [ReadBatch(2, 6)]) == [AcquiredRange(2, 3, 2), AcquiredRange(3, 6, 1)]
@@ -193,6 +199,6 @@ def test_of_records_that_the_log_has_lost_nothing_is_known() -> None:
 
 
 def test_a_restart_does_not_exceed_the_limit_of_deliveries() -> None:
-    saved = SavedShare(0, (SavedRun(1, State.AVAILABLE, 5),))
+    saved = SavedSharePartition(0, (SavedRecordRun(1, ShareRecordState.AVAILABLE, 5),))
     share = SharePartition.restored(saved, RULES.delivery_limit)
     assert take(share, "a", [ReadBatch(0, 1)]) == [AcquiredRange(0, 1, 2)]

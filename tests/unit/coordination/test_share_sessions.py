@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainstem.coordination.share_requests import AckRange, ShareAcknowledgeWish, ShareFetchWish
-from mainstem.coordination.share_sessions import ShareSessions
+from mainstem.coordination.share.requests import AckRange, ShareAcknowledgeCall, ShareFetchCall
+from mainstem.coordination.share.sessions import ShareSessions
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 
@@ -17,8 +17,8 @@ def fetch(
     member: str = "m",
     forgotten: tuple[StreamId, ...] = (),
     connection: object = None,
-) -> ShareFetchWish:
-    return ShareFetchWish(
+) -> ShareFetchCall:
+    return ShareFetchCall(
         group_id="g",
         member_id=member,
         session_epoch=epoch,
@@ -28,8 +28,8 @@ def fetch(
     )
 
 
-def acknowledge(epoch: int) -> ShareAcknowledgeWish:
-    return ShareAcknowledgeWish(group_id="g", member_id="m", session_epoch=epoch)
+def acknowledge(epoch: int) -> ShareAcknowledgeCall:
+    return ShareAcknowledgeCall(group_id="g", member_id="m", session_epoch=epoch)
 
 
 def test_partitions_join_and_leave_a_session() -> None:
@@ -75,7 +75,7 @@ def test_a_session_begins_with_a_fetch_that_acknowledges_nothing() -> None:
     with pytest.raises(MainstemError) as refusal:
         sessions.acknowledging(acknowledge(0))
     assert refusal.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    wish = ShareFetchWish(
+    wish = ShareFetchCall(
         group_id="g",
         member_id="m",
         session_epoch=0,

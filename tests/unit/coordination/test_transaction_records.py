@@ -2,9 +2,8 @@
 
 import pytest
 
-from mainstem.coordination.fact_log import batches, facts_in
-from mainstem.coordination.transaction import NO_TIMEOUT_MS, Transaction, TransactionState
-from mainstem.coordination.transaction_records import (
+from mainstem.coordination.shards.fact_log import batches, facts_in
+from mainstem.coordination.transactions.facts import (
     TRANSACTION_CODEC,
     TransactionFact,
     TransactionRemoved,
@@ -12,6 +11,7 @@ from mainstem.coordination.transaction_records import (
     decode_transaction,
     encode_transaction,
 )
+from mainstem.coordination.transactions.state import NO_TIMEOUT_MS, Transaction, TransactionState
 from mainstem.model.errors import Corrupt
 
 EMPTY = Transaction(

@@ -3,23 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
-from mainstem.coordination.transaction import (
+from mainstem.coordination.transactions.facts import TransactionSaved
+from mainstem.coordination.transactions.requests import (
+    EndRequest,
+    InitAnswer,
+    InitRequest,
+    TransactionFilter,
+)
+from mainstem.coordination.transactions.settings import TransactionSettings
+from mainstem.coordination.transactions.state import (
     EPOCH_EXHAUSTED,
     NO_TIMEOUT_MS,
     NOBODY,
     ProducerIdentity,
     TransactionState,
 )
-from mainstem.coordination.transaction_records import TransactionSaved
-from mainstem.coordination.transaction_requests import (
-    EndRequest,
-    InitAnswer,
-    InitRequest,
-    TransactionFilter,
-)
-from mainstem.coordination.transaction_settings import TransactionSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.transaction_sim import TransactionSim
+from mainstem.testing.simulation.coordination.transaction_simulator import TransactionSimulator
 
 T = "t"
 A, B = ("a", 0), ("b", 1)
@@ -28,20 +28,24 @@ OLD, NEW = 0, 2
 State = TransactionState
 
 
-def begin(sim: TransactionSim, expected: ProducerIdentity = NOBODY) -> ProducerIdentity:
+def begin(sim: TransactionSimulator, expected: ProducerIdentity = NOBODY) -> ProducerIdentity:
     request = InitRequest(transactional_id=T, timeout_ms=MINUTE_MS, expected=expected)
     return sim.init(request).producer
 
 
 def end(
-    sim: TransactionSim, producer: ProducerIdentity, *, commit: bool = True, version: int = NEW
+    sim: TransactionSimulator,
+    producer: ProducerIdentity,
+    *,
+    commit: bool = True,
+    version: int = NEW,
 ) -> ProducerIdentity:
     return sim.end(
         EndRequest(transactional_id=T, producer=producer, commit=commit, client_version=version)
     )
 
 
-def keep(sim: TransactionSim, *, two_phase: bool = True) -> InitAnswer:
+def keep(sim: TransactionSimulator, *, two_phase: bool = True) -> InitAnswer:
     return sim.init(
         InitRequest(
             transactional_id=T, timeout_ms=MINUTE_MS, two_phase=two_phase, keep_prepared=True
@@ -53,23 +57,25 @@ def refused(code: ErrorCode) -> "pytest.RaisesExc[MainstemError]":
     return pytest.RaisesExc(MainstemError, check=lambda error: error.code is code)
 
 
-def use_up_epochs(sim: TransactionSim) -> ProducerIdentity:
+def use_up_epochs(sim: TransactionSimulator) -> ProducerIdentity:
     """Let the present producer have the last epoch that clients are given."""
     sim.shard.replay(TransactionSaved(replace(sim.known(T), epoch=EPOCH_EXHAUSTED)))
     return sim.known(T).client
 
 
 @pytest.fixture
-def sim() -> TransactionSim:
-    return TransactionSim(TransactionSettings())
+def sim() -> TransactionSimulator:
+    return TransactionSimulator(TransactionSettings())
 
 
-def test_a_new_id_gets_a_producer_of_epoch_zero(sim: TransactionSim) -> None:
+def test_a_new_id_gets_a_producer_of_epoch_zero(sim: TransactionSimulator) -> None:
     assert begin(sim).epoch == 0
     assert sim.known(T).state is State.EMPTY
 
 
-def test_a_second_instance_gets_the_next_epoch_and_fences_the_first(sim: TransactionSim) -> None:
+def test_a_second_instance_gets_the_next_epoch_and_fences_the_first(
+    sim: TransactionSimulator,
+) -> None:
     first = begin(sim)
 
     second = begin(sim)
@@ -79,7 +85,7 @@ def test_a_second_instance_gets_the_next_epoch_and_fences_the_first(sim: Transac
         sim.add(T, first, [A])
 
 
-def test_a_transaction_begins_with_its_first_partition(sim: TransactionSim) -> None:
+def test_a_transaction_begins_with_its_first_partition(sim: TransactionSimulator) -> None:
     producer = begin(sim)
 
     sim.add(T, producer, [A])
@@ -92,7 +98,7 @@ def test_a_transaction_begins_with_its_first_partition(sim: TransactionSim) -> N
     assert known.start_ms == sim.now_ms - 10
 
 
-def test_partitions_that_are_in_already_are_not_stored_again(sim: TransactionSim) -> None:
+def test_partitions_that_are_in_already_are_not_stored_again(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.add(T, producer, [A, B])
     stored = len(sim.stored)
@@ -104,7 +110,7 @@ def test_partitions_that_are_in_already_are_not_stored_again(sim: TransactionSim
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_outcome_is_decided_before_any_marker_is_written(
-    sim: TransactionSim, *, commit: bool
+    sim: TransactionSimulator, *, commit: bool
 ) -> None:
     producer = begin(sim)
     sim.write(T, producer, A, adds=True)
@@ -118,7 +124,7 @@ def test_an_outcome_is_decided_before_any_marker_is_written(
     assert [record.is_committed for record in sim.partitions[A].records] == [commit]
 
 
-def test_every_transaction_of_a_newer_client_has_its_own_epoch(sim: TransactionSim) -> None:
+def test_every_transaction_of_a_newer_client_has_its_own_epoch(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.write(T, producer, A, adds=True)
 
@@ -131,7 +137,7 @@ def test_every_transaction_of_a_newer_client_has_its_own_epoch(sim: TransactionS
     sim.write(T, after, A, adds=True)
 
 
-def test_an_older_client_keeps_its_epoch(sim: TransactionSim) -> None:
+def test_an_older_client_keeps_its_epoch(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.add(T, producer, [A])
 
@@ -141,7 +147,7 @@ def test_an_older_client_keeps_its_epoch(sim: TransactionSim) -> None:
     sim.add(T, producer, [A])
 
 
-def test_an_older_client_must_add_a_partition_before_it_writes(sim: TransactionSim) -> None:
+def test_an_older_client_must_add_a_partition_before_it_writes(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.add(T, producer, [A])
 
@@ -150,7 +156,7 @@ def test_an_older_client_must_add_a_partition_before_it_writes(sim: TransactionS
     sim.write(T, producer, A, adds=False)
 
 
-def test_nothing_joins_a_transaction_whose_outcome_is_decided(sim: TransactionSim) -> None:
+def test_nothing_joins_a_transaction_whose_outcome_is_decided(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.add(T, producer, [A])
     after = end(sim, producer)
@@ -165,7 +171,7 @@ def test_nothing_joins_a_transaction_whose_outcome_is_decided(sim: TransactionSi
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_an_end_whose_answer_got_lost_may_be_asked_for_again(
-    sim: TransactionSim, *, settled: bool
+    sim: TransactionSimulator, *, settled: bool
 ) -> None:
     producer = begin(sim)
     sim.add(T, producer, [A])
@@ -181,7 +187,7 @@ def test_an_end_whose_answer_got_lost_may_be_asked_for_again(
         end(sim, producer, commit=False)
 
 
-def test_a_commit_without_a_transaction_is_refused(sim: TransactionSim) -> None:
+def test_a_commit_without_a_transaction_is_refused(sim: TransactionSimulator) -> None:
     producer = begin(sim)
 
     with refused(ErrorCode.INVALID_TXN_STATE):
@@ -190,7 +196,7 @@ def test_a_commit_without_a_transaction_is_refused(sim: TransactionSim) -> None:
         end(sim, producer, commit=False, version=OLD)
 
 
-def test_an_abort_without_a_transaction_fences_what_may_be_late(sim: TransactionSim) -> None:
+def test_an_abort_without_a_transaction_fences_what_may_be_late(sim: TransactionSimulator) -> None:
     producer = begin(sim)
 
     after = end(sim, producer, commit=False)
@@ -202,7 +208,7 @@ def test_an_abort_without_a_transaction_fences_what_may_be_late(sim: Transaction
         sim.write(T, producer, A, adds=True)
 
 
-def test_a_second_instance_aborts_what_the_first_left_open(sim: TransactionSim) -> None:
+def test_a_second_instance_aborts_what_the_first_left_open(sim: TransactionSimulator) -> None:
     first = begin(sim)
     sim.write(T, first, A, adds=True)
 
@@ -219,7 +225,7 @@ def test_a_second_instance_aborts_what_the_first_left_open(sim: TransactionSim) 
         end(sim, first, commit=False)
 
 
-def test_a_producer_that_recovers_from_an_error_goes_on(sim: TransactionSim) -> None:
+def test_a_producer_that_recovers_from_an_error_goes_on(sim: TransactionSimulator) -> None:
     producer = begin(sim)
 
     recovered = begin(sim, expected=producer)
@@ -228,7 +234,7 @@ def test_a_producer_that_recovers_from_an_error_goes_on(sim: TransactionSim) -> 
     assert begin(sim, expected=producer) == recovered
 
 
-def test_a_producer_that_recovers_aborts_its_own_transaction(sim: TransactionSim) -> None:
+def test_a_producer_that_recovers_aborts_its_own_transaction(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.write(T, producer, A, adds=True)
 
@@ -241,7 +247,7 @@ def test_a_producer_that_recovers_aborts_its_own_transaction(sim: TransactionSim
     assert begin(sim, expected=producer).epoch > producer.epoch
 
 
-def test_a_producer_that_was_replaced_cannot_recover(sim: TransactionSim) -> None:
+def test_a_producer_that_was_replaced_cannot_recover(sim: TransactionSimulator) -> None:
     first = begin(sim)
     begin(sim)
 
@@ -249,7 +255,9 @@ def test_a_producer_that_was_replaced_cannot_recover(sim: TransactionSim) -> Non
         begin(sim, expected=first)
 
 
-def test_a_request_under_another_producer_id_is_told_to_begin_anew(sim: TransactionSim) -> None:
+def test_a_request_under_another_producer_id_is_told_to_begin_anew(
+    sim: TransactionSimulator,
+) -> None:
     producer = begin(sim)
     stranger = ProducerIdentity(producer.producer_id + 1, producer.epoch)
 
@@ -260,7 +268,7 @@ def test_a_request_under_another_producer_id_is_told_to_begin_anew(sim: Transact
         sim.add("unknown", producer, [A])
 
 
-def test_a_transaction_that_lasts_too_long_is_aborted(sim: TransactionSim) -> None:
+def test_a_transaction_that_lasts_too_long_is_aborted(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.write(T, producer, A, adds=True)
 
@@ -275,13 +283,13 @@ def test_a_transaction_that_lasts_too_long_is_aborted(sim: TransactionSim) -> No
     sim.write(T, again, A, adds=True)
 
 
-def test_time_outs_are_bounded(sim: TransactionSim) -> None:
+def test_time_outs_are_bounded(sim: TransactionSimulator) -> None:
     for timeout_ms in (0, -1, 15 * MINUTE_MS + 1):
         with refused(ErrorCode.INVALID_TXN_TIMEOUT):
             sim.init(InitRequest(transactional_id=T, timeout_ms=timeout_ms))
 
 
-def test_a_producer_whose_epochs_are_used_up_gets_another_id(sim: TransactionSim) -> None:
+def test_a_producer_whose_epochs_are_used_up_gets_another_id(sim: TransactionSimulator) -> None:
     first = begin(sim)
     use_up_epochs(sim)
 
@@ -291,7 +299,7 @@ def test_a_producer_whose_epochs_are_used_up_gets_another_id(sim: TransactionSim
     assert second.epoch == 0
 
 
-def test_the_last_epoch_of_an_id_is_ended_with_another_id(sim: TransactionSim) -> None:
+def test_the_last_epoch_of_an_id_is_ended_with_another_id(sim: TransactionSimulator) -> None:
     begin(sim)
     last = use_up_epochs(sim)
     sim.write(T, last, A, adds=True)
@@ -305,7 +313,7 @@ def test_the_last_epoch_of_an_id_is_ended_with_another_id(sim: TransactionSim) -
     sim.write(T, after, A, adds=True)
 
 
-def test_a_time_out_in_the_last_epoch_leads_to_another_id(sim: TransactionSim) -> None:
+def test_a_time_out_in_the_last_epoch_leads_to_another_id(sim: TransactionSimulator) -> None:
     begin(sim)
     last = use_up_epochs(sim)
     sim.write(T, last, A, adds=True)
@@ -317,7 +325,7 @@ def test_a_time_out_in_the_last_epoch_leads_to_another_id(sim: TransactionSim) -
     assert (after.producer_id != last.producer_id, after.epoch) == (True, 0)
 
 
-def test_a_prepared_transaction_waits_however_long(sim: TransactionSim) -> None:
+def test_a_prepared_transaction_waits_however_long(sim: TransactionSimulator) -> None:
     producer = sim.init(InitRequest(transactional_id=T, timeout_ms=0, two_phase=True)).producer
     sim.write(T, producer, A, adds=True)
 
@@ -329,7 +337,7 @@ def test_a_prepared_transaction_waits_however_long(sim: TransactionSim) -> None:
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_a_later_incarnation_ends_the_transaction_it_finds(
-    sim: TransactionSim, *, commit: bool, version: int
+    sim: TransactionSimulator, *, commit: bool, version: int
 ) -> None:
     first = sim.init(InitRequest(transactional_id=T, timeout_ms=0, two_phase=True)).producer
     sim.write(T, first, A, adds=True)
@@ -349,7 +357,7 @@ def test_a_later_incarnation_ends_the_transaction_it_finds(
     sim.write(T, after, A, adds=True)
 
 
-def test_the_end_of_a_kept_transaction_may_be_asked_for_again(sim: TransactionSim) -> None:
+def test_the_end_of_a_kept_transaction_may_be_asked_for_again(sim: TransactionSimulator) -> None:
     first = begin(sim)
     sim.write(T, first, A, adds=True)
     found = keep(sim, two_phase=False)
@@ -359,7 +367,7 @@ def test_the_end_of_a_kept_transaction_may_be_asked_for_again(sim: TransactionSi
     assert end(sim, found.producer) == after
 
 
-def test_a_kept_transaction_takes_no_more_partitions(sim: TransactionSim) -> None:
+def test_a_kept_transaction_takes_no_more_partitions(sim: TransactionSimulator) -> None:
     first = begin(sim)
     sim.add(T, first, [A])
     found = keep(sim)
@@ -369,7 +377,7 @@ def test_a_kept_transaction_takes_no_more_partitions(sim: TransactionSim) -> Non
 
 
 @pytest.mark.parametrize("adds", [True, False])
-def test_a_kept_transaction_takes_no_more_records(sim: TransactionSim, *, adds: bool) -> None:
+def test_a_kept_transaction_takes_no_more_records(sim: TransactionSimulator, *, adds: bool) -> None:
     first = begin(sim)
     sim.write(T, first, A, adds=True)
     found = keep(sim)
@@ -382,13 +390,13 @@ def test_a_kept_transaction_takes_no_more_records(sim: TransactionSim, *, adds: 
     assert [record.is_committed for record in sim.partitions[A].records] == [True]
 
 
-def test_without_a_transaction_there_is_nothing_to_keep(sim: TransactionSim) -> None:
+def test_without_a_transaction_there_is_nothing_to_keep(sim: TransactionSimulator) -> None:
     begin(sim)
 
     assert keep(sim).ongoing == NOBODY
 
 
-def test_a_kept_transaction_that_may_time_out_does(sim: TransactionSim) -> None:
+def test_a_kept_transaction_that_may_time_out_does(sim: TransactionSimulator) -> None:
     first = begin(sim)
     sim.write(T, first, A, adds=True)
     found = keep(sim, two_phase=False)
@@ -401,13 +409,13 @@ def test_a_kept_transaction_that_may_time_out_does(sim: TransactionSim) -> None:
 
 
 def test_two_phase_transactions_can_be_switched_off() -> None:
-    sim = TransactionSim(TransactionSettings(two_phase_enabled=False))
+    sim = TransactionSimulator(TransactionSettings(two_phase_enabled=False))
 
     with refused(ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED):
         sim.init(InitRequest(transactional_id=T, timeout_ms=1, two_phase=True))
 
 
-def test_an_unused_id_is_forgotten_but_never_an_open_transaction(sim: TransactionSim) -> None:
+def test_an_unused_id_is_forgotten_but_never_an_open_transaction(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.now_ms += 7 * 24 * 60 * MINUTE_MS
     assert sim.expire() == 1
@@ -420,7 +428,7 @@ def test_an_unused_id_is_forgotten_but_never_an_open_transaction(sim: Transactio
 
 
 @pytest.mark.parametrize("marked", [0, 1, 2])
-def test_a_restart_finishes_what_was_decided(sim: TransactionSim, marked: int) -> None:
+def test_a_restart_finishes_what_was_decided(sim: TransactionSimulator, marked: int) -> None:
     producer = begin(sim)
     for place in (A, B):
         sim.write(T, producer, place, adds=True)
@@ -435,7 +443,7 @@ def test_a_restart_finishes_what_was_decided(sim: TransactionSim, marked: int) -
     assert sim.known(T).state is State.COMPLETE_COMMIT
 
 
-def test_lists_are_filtered_by_state_producer_duration_and_name(sim: TransactionSim) -> None:
+def test_lists_are_filtered_by_state_producer_duration_and_name(sim: TransactionSimulator) -> None:
     for name in ("x-1", "x-2", "y"):
         sim.init(InitRequest(transactional_id=name, timeout_ms=MINUTE_MS))
     busy = sim.known("x-2").client
@@ -456,7 +464,7 @@ def test_lists_are_filtered_by_state_producer_duration_and_name(sim: Transaction
         names(pattern="(")
 
 
-def test_a_description_names_the_partitions(sim: TransactionSim) -> None:
+def test_a_description_names_the_partitions(sim: TransactionSimulator) -> None:
     producer = begin(sim)
     sim.add(T, producer, [B, A])
 

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from mainstem.coordination.fact_log import FactCodec, facts_in
-from mainstem.coordination.pending_offsets import GROUP_CODEC
-from mainstem.coordination.transaction_records import TransactionCodec
+from mainstem.coordination.offsets.pending import GROUP_CODEC
+from mainstem.coordination.shards.fact_log import FactCodec, facts_in
+from mainstem.coordination.transactions.facts import TransactionCodec
 from mainstem.model.errors import UnknownVersion
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.record import Record, build_batch
 from mainstem.model.release import RELEASE
-from mainstem.protocols.mqtt.session_image import image_of
-from mainstem.queues.fact_codec import QUEUE_CODEC
+from mainstem.protocols.mqtt.sessions.image import image_of
+from mainstem.queues.storage.fact_codec import QUEUE_CODEC
 
 
 @pytest.mark.parametrize(

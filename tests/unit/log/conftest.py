@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.log.kit import Disk
+from tests.kit.log import Disk
 
 MEMORY = Path("/dev/shm")
 

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.log.kit import EPOCH, STREAM, Disk
+from tests.kit.log import EPOCH, STREAM, Disk
 
-from mainstem.log import generation_writer
-from mainstem.log.batch_cleaning import horizon_of
-from mainstem.log.compaction import (
+from mainstem.log.cleaning import generation_writer
+from mainstem.log.cleaning.batch_filter import horizon_of
+from mainstem.log.cleaning.compaction import (
     AbortedTransaction,
     CompactionJob,
     compact,
@@ -17,16 +17,16 @@ from mainstem.log.compaction import (
     read_mark,
     stored_batches,
 )
-from mainstem.log.compaction_plan import (
+from mainstem.log.cleaning.compaction_plan import (
     CompactionPlan,
     CompactionSettings,
     SealedRange,
     plan_compaction,
 )
 from mainstem.log.range_log import RangeLog, SegmentSettings
-from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, stamp
 from mainstem.model.errors import Corrupt, InvalidRequest
-from mainstem.model.record import ProducerStamp, Record, build_batch, records_of
+from mainstem.model.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, stamp
+from mainstem.model.records.record import ProducerStamp, Record, build_batch, records_of
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

@@ -5,14 +5,14 @@ import errno
 import os
 
 import pytest
-from tests.unit.log.kit import Disk, fill, no_free_descriptors, read_all, staged
+from tests.kit.log import Disk, fill, no_free_descriptors, read_all, staged
 
-from mainstem.log.group_commit import GroupCommit
+from mainstem.log.disk.group_commit import GroupCommit
 from mainstem.log.range_log import SegmentSettings
-from mainstem.log.scrub import Scrubber
+from mainstem.log.verification.scrubber import Scrubber
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.file_errors import FileErrorKind, classify
-from mainstem.testing.faulty_files import FaultyFiles, FileFault
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=100)
 
@@ -99,8 +99,8 @@ def test_a_background_check_without_descriptors_reports_no_damage(disk: Disk) ->
     assert found == []
 
 
-def test_a_sync_that_cannot_open_its_folders_is_repeated(disk: Disk) -> None:
-    async def story() -> None:
+async def test_a_sync_that_cannot_open_its_folders_is_repeated(disk: Disk) -> None:
+    async with asyncio.timeout(30):
         fatal: list[OSError] = []
         commits = GroupCommit(asyncio.get_running_loop(), fatal.append)
         log = disk.open(SMALL)
@@ -116,8 +116,6 @@ def test_a_sync_that_cannot_open_its_folders_is_repeated(disk: Disk) -> None:
         assert fatal == []
         assert log.synced_end == 3
         assert log.directory_synced
-
-    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_a_seal_that_cannot_open_its_folders_is_refused(disk: Disk) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.log.kit import EPOCH, STREAM, Disk, fill, read_all
+from tests.kit.log import EPOCH, STREAM, Disk, fill, read_all
 
+from mainstem.log.cleaning.merging import MergeJob, merge
 from mainstem.log.folder_copy import FolderCopy, folder_files, read_piece
 from mainstem.log.identity import RangeIdentity
-from mainstem.log.merging import MergeJob, merge
 from mainstem.log.naming import RangeName
 from mainstem.model.errors import Corrupt, InvalidRequest
 

@@ -2,18 +2,19 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.log.kit import Disk, fill, read_all, staged
+from tests.kit.log import Disk, fill, read_all, staged
 
-from mainstem.log.file_access import FileAccess
-from mainstem.log.range_log import RangeLog, SegmentSettings
-from mainstem.log.segment import VIEWS_PER_WRITE_MAX
-from mainstem.log.sync_job import carry_out
-from mainstem.model.batch import Buffer
+from mainstem.log.disk.file_access import FileAccess
+from mainstem.log.disk.sync_job import carry_out
+from mainstem.log.range_log import RangeLog, SegmentSettings, available_bytes
+from mainstem.log.segments.segment import VIEWS_PER_WRITE_MAX
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest, Unavailable
+from mainstem.model.records.batch import Buffer
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=200)
 
@@ -403,3 +404,26 @@ def test_a_slice_that_the_disk_does_not_give_says_so(disk: Disk) -> None:
     finally:
         os.close(piece.fd)
     assert refused.value.code is ErrorCode.STORAGE_FAILED
+
+
+def test_a_disk_that_cannot_be_read_is_an_answer_and_no_damage(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    written = fill(log, 40)
+    disk.restart()
+    log = disk.open(SMALL)
+    assert all(segment.index.size_bytes for segment in log.segments)  # read before the disk fails
+    reads: list[Callable[[], object]] = [
+        lambda: log.read(0, max_bytes=100, until=40, min_one=True),
+        lambda: list(log.batches()),
+        lambda: list(log.batches(skip_damage=True)),
+        lambda: log.offset_for_timestamp(1),
+        lambda: available_bytes(log, log.segments[-1].base_offset, log.written_end - 1),
+    ]
+    with FaultyFiles() as files:
+        files.begin(disk.path, FileFault.READS_FAIL)
+        for read in reads:
+            with pytest.raises(Unavailable) as refused:
+                read()
+            assert refused.value.code is ErrorCode.STORAGE_FAILED
+    assert read_all(log) == written
+    assert log.damage == []

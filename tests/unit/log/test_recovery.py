@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.log.kit import Disk, fill, read_all, staged
+from tests.kit.log import Disk, fill, read_all, staged
 
-from mainstem.log import segment
-from mainstem.log.checkpoint import Trust
-from mainstem.log.file_access import FileAccess
+from mainstem.log.checkpoint import FileTrust
+from mainstem.log.disk.file_access import FileAccess
+from mainstem.log.disk.sync_job import carry_out
 from mainstem.log.range_log import RangeLog, SegmentSettings
-from mainstem.log.sync_job import carry_out
+from mainstem.log.segments import segment
 from mainstem.model.errors import Corrupt, Unavailable
 
 SMALL = SegmentSettings(segment_bytes=1_000, index_interval_bytes=200)
@@ -377,7 +377,7 @@ def test_a_stop_is_clean_only_after_everything_is_durable(disk: Disk) -> None:
     recorder.is_gone = False
     disk.store = disk.start()
     assert disk.store.sync_failed
-    assert disk.store.trust is Trust.OTHER_BOOT
+    assert disk.store.trust is FileTrust.OTHER_BOOT
 
 
 @pytest.mark.usefixtures("saves_often")

@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.log.retention import UNLIMITED, Piece, RetentionSettings, retention_start
+from mainstem.log.cleaning.retention import (
+    UNLIMITED,
+    RetentionPiece,
+    RetentionSettings,
+    retention_start,
+)
 
 DAY = 86_400_000
-PIECES = [Piece(place * 10, place * 10 + 10, 100, place * DAY) for place in range(5)]
+PIECES = [RetentionPiece(place * 10, place * 10 + 10, 100, place * DAY) for place in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,7 @@ def test_the_last_piece_goes_only_when_the_caller_can_begin_another() -> None:
 
 
 def test_records_without_a_time_do_not_age() -> None:
-    pieces = [Piece(0, 10, 100, -1), Piece(10, 20, 100, 0)]
+    pieces = [RetentionPiece(0, 10, 100, -1), RetentionPiece(10, 20, 100, 0)]
     assert retention_start(pieces, RetentionSettings(1), now_ms=DAY, floor=99) is None
 
 
@@ -59,7 +64,7 @@ def test_what_stays_is_a_suffix_that_holds_everything_wanted(
     pieces = []
     offset = 0
     for count, size, timestamp in sizes:
-        pieces.append(Piece(offset, offset + count, size, timestamp))
+        pieces.append(RetentionPiece(offset, offset + count, size, timestamp))
         offset += count
     settings = RetentionSettings(retention_ms, retention_bytes)
     start = retention_start(pieces, settings, now_ms=now, floor=floor) or 0

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.kit import EPOCH, STREAM, TOPIC, Disk, ManualClock, fill, read_all
+from tests.kit.clock import ManualClock
+from tests.kit.log import EPOCH, STREAM, TOPIC, Disk, fill, read_all
 
-from mainstem.log.checkpoint import Checkpoint, Trust, load_checkpoint, trust_in
+from mainstem.log.checkpoint import Checkpoint, FileTrust, load_checkpoint, trust_in
 from mainstem.log.identity import read_range_header
 from mainstem.log.naming import (
     RangeName,
@@ -157,7 +158,13 @@ def test_trust_depends_on_how_the_last_process_ended(disk: Disk) -> None:
     for clean, machine_down in [(True, False), (False, False), (False, True), (True, True)]:
         disk.restart(clean=clean, machine_down=machine_down)
         seen.append(disk.store.trust)
-    assert seen == [Trust.OTHER_BOOT, Trust.CLEAN, Trust.SAME_BOOT, Trust.OTHER_BOOT, Trust.CLEAN]
+    assert seen == [
+        FileTrust.OTHER_BOOT,
+        FileTrust.CLEAN,
+        FileTrust.SAME_BOOT,
+        FileTrust.OTHER_BOOT,
+        FileTrust.CLEAN,
+    ]
 
 
 @pytest.mark.parametrize("ends", ["killed", "stopped"])
@@ -166,17 +173,17 @@ def test_that_the_machine_went_down_is_known_until_it_is_noted(disk: Disk, ends:
     disk.boot_id = "boot-2"
     for _ in range(3):
         disk.store = disk.start(settle=False)
-        assert disk.store.trust is Trust.OTHER_BOOT
+        assert disk.store.trust is FileTrust.OTHER_BOOT
         disk.kill() if ends == "killed" else disk.stop()
     disk.store = disk.start()
     disk.store.settle()
     disk.kill()
     disk.store = disk.start()
-    assert disk.store.trust is Trust.SAME_BOOT
+    assert disk.store.trust is FileTrust.SAME_BOOT
 
 
 def test_an_unknown_boot_is_never_the_same_boot() -> None:
-    assert trust_in(Checkpoint("", clean=False, points={}), "") is Trust.OTHER_BOOT
+    assert trust_in(Checkpoint("", clean=False, points={}), "") is FileTrust.OTHER_BOOT
 
 
 def test_a_damaged_checkpoint_means_no_trust(disk: Disk) -> None:
@@ -187,5 +194,5 @@ def test_a_damaged_checkpoint_means_no_trust(disk: Disk) -> None:
     with pytest.raises(Corrupt):
         load_checkpoint(disk.path)
     disk.store = disk.start()
-    assert disk.store.trust is Trust.OTHER_BOOT
+    assert disk.store.trust is FileTrust.OTHER_BOOT
     assert read_all(disk.open()) == content

@@ -1,24 +1,26 @@
 """A flipped byte or a cut in any file of a stopped data directory is found and named."""
 
+import errno
 import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.log.kit import EPOCH, STREAM, Disk, fill, read_all
+from tests.kit.log import EPOCH, STREAM, Disk, fill, read_all
 
-from mainstem.log.checked_file import write_checked
-from mainstem.log.compaction import CompactionJob, compact
-from mainstem.log.data_dir_check import verify_data_dir
+from mainstem.log.cleaning.compaction import CompactionJob, compact
+from mainstem.log.disk.checked_file import write_checked
 from mainstem.log.range_log import SegmentSettings, StagedBatch
-from mainstem.log.scrub import Scrubber
-from mainstem.model.batch import stamp
+from mainstem.log.verification.data_directory import verify_data_dir
+from mainstem.log.verification.scrubber import Scrubber
 from mainstem.model.errors import Corrupt
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.batch import stamp
+from mainstem.model.records.record import Record, build_batch
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
 
 if TYPE_CHECKING:
-    from mainstem.log.damage import Damage
+    from mainstem.log.verification.damage import Damage
 
 SMALL = SegmentSettings(segment_bytes=700, index_interval_bytes=200)
 NOT_CHECKED = {"log.lock"}  # it is empty: only its being locked means anything
@@ -198,3 +200,61 @@ def test_the_scrubber_survives_what_is_deleted_under_it(disk: Disk) -> None:
     disk.store.drop_range(log)
     list(walk)
     assert read_all(disk.open(SMALL)) == b""
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_the_scrubber_reports_an_unreadable_file_as_damage_and_goes_on(
+    disk: Disk, suffix: str
+) -> None:
+    log = disk.open(SMALL)
+    fill(log, 60, size=100)
+    found: list[Damage] = []
+    scrubber = Scrubber(lambda: list(disk.store.logs.values()), found.append)
+    scrubber.step()
+    flipped_segment = log.segments[4]
+    data = bytearray(flipped_segment.path.read_bytes())
+    data[150] ^= 1
+    flipped_segment.path.write_bytes(data)
+    unreadable = log.segments[2].path.with_suffix(suffix)
+    rounds = scrubber.rounds
+    with FaultyFiles() as files:
+        files.begin(unreadable, FileFault.READS_FAIL)
+        while scrubber.rounds < rounds + 1:
+            scrubber.step()
+        assert files.refused[FileFault.READS_FAIL] > 0
+    assert [damage.path for damage in found] == [unreadable, flipped_segment.path]
+    assert os.strerror(errno.EIO) in found[0].cause
+
+
+def test_the_scrubber_reports_an_unreadable_header_of_a_range_as_damage(disk: Disk) -> None:
+    log = disk.open(SMALL)
+    fill(log, 60, size=100)
+    log.seal()
+    found: list[Damage] = []
+    scrubber = Scrubber(lambda: [log], found.append)
+    scrubber.step()
+    with FaultyFiles() as files:
+        files.begin(log.directory / "range.header", FileFault.READS_FAIL)
+        while scrubber.rounds < 2:
+            scrubber.step()
+    assert [damage.path for damage in found] == [log.directory / "range.header"]
+    assert scrubber.checked_bytes >= log.size_bytes
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENODEV])
+def test_the_scrubber_does_not_take_other_failures_for_damage(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    log = disk.open(SMALL)
+    fill(log, 60, size=100)
+    found: list[Damage] = []
+    scrubber = Scrubber(lambda: [log], found.append)
+    scrubber.step()
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pread", refuse)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        scrubber.step()
+    assert found == []

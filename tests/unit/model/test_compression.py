@@ -9,9 +9,9 @@ import pytest
 import zstandard
 from aiokafka import codec as client_codec
 
-from mainstem.model import compression
-from mainstem.model.compression import compress, decompress
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError
+from mainstem.model.records import compression
+from mainstem.model.records.compression import compress, decompress
 
 CODECS = range(5)
 PACKED = range(1, 5)

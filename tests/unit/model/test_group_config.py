@@ -2,8 +2,7 @@
 
 import pytest
 
-from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.model.group_config import (
+from mainstem.model.config.group import (
     GROUP_KEYS,
     NODE_NAMES,
     OF_GROUPS_ONLY,
@@ -11,6 +10,7 @@ from mainstem.model.group_config import (
     check_group_configs,
     reset_of,
 )
+from mainstem.model.errors import ErrorCode, InvalidRequest
 
 _DAY_MS = 86_400_000
 

@@ -12,7 +12,7 @@ from mainstem.model.message import (
     REPLY_TO,
     Message,
 )
-from mainstem.model.record import Record
+from mainstem.model.records.record import Record
 
 headers = st.lists(
     st.tuples(

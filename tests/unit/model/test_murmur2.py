@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.murmur2 import murmur2, partition_of_key
+from mainstem.model.records.murmur2 import murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

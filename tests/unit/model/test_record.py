@@ -3,7 +3,8 @@
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
-from mainstem.model.batch import (
+from mainstem.model.errors import Corrupt
+from mainstem.model.records.batch import (
     CONTROL_MASK,
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
@@ -12,8 +13,7 @@ from mainstem.model.batch import (
     read_header,
     stamp,
 )
-from mainstem.model.errors import Corrupt
-from mainstem.model.record import (
+from mainstem.model.records.record import (
     ProducerStamp,
     Record,
     batches_of,

@@ -3,10 +3,10 @@
 import pytest
 
 from mainstem.model import limits
-from mainstem.model.config_key import LONG_MAX
+from mainstem.model.config.key import LONG_MAX
+from mainstem.model.config.node import NODE_KEYS, check_node_configs
+from mainstem.model.config.topic import TOPIC_KEYS, check_topic_configs, topic_settings
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.model.node_config import NODE_KEYS, check_node_configs
-from mainstem.model.topic_config import TOPIC_KEYS, check_topic_configs, topic_settings
 
 # Name, type, default, lowest and highest value of Kafka 4.3.
 KAFKA = [

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from tests.kit.loop import virtual_time
 
-from mainstem.cluster.peers.frames import Chunk, Service
-from mainstem.cluster.peers.refusals import Unreachable
+from mainstem.cluster.peers.error_codec import Unreachable
+from mainstem.cluster.peers.frames import Chunk, PeerService
 from mainstem.model.errors import (
     Corrupt,
     ErrorCode,
@@ -16,9 +17,10 @@ from mainstem.model.errors import (
     Unavailable,
 )
 from mainstem.model.ids import NO_NODE, NodeId, Offset
-from mainstem.node.any_node import AnyNodeStreams
-from mainstem.streams.look_driver import Piece, StreamLook
-from mainstem.testing.virtual_loop import VirtualLoop
+from mainstem.node.clustering.stream_forwarding import ForwardingStreams
+from mainstem.streams.reading.local_reader_driver import LocalReader, StreamPiece
+
+pytestmark = virtual_time
 
 ONE, TWO = NodeId(1), NodeId(2)
 BATCH = b"a batch"
@@ -60,24 +62,24 @@ class Local:
         self.known: int | None = None  # what a replica here knows
         self.failure: MainstemError | None = None
 
-    def door(self, topic: str, partition: int) -> object:
+    def partition(self, topic: str, partition: int) -> object:
         if not self.has_heard:
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC)
         if not self.writes:
             raise Unavailable(ErrorCode.NOT_WRITER, "another node writes it")
         return object()
 
-    door_by_id = flush = sizes = delete_records = None
+    partition_by_id = flush = sizes = delete_records = None
     reader = reader_by_id = nearest = None
 
-    async def look(self, topic: str, partition: int) -> StreamLook:
-        self.door(topic, partition)
-        return StreamLook(Shelf(6))
+    async def look(self, topic: str, partition: int) -> LocalReader:
+        self.partition(topic, partition)
+        return LocalReader(Shelf(6))
 
-    def glance(self, topic: str, partition: int) -> StreamLook:
+    def stable_reader(self, topic: str, partition: int) -> LocalReader:
         if self.known is None:
-            self.door(topic, partition)
-        return StreamLook(Shelf(self.known or 6))
+            self.partition(topic, partition)
+        return LocalReader(Shelf(self.known or 6))
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         self.stored.append(bytes(batch))
@@ -86,7 +88,7 @@ class Local:
         return Offset(41 + len(self.stored))
 
 
-class Pair:
+class TwoNodes:
     """Two nodes; ``writer`` is who the catalogue says."""
 
     def __init__(self) -> None:
@@ -95,14 +97,14 @@ class Pair:
         self.local[TWO].writes = True
         self.is_cut = False
         self.streams = {
-            node: AnyNodeStreams(cast("Any", local), node, self, lambda *_: self.writer)
+            node: ForwardingStreams(cast("Any", local), node, self, lambda *_: self.writer)
             for node, local in self.local.items()
         }
 
     async def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+        self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
-        assert service is Service.REQUESTS
+        assert service is PeerService.REQUESTS
         await asyncio.sleep(0.001)
         if self.is_cut:
             raise Unreachable("cannot be reached")
@@ -118,115 +120,87 @@ class Pair:
             local.writes = number == node
 
 
-def play(story: Callable[[Pair], Any]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(story(Pair()))
+@pytest.fixture
+def cluster() -> TwoNodes:
+    return TwoNodes()
 
 
-def test_an_append_goes_to_the_node_that_writes_the_partition() -> None:
-    async def story(pair: Pair) -> None:
-        assert await pair.append() == 42
-        assert pair.local[TWO].stored == [BATCH]
-        assert pair.local[ONE].stored == []
-
-    play(story)
+async def test_an_append_goes_to_the_node_that_writes_the_partition(cluster: TwoNodes) -> None:
+    assert await cluster.append() == 42
+    assert cluster.local[TWO].stored == [BATCH]
+    assert cluster.local[ONE].stored == []
 
 
-def test_a_writer_that_has_not_heard_of_a_new_topic_is_asked_again() -> None:
-    async def story(pair: Pair) -> None:
-        writer = pair.local[TWO]
-        writer.has_heard = False
-        asyncio.get_running_loop().call_later(1.0, setattr, writer, "has_heard", True)
-        looked = asyncio.ensure_future(pair.streams[ONE].look("t", 0))
-        assert await pair.append() == 42
-        assert writer.stored == [BATCH]
-        assert (await looked).last_stable == 6
-
-    play(story)
+async def test_a_writer_that_has_not_heard_of_a_new_topic_is_asked_again(cluster: TwoNodes) -> None:
+    writer = cluster.local[TWO]
+    writer.has_heard = False
+    asyncio.get_running_loop().call_later(1.0, setattr, writer, "has_heard", True)
+    looked = asyncio.ensure_future(cluster.streams[ONE].look("t", 0))
+    assert await cluster.append() == 42
+    assert writer.stored == [BATCH]
+    assert (await looked).last_stable == 6
 
 
-def test_an_append_that_nobody_takes_waits_for_the_next_writer() -> None:
-    async def story(pair: Pair) -> None:
-        pair.take_over(NO_NODE)
-        asyncio.get_running_loop().call_later(2.0, pair.take_over, ONE)
-        assert await pair.append() == 42
-        assert pair.local[ONE].stored == [BATCH]
-
-    play(story)
+async def test_an_append_that_nobody_takes_waits_for_the_next_writer(cluster: TwoNodes) -> None:
+    cluster.take_over(NO_NODE)
+    asyncio.get_running_loop().call_later(2.0, cluster.take_over, ONE)
+    assert await cluster.append() == 42
+    assert cluster.local[ONE].stored == [BATCH]
 
 
-def test_a_writer_that_has_changed_meanwhile_is_looked_for_again() -> None:
-    async def story(pair: Pair) -> None:
-        pair.local[TWO].writes = False  # the catalogue here does not know yet
-        asyncio.get_running_loop().call_later(1.0, pair.take_over, ONE)
-        assert await pair.append() == 42
-        assert pair.local[TWO].stored == []
-
-    play(story)
+async def test_a_writer_that_has_changed_meanwhile_is_looked_for_again(cluster: TwoNodes) -> None:
+    cluster.local[TWO].writes = False  # the catalogue here does not know yet
+    asyncio.get_running_loop().call_later(1.0, cluster.take_over, ONE)
+    assert await cluster.append() == 42
+    assert cluster.local[TWO].stored == []
 
 
-def test_a_node_that_stays_away_is_not_waited_for_for_ever() -> None:
-    async def story(pair: Pair) -> None:
-        pair.is_cut = True
-        with pytest.raises(Unavailable, match="nobody wrote it"):
-            await pair.append()
-
-    play(story)
+async def test_a_node_that_stays_away_is_not_waited_for_for_ever(cluster: TwoNodes) -> None:
+    cluster.is_cut = True
+    with pytest.raises(Unavailable, match="nobody wrote it"):
+        await cluster.append()
 
 
-def test_what_may_be_stored_is_not_tried_again() -> None:
-    async def story(pair: Pair) -> None:
-        pair.local[TWO].failure = Unavailable(ErrorCode.NOT_WRITER, "deposed meanwhile")
-        with pytest.raises(Unavailable) as unknown:
-            await pair.append()
-        assert unknown.value.code is ErrorCode.TIMED_OUT
-        assert pair.local[TWO].stored == [BATCH]
-
-    play(story)
+async def test_what_may_be_stored_is_not_tried_again(cluster: TwoNodes) -> None:
+    cluster.local[TWO].failure = Unavailable(ErrorCode.NOT_WRITER, "deposed meanwhile")
+    with pytest.raises(Unavailable) as unknown:
+        await cluster.append()
+    assert unknown.value.code is ErrorCode.TIMED_OUT
+    assert cluster.local[TWO].stored == [BATCH]
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1\xc1", b"junk junk"])
-def test_what_is_no_append_is_refused(body: bytes) -> None:
-    async def story(pair: Pair) -> None:
-        with pytest.raises(Corrupt):
-            await pair.streams[TWO].serve(ONE, memoryview(body))
-
-    play(story)
+async def test_what_is_no_append_is_refused(cluster: TwoNodes, body: bytes) -> None:
+    with pytest.raises(Corrupt):
+        await cluster.streams[TWO].serve(ONE, memoryview(body))
 
 
-def test_a_look_shows_what_the_writer_shows() -> None:
-    async def story(pair: Pair) -> None:
-        pair.local[ONE].known = 3
-        look = await pair.streams[ONE].look("t", 0)
-        assert (look.start_offset, look.last_stable) == (0, 6)
-        assert await look.piece(5, 100) == Piece(BATCH, 6, [(5, 6)])
-        assert await look.piece(6, 100) is None
-        assert await look.offset_at(7) == 5
-        assert await look.offset_at(100) is None
-
-    play(story)
+async def test_a_look_shows_what_the_writer_shows(cluster: TwoNodes) -> None:
+    cluster.local[ONE].known = 3
+    look = await cluster.streams[ONE].look("t", 0)
+    assert (look.start_offset, look.last_stable) == (0, 6)
+    assert await look.piece(5, 100) == StreamPiece(BATCH, 6, [(5, 6)])
+    assert await look.piece(6, 100) is None
+    assert await look.offset_at(7) == 5
+    assert await look.offset_at(100) is None
 
 
-def test_a_look_at_what_a_replica_has_for_certain_asks_nobody() -> None:
-    async def story(pair: Pair) -> None:
-        pair.is_cut = True
-        pair.local[ONE].known = 3
-        look = await pair.streams[ONE].look("t", 0, 3)
-        assert look.last_stable == 3
-
-    play(story)
+async def test_a_look_at_what_a_replica_has_for_certain_asks_nobody(cluster: TwoNodes) -> None:
+    cluster.is_cut = True
+    cluster.local[ONE].known = 3
+    look = await cluster.streams[ONE].look("t", 0, 3)
+    assert look.last_stable == 3
 
 
-def test_a_look_waits_for_the_next_writer_before_it_takes_what_a_replica_has() -> None:
-    async def story(pair: Pair) -> None:
-        pair.local[ONE].known = 3
-        pair.take_over(NO_NODE)
-        asyncio.get_running_loop().call_later(2.0, pair.take_over, TWO)
-        assert (await pair.streams[ONE].look("t", 0)).last_stable == 6
-        pair.take_over(NO_NODE)
-        assert (await pair.streams[ONE].look("t", 0)).last_stable == 3
-        pair.local[ONE].known = None
-        with pytest.raises(Unavailable):
-            await pair.streams[ONE].look("t", 0)
-
-    play(story)
+async def test_a_look_waits_for_the_next_writer_before_it_takes_what_a_replica_has(
+    cluster: TwoNodes,
+) -> None:
+    cluster.local[ONE].known = 3
+    cluster.take_over(NO_NODE)
+    asyncio.get_running_loop().call_later(2.0, cluster.take_over, TWO)
+    assert (await cluster.streams[ONE].look("t", 0)).last_stable == 6
+    cluster.take_over(NO_NODE)
+    assert (await cluster.streams[ONE].look("t", 0)).last_stable == 3
+    cluster.local[ONE].known = None
+    with pytest.raises(Unavailable):
+        await cluster.streams[ONE].look("t", 0)

@@ -3,8 +3,8 @@
 import pytest
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.arguments import FLAGS, configuration, parser
-from mainstem.node.config_leaf import leaves
+from mainstem.node.config.command_line import FLAGS, configuration, parser
+from mainstem.node.config.setting_spec import leaves
 
 
 def test_every_short_flag_is_a_setting() -> None:

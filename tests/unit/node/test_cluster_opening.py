@@ -4,25 +4,25 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.cluster.peers.relay import Relay, Way
 
-from mainstem.cluster.peers.frames import Service
+from mainstem.cluster.peers.frames import PeerService
 from mainstem.cluster.peers.service import Peers, PeerSettings
 from mainstem.cluster.peers.versions import HIGHEST_VERSION, Versions
 from mainstem.model.errors import InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.node.clock import SystemClock
-from mainstem.node.cluster import ClusterNode, is_of_several
-from mainstem.node.config import Config
-from mainstem.node.config_source import load
-from mainstem.node.joining import peer_address
-from mainstem.placement.opening_service import Placement, Start, open_placement
-from mainstem.placement.records import CreateTopic
+from mainstem.node.clustering.joining import JoinRequest, peer_address
+from mainstem.node.clustering.membership import ClusterNode, is_clustered
+from mainstem.node.config.loader import load
+from mainstem.node.config.settings import Config
+from mainstem.placement.changes.commands import CreateTopic
+from mainstem.placement.startup_service import Placement, StartupOptions, open_placement
 
 SECRET = "a secret of sixteen bytes or more\n"
 
@@ -41,8 +41,8 @@ def config(folder: Path, number: int, join: str = "") -> Config:
     return load(flags=flags).config
 
 
-def start_of(settings: Config) -> Start:
-    return Start(
+def start_of(settings: Config) -> StartupOptions:
+    return StartupOptions(
         data=Path(settings.node.data_dir),
         node=Node(NodeId(settings.node.id), "127.0.0.1", 9092),
         cluster_id=None,
@@ -70,16 +70,8 @@ def topic(number: int) -> CreateTopic:
     return CreateTopic(TopicId(number.to_bytes(16)), f"t{number}", 1, 1)
 
 
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with asyncio.timeout(30):
-            await story()
-
-    asyncio.run(whole())
-
-
-def test_a_node_joins_and_both_have_one_catalogue(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_node_joins_and_both_have_one_catalogue(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1))
         founded = await first.open()
         second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
@@ -91,11 +83,9 @@ def test_a_node_joins_and_both_have_one_catalogue(tmp_path: Path) -> None:
         await leave(second, joined)
         await leave(first, founded)
 
-    play(story)
 
-
-def test_a_node_that_was_alone_founds_with_the_topics_it_has(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_node_that_was_alone_founds_with_the_topics_it_has(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         settings = config(tmp_path, 1)
         alone = await open_placement(start_of(settings), SystemClock(), fatal)
         await alone.service.submit(topic(1))
@@ -112,11 +102,9 @@ def test_a_node_that_was_alone_founds_with_the_topics_it_has(tmp_path: Path) -> 
         assert reopened.catalogue.topic("t2") is not None
         await leave(again, reopened)
 
-    play(story)
 
-
-def test_a_member_stays_one_without_being_told_again(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_member_stays_one_without_being_told_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1))
         founded = await first.open()
         second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
@@ -128,11 +116,9 @@ def test_a_member_stays_one_without_being_told_again(tmp_path: Path) -> None:
         await leave(again, rejoined)
         await leave(first, founded)
 
-    play(story)
 
-
-def test_an_empty_folder_does_not_take_a_number_that_is_taken(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_an_empty_folder_does_not_take_a_number_that_is_taken(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1))
         founded = await first.open()
         (tmp_path / "elsewhere").mkdir()
@@ -142,11 +128,9 @@ def test_an_empty_folder_does_not_take_a_number_that_is_taken(tmp_path: Path) ->
         await stranger.peers.close()
         await leave(first, founded)
 
-    play(story)
 
-
-def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1))
         founded = await first.open()
         join = "{}:{}".format(*first.address)
@@ -156,11 +140,9 @@ def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
         await stranger.peers.close()
         await leave(first, founded)
 
-    play(story)
 
-
-def test_only_the_first_node_makes_a_secret(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_only_the_first_node_makes_a_secret(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1), secret=None)
         made = tmp_path / "node-1" / "cluster.secret"
         assert len(made.read_bytes()) > 40
@@ -169,15 +151,13 @@ def test_only_the_first_node_makes_a_secret(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match="only with the cluster's secret"):
             member(config(tmp_path, 2, join="127.0.0.1:1"), secret=None)
 
-    play(story)
-
 
 def test_a_node_is_alone_unless_somebody_asked_for_company(tmp_path: Path) -> None:
     alone = load(flags={"node.data_dir": str(tmp_path)}).config
-    assert not is_of_several(alone)
-    assert is_of_several(config(tmp_path, 1))
+    assert not is_clustered(alone)
+    assert is_clustered(config(tmp_path, 1))
     (tmp_path / "raft").mkdir()
-    assert is_of_several(alone)
+    assert is_clustered(alone)
 
 
 @pytest.mark.parametrize(
@@ -199,20 +179,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         peer_address(text, 9094)
 
 
-def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: Path) -> None:
+async def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: Path) -> None:
     """Also after a restart, when only the catalogue's files know of the level."""
-
-    async def story() -> None:
-        settings = config(tmp_path, 1)
-        first = member(settings)
-        founded = await first.open()
-        assert founded.catalogue.level == HIGHEST_VERSION
-        await refuses_old_nodes(first)
-        await leave(first, founded)
-        again = member(settings)
-        reopened = await again.open()
-        await refuses_old_nodes(again)
-        await leave(again, reopened)
 
     async def refuses_old_nodes(node: ClusterNode) -> None:
         for versions in (Versions(1, HIGHEST_VERSION), Versions(1, 1)):
@@ -224,26 +192,36 @@ def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: Path) 
                 versions=versions,
             )
             caller = Peers(identity, lambda _: None, os.urandom)
-            question = caller.ask_at(node.address, Service.SHARES, [], timeout_s=10)
+            question = caller.ask_at(node.address, PeerService.SHARES, [], timeout_s=10)
             expected = "nobody serves" if versions.highest > 1 else "speaks version 2"
             with pytest.raises(MainstemError, match=expected):
                 await question
             await caller.close()
 
-    play(story)
+    async with asyncio.timeout(30):
+        settings = config(tmp_path, 1)
+        first = member(settings)
+        founded = await first.open()
+        assert founded.catalogue.level == HIGHEST_VERSION
+        await refuses_old_nodes(first)
+        await leave(first, founded)
+        again = member(settings)
+        reopened = await again.open()
+        await refuses_old_nodes(again)
+        await leave(again, reopened)
 
 
-def test_a_cluster_goes_on_while_somebody_between_its_nodes_meddles(tmp_path: Path) -> None:
+async def test_a_cluster_goes_on_while_somebody_between_its_nodes_meddles(tmp_path: Path) -> None:
     """Every tenth frame is changed; every command is carried out once, at both nodes alike."""
 
-    async def story() -> None:
+    async with asyncio.timeout(30):
         first = member(config(tmp_path, 1))
         founded = await first.open()
         second = member(config(tmp_path, 2, join="{}:{}".format(*first.address)))
         joined = await second.open()
         relays = [Relay(first.address), Relay(second.address)]
         for node, other, relay in ((second, first, relays[0]), (first, second, relays[1])):
-            node.book.put(other.node, await relay.listen())
+            node.addresses.put(other.node, await relay.listen())
             for connection in (*node.peers._accepted, node.peers._line(other.node).current):
                 if connection is not None:
                     connection.close()
@@ -269,4 +247,7 @@ def test_a_cluster_goes_on_while_somebody_between_its_nodes_meddles(tmp_path: Pa
         for relay in relays:
             await relay.close()
 
-    play(story)
+
+def test_a_join_request_has_the_tag_that_older_nodes_read() -> None:
+    data = msgspec.msgpack.encode(JoinRequest(NodeId(1), "host", 9094, is_new=True))
+    assert msgspec.msgpack.decode(data)[0] == "Knock"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.cluster_secret import NAME, cluster_secrets
+from mainstem.node.clustering.shared_secret import NAME, cluster_secrets
 
 
 @pytest.fixture(autouse=True)

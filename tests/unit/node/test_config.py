@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.coordination.settings import GroupSettings
+from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.node.config import Config
-from mainstem.node.config_leaf import leaves
-from mainstem.node.config_source import Loaded, load
-from mainstem.node.listener_spec import is_loopback
+from mainstem.node.config.listener_spec import is_loopback
+from mainstem.node.config.loader import LoadedConfig, load
+from mainstem.node.config.setting_spec import leaves
+from mainstem.node.config.settings import Config
 
 
 def refused(**layers: object) -> InvalidRequest:
@@ -199,7 +199,7 @@ def test_every_setting_says_when_to_change_it() -> None:
 
 
 def test_settings_tell_value_default_and_origin() -> None:
-    loaded: Loaded = load(environment={"MAINSTEM_KAFKA__PORT": "0"})
+    loaded: LoadedConfig = load(environment={"MAINSTEM_KAFKA__PORT": "0"})
     [port] = [setting for setting in loaded.settings() if setting.leaf.path == "kafka.port"]
     assert (port.value, port.leaf.default, port.leaf.allowed) == (0, 9092, "int")
     assert port.origin == "environment MAINSTEM_KAFKA__PORT"

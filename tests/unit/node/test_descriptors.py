@@ -4,8 +4,8 @@ import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import DESCRIPTORS_MIN
-from mainstem.node.config import Config
-from mainstem.node.descriptors import OWN, divided, wanted
+from mainstem.node.config.settings import Config
+from mainstem.node.file_descriptors import OWN, divided, wanted
 
 
 @pytest.mark.parametrize("limit", [DESCRIPTORS_MIN, 1_000, 4_096, 65_536, 1_048_576])

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.config_source import load
-from mainstem.node.security import access, http_knows_clients, is_enforced
+from mainstem.node.config.loader import load
+from mainstem.node.security import access, is_enforced, is_http_authentication_required
 
 if TYPE_CHECKING:
-    from mainstem.broker.security_api import Security
+    from mainstem.broker.api.security import Security
 
 OPEN = {"http.host": "10.1.2.3"}
 TLS = {
@@ -32,7 +32,7 @@ def test_secrets_do_not_travel_in_the_clear_to_other_machines() -> None:
 
 def test_a_required_certificate_is_a_login_and_a_requested_one_is_not() -> None:
     required = load(flags={**OPEN, **TLS, "tls.client_certificates": "required"}).config
-    assert http_knows_clients(required)
+    assert is_http_authentication_required(required)
     assert is_enforced(required)
     with pytest.raises(InvalidRequest, match="nobody would have to log in"):
         load(flags={**OPEN, **TLS, "tls.client_certificates": "requested"})

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainstem.cli.certificates import Order, Pair, issue, make_authority
+from mainstem.cli.development.certificates import Order, Pair, issue, make_authority
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.node.cluster_config import ClusterSection
-from mainstem.node.config import Config
-from mainstem.node.peer_trust_driver import TrustDriver, peer_tls
-from mainstem.node.security_config import TlsSection
+from mainstem.node.clustering.peer_trust_driver import PeerTrustDriver, peer_tls
+from mainstem.node.config.cluster import ClusterSection
+from mainstem.node.config.security import TlsSection
+from mainstem.node.config.settings import Config
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -30,7 +30,7 @@ def test_new_secrets_are_told_and_files_that_cannot_be_used_change_nothing() -> 
         return next_one
 
     told: list[tuple[bytes, ...]] = []
-    trust = TrustDriver(read, (b"old",), None)
+    trust = PeerTrustDriver(read, (b"old",), None)
     trust.on_secrets.append(told.append)
 
     trust.look_again()

@@ -1,14 +1,14 @@
 """What `/health` says when clients have used up what is there for them."""
 
-from mainstem.node.resources_health import resources_health
-from mainstem.protocols.admission import Admission
+from mainstem.node.resource_health import resources_health
+from mainstem.protocols.connection_admission import ConnectionAdmission
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.resources import Resources
+from mainstem.protocols.shared_resources import Resources
 from mainstem.telemetry.health import State
 
 
 def test_a_node_with_room_is_well() -> None:
-    parts = resources_health(Resources(Admission(600), FrameMemory(1_000)))
+    parts = resources_health(Resources(ConnectionAdmission(600), FrameMemory(1_000)))
     assert [(part.name, part.state) for part in parts] == [
         ("connections", State.OK),
         ("frame memory", State.OK),
@@ -16,7 +16,7 @@ def test_a_node_with_room_is_well() -> None:
 
 
 def test_descriptors_and_memory_that_are_nearly_used_up_are_told() -> None:
-    resources = Resources(Admission(600), FrameMemory(1_000))
+    resources = Resources(ConnectionAdmission(600), FrameMemory(1_000))
     while resources.admission.take("kafka"):
         pass
     assert resources.memory.take(950)

@@ -3,24 +3,19 @@
 import re
 from pathlib import Path
 
-from mainstem.node.config_leaf import leaves
+from mainstem.node.config.setting_spec import leaves
 
 SRC = Path(__file__).parents[3] / "src" / "mainstem"
+CONFIG = SRC / "node" / "config"
 DECLARED_IN = {
-    "config.py",
-    "security_config.py",
-    "config_leaf.py",
-    "config_source.py",
-    "arguments.py",
+    CONFIG / name
+    for name in ("settings.py", "security.py", "setting_spec.py", "loader.py", "command_line.py")
 }
 
 
 def source_outside_the_declarations() -> str:
-    paths = [
-        path
-        for path in SRC.rglob("*.py")
-        if not (path.parent.name == "node" and path.name in DECLARED_IN)
-    ]
+    assert all(path.is_file() for path in DECLARED_IN)
+    paths = [path for path in SRC.rglob("*.py") if path not in DECLARED_IN]
     return "\n".join(path.read_text() for path in paths)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.node.arguments import configuration, shards_of
+from mainstem.node.config.command_line import configuration, shards_of
 from mainstem.node.shards import Shards, check_shards
 
 

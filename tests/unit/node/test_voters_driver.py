@@ -1,6 +1,8 @@
 """How long the leader of the group waits for members that are silent."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +12,9 @@ from mainstem.cluster.raft.messages import ConfChange, ConfChangeType
 from mainstem.cluster.raft.status import MemberStatus
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
-from mainstem.node import voters_driver
-from mainstem.node.voters_driver import UNREGISTERED_S, VotersDriver
-from mainstem.placement.records import NodeRegistered, NodeUnregistered
+from mainstem.node.clustering import voters_driver
+from mainstem.node.clustering.voters_driver import UNREGISTERED_S, VotersDriver
+from mainstem.placement.changes.commands import NodeRegistered, NodeUnregistered
 
 REMOVE = ConfChangeType.ConfChangeRemoveNode
 
@@ -57,27 +59,24 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0.002)
 
 
-def story(group: Group, monkeypatch: pytest.MonkeyPatch, course: Any) -> None:
+@asynccontextmanager
+async def running(group: Group, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[VotersDriver]:
     monkeypatch.setattr(voters_driver, "PAUSE_S", 0.001)
     fake: Any = group
-
-    async def told() -> None:
-        driver = VotersDriver(fake, fake, fake)
-        running = asyncio.get_running_loop().create_task(driver.run())
-        await course(driver)
-        running.cancel()
-
-    asyncio.run(told())
+    driver = VotersDriver(fake, fake, fake)
+    task = asyncio.get_running_loop().create_task(driver.run())
+    yield driver
+    task.cancel()
 
 
 @pytest.mark.parametrize(("is_unregistered", "patience_s"), [(True, 3.0), (False, 30.0)])
-def test_who_was_unregistered_is_not_waited_for_as_a_stranger_is(
+async def test_who_was_unregistered_is_not_waited_for_as_a_stranger_is(
     monkeypatch: pytest.MonkeyPatch, *, is_unregistered: bool, patience_s: float
 ) -> None:
     group = Group([1, 2, 4], [1, 2])
     group.silent = {4}
 
-    async def course(driver: VotersDriver) -> None:
+    async with running(group, monkeypatch) as driver:
         if is_unregistered:
             driver.on_fact(NodeUnregistered(NodeId(4)))
         await turns()
@@ -88,14 +87,12 @@ def test_who_was_unregistered_is_not_waited_for_as_a_stranger_is(
         await turns()
         assert group.asked[:1] == [ConfChange(REMOVE, NodeId(4))]
 
-    story(group, monkeypatch, course)
 
-
-def test_who_registers_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_registers_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group([1, 2, 3], [1, 2])
     group.silent = {3}
 
-    async def course(driver: VotersDriver) -> None:
+    async with running(group, monkeypatch) as driver:
         driver.on_fact(NodeUnregistered(NodeId(3)))
         driver.on_fact(NodeRegistered(known(3), 2, "disk-3", 0))
         await turns()
@@ -103,17 +100,13 @@ def test_who_registers_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         await turns()
         assert group.asked == []
 
-    story(group, monkeypatch, course)
 
-
-def test_who_still_speaks_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_still_speaks_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group([1, 2, 3], [1, 2])
 
-    async def course(driver: VotersDriver) -> None:
+    async with running(group, monkeypatch) as driver:
         driver.on_fact(NodeUnregistered(NodeId(3)))
         for _ in range(10):
             group.now_s += 1.0
             await turns()
         assert group.asked == []
-
-    story(group, monkeypatch, course)

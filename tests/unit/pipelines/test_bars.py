@@ -1,12 +1,12 @@
-"""Bars while something ends; nothing where nobody looks."""
+"""Progress bars; none where the output is not a terminal."""
 
 import io
 
 import pytest
 
-from mainstem.cli.pipeline_bars import Bars
+from mainstem.cli.output.pipeline_progress import PipelineProgressBars
 from mainstem.pipelines.connector.progress import Progress
-from mainstem.pipelines.running.course import State
+from mainstem.pipelines.running.restart_policy import State
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 
@@ -26,7 +26,7 @@ def status(done: int, total: int | None) -> Status:
 def shown(monkeypatch: pytest.MonkeyPatch, terminal: io.StringIO, *, quiet: bool) -> str:
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with Bars(quiet=quiet) as bars:
+    with PipelineProgressBars(quiet=quiet) as bars:
         for done in (0, 250, 500, 1_000):
             bars.show(status(done, 1_000))
         bars.show(status(5, None))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.failure import ExitCode
+from mainstem.cli.errors import ExitCode
 from mainstem.cli.main import main
-from mainstem.pipelines.running.course import State
-from mainstem.pipelines.running.folder import StateFolder
+from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.running.state_folder import StateFolder
 from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
 
 Run = Callable[..., str]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.pipelines.file.document import Mark, parse, typed
+from mainstem.pipelines.file.document import SourceLocation, parse, typed
 from mainstem.pipelines.file.secrets import Secrets
 from mainstem.pipelines.problems import Problem, Problems
 
@@ -92,6 +92,6 @@ def test_files_that_would_eat_the_memory_are_refused(text: str) -> None:
 
 def test_a_problem_is_located_at_the_nearest_place_that_the_file_has() -> None:
     document = parse("a:\n  b:\n    - c: 1\n", {}, Secrets())
-    assert document.keys["a.b"] == Mark(2, 3)
+    assert document.keys["a.b"] == SourceLocation(2, 3)
     for path, line in (("a.b[0].c", 3), ("a.b[0].missing.deep", 3), ("a.b[7]", 2), ("zzz", 1)):
         assert document.located(Problem(path, "x")).line == line, path

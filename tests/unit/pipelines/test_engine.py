@@ -7,7 +7,7 @@ STORY = """
 import sys
 {before}
 import mainstem.pipelines.running.runner
-from mainstem.pipelines.running.engine import _load_converters
+from mainstem.pipelines.running.spark_session import _load_converters
 _load_converters()
 print(*(name for name in ("pandas", "pyarrow") if name in sys.modules))
 from pyspark.sql.types import NumpyScalarConverter

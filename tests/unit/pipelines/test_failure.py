@@ -17,7 +17,7 @@ Traceback (most recent call last):
     raise ConnectionRefusedError(111, "refused")
 ConnectionRefusedError: [Errno 111] refused
 """
-HOUSE = """py4j.Py4JException: Traceback (most recent call last):
+NODE_CALLER = """py4j.Py4JException: Traceback (most recent call last):
   File "y.py", line 3, in read
 mainstem.model.errors.Unavailable: WRITER_UNAVAILABLE [127.0.0.1:9]: nobody answers (start it)
 
@@ -34,7 +34,7 @@ record: no number (set dead_letter_topic) SQLSTATE: P0001
     [
         (JAVA, "No space left on device"),
         (PYTHON, "ConnectionRefusedError: [Errno 111] refused"),
-        (HOUSE, "WRITER_UNAVAILABLE [127.0.0.1:9]: nobody answers (start it)"),
+        (NODE_CALLER, "WRITER_UNAVAILABLE [127.0.0.1:9]: nobody answers (start it)"),
         (RAISED, "sources.a: cast refused a record: no number (set dead_letter_topic)"),
         ("plain", "RuntimeError: plain"),
         ("x" * 5_000, "RuntimeError: " + "x" * 985 + "…"),
@@ -49,7 +49,9 @@ def test_only_what_waiting_cannot_mend_is_final() -> None:
     assert not is_final(StartFailed("refused", retriable=True))
     assert not is_final(Unavailable(ErrorCode.TIMED_OUT))
     assert not is_final(RuntimeError("boom"))
-    assert not is_final(RuntimeError(HOUSE))
-    lost = HOUSE.replace("Unavailable: WRITER_UNAVAILABLE", "InvalidRequest: UNKNOWN_RESOURCE")
+    assert not is_final(RuntimeError(NODE_CALLER))
+    lost = NODE_CALLER.replace(
+        "Unavailable: WRITER_UNAVAILABLE", "InvalidRequest: UNKNOWN_RESOURCE"
+    )
     assert is_final(RuntimeError(lost))
     assert not is_final(RuntimeError(lost.replace("UNKNOWN_RESOURCE", "UNKNOWN_TOPIC")))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.pipelines.file.loader import PipelineFile, read_file, read_text
 from mainstem.pipelines.file.model import SinkEntry, SourceEntry
-from mainstem.pipelines.file.reading import PipelineFile, read_file, read_text
 from mainstem.pipelines.file.rules import pattern_of
 from mainstem.pipelines.problems import Problem, Problems
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.running.course import State
-from mainstem.pipelines.running.server import STALE_S, ProbeServer
+from mainstem.pipelines.running.probe_server import STALE_S, ProbeServer
+from mainstem.pipelines.running.restart_policy import State
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 

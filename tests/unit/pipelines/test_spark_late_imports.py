@@ -5,8 +5,8 @@ import sys
 
 PANDAS = """
 import sys
-from mainstem.pipelines.spark.late_pandas import hold_pandas_back
-hold_pandas_back()
+from mainstem.pipelines.spark.processes.deferred_pandas import defer_pandas_import
+defer_pandas_import()
 import importlib.util, math, pyarrow
 pyarrow.array([b"a"]), pyarrow.array([{"a": 1}])
 print("pandas" in sys.modules)
@@ -17,16 +17,16 @@ print(pyarrow.table({"a": [1]}).to_pandas().a.sum())
 print(type(pandas.__spec__.loader).__module__, pandas.__loader__ is pandas.__spec__.loader)
 """
 PANDAS_ASKED_OF_ARROW = """
-from mainstem.pipelines.spark.late_pandas import hold_pandas_back
-hold_pandas_back()
+from mainstem.pipelines.spark.processes.deferred_pandas import defer_pandas_import
+defer_pandas_import()
 import math, pyarrow
 frame = pyarrow.table({"a": [1.0, math.nan]}).to_pandas()
 print(pyarrow.array(frame.a).null_count)
 """
 ARROW = """
 import sys
-from mainstem.pipelines.spark.late_arrow import hold_arrow_back
-hold_arrow_back()
+from mainstem.pipelines.spark.processes.deferred_arrow import defer_arrow_import
+defer_arrow_import()
 from pyspark import cloudpickle
 import pyspark.sql.worker.plan_data_source_read as planner
 import pyspark.sql.worker.write_into_data_source

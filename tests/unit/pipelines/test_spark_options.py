@@ -8,9 +8,9 @@ import trustme
 
 from mainstem.client.values import TopicPartition
 from mainstem.model.errors import InvalidRequest
-from mainstem.pipelines.spark.read_options import EARLIEST, LATEST, parse_read_options
+from mainstem.pipelines.spark.reading.options import EARLIEST, LATEST, parse_read_options
 from mainstem.pipelines.spark.security import connection_settings
-from mainstem.pipelines.spark.write_options import parse_write_options
+from mainstem.pipelines.spark.writing.options import parse_write_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

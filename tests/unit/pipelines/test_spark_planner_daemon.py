@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.pipelines.spark.python_shim import python_shim
+from mainstem.pipelines.spark.processes.python_shim import python_shim
 
 WORKER = "pyspark.sql.worker.lookup_data_sources"
 SMALL_KB = 25_000
@@ -107,7 +107,7 @@ def test_the_daemon_is_small_and_each_call_gets_a_process(spark: Spark) -> None:
 
 def test_a_worker_that_rests_is_small_and_answers_when_it_is_asked() -> None:
     ours, theirs = socket.socketpair()
-    module = "mainstem.pipelines.spark.planner_daemon"
+    module = "mainstem.pipelines.spark.processes.planner_daemon"
     worker = subprocess.Popen(
         [sys.executable, "-m", module, "--resting", str(theirs.fileno()), WORKER],
         pass_fds=[theirs.fileno()],

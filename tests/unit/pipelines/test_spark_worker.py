@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 STORY = """
-from mainstem.pipelines.spark.worker_daemon import prefer_installed
+from mainstem.pipelines.spark.processes.worker_daemon import prefer_installed
 prefer_installed()
 import pyspark, py4j
 print(pyspark.__file__)

@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.pipelines.connector.gauges import read_gauges, write_gauges
 from mainstem.pipelines.connector.progress import Progress, read_progress, write_progress
-from mainstem.pipelines.running.course import State
+from mainstem.pipelines.running.restart_policy import State
 from mainstem.pipelines.running.status import (
     PipelineStatus,
     Status,

@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError
-from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, TopicId
+from mainstem.model.ids import Epoch, NodeId, Offset, ProducerId, RangeIndex, TopicId
 from mainstem.model.metadata import Node, Stream, Topic
-from mainstem.placement import cluster_decisions, records
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.records import RangeEnd
+from mainstem.placement.changes import cluster_decisions
+from mainstem.placement.changes import commands as records
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.changes.commands import RangeEnd
+from mainstem.placement.state.catalogue import Catalogue
 
 ReplyT = TypeVar("ReplyT")
 
@@ -31,7 +32,7 @@ def do(catalogue: Catalogue, command: Command[ReplyT]) -> ReplyT:
     decision = catalogue.decide(command, NOW_MS)
     assert catalogue.state() == before, "a decision changes nothing"
     for fact in decision.facts:
-        catalogue.replay(fact)
+        assert catalogue.replay(fact), "a fact that was decided on this state applies"
     return decision.reply
 
 
@@ -153,6 +154,15 @@ def test_a_deleted_topic_is_gone_and_its_name_free_for_another_id() -> None:
     assert catalogue.topic_by_id(first.id) is None
     assert catalogue.topic("t") == second
     assert refusal(catalogue, records.DeleteTopic(first.id)).code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_the_id_of_a_deleted_topic_is_not_used_again() -> None:
+    catalogue = catalogue_of(1)
+    create(catalogue, "orders")
+    do(catalogue, records.DeleteTopic(topic_id(1)))
+    again = refusal(catalogue, records.CreateTopic(topic_id(1), "orders", 1, 1))
+    assert (again.code, again.subject) == (ErrorCode.FENCED_EPOCH, "orders")
+    assert "has been deleted" in again.cause
 
 
 def test_a_topic_only_grows() -> None:
@@ -347,7 +357,7 @@ def test_a_deleted_topic_leaves_nothing_behind_but_that_it_was_deleted() -> None
 
 
 def test_only_the_last_deleted_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstem.placement.catalogue.DELETED_REMEMBERED_MAX", 2)
+    monkeypatch.setattr("mainstem.placement.state.catalogue.DELETED_REMEMBERED_MAX", 2)
     catalogue = catalogue_of(1)
     for number in (1, 2, 3):
         create(catalogue, "t", number=number)
@@ -500,6 +510,15 @@ def test_topics_are_restored_into_an_empty_catalogue_only() -> None:
     do(target, restore)
     assert target.topic("t") == topic
     assert isinstance(refusal(target, restore), InvalidRequest)
+
+
+def test_a_deleted_topic_is_not_restored() -> None:
+    catalogue = catalogue_of(1)
+    deleted = create(catalogue, "a")
+    do(catalogue, records.DeleteTopic(deleted.id))
+    kept = create(catalogue_of(1), "b", number=2)
+    do(catalogue, records.RestoreTopics((deleted, kept), ProducerId(0)))
+    assert list(catalogue.topics()) == [kept]
 
 
 def test_unknown_streams_are_refused() -> None:

@@ -6,9 +6,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.changes.commands import AnyFact, CatalogueState, RangeEnd
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
 
 
 @pytest.mark.parametrize("fact", get_args(AnyFact), ids=lambda fact: str(fact.__name__))

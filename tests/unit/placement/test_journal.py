@@ -9,7 +9,12 @@ from crc32c import crc32c
 
 from mainstem.cluster.frame_storage import FRAME, FRAMES_START, MARK
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
-from mainstem.placement.storage import JournalFailed, JournalStorage, Stored, set_aside
+from mainstem.placement.persistence.journal_storage import (
+    JournalFailed,
+    JournalStorage,
+    StoredJournal,
+    set_aside,
+)
 
 PAYLOADS = (b'{"a":1}', b'{"b":2}\n{"c":3}', b"x" * 50)
 
@@ -23,7 +28,7 @@ def filled(folder: Path) -> Path:
     return folder / "journal"
 
 
-def reopened(folder: Path) -> Stored:
+def reopened(folder: Path) -> StoredJournal:
     journal = JournalStorage(folder)
     try:
         return journal.open()

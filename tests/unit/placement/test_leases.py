@@ -1,7 +1,7 @@
 """Leases: who is taken for dead, and when a node may rely on its own."""
 
 from mainstem.model.ids import NodeId
-from mainstem.placement.leases import FAST, NORMAL, LeaseTable, OwnLease
+from mainstem.placement.planning.leases import FAST, NORMAL, LeaseTable, OwnLease
 
 ONE, TWO = NodeId(1), NodeId(2)
 

@@ -8,28 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.kit.clock import ManualClock
 
 from mainstem.model.errors import Corrupt, InvalidRequest, UnknownVersion
 from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
-from mainstem.placement import records
-from mainstem.placement.export_storage import read_export
-from mainstem.placement.identity_storage import new_uuid_text, open_identity, write_level
-from mainstem.placement.opening_service import Placement, Start, open_placement
-from mainstem.placement.rebuilding import FoundRange
-from mainstem.placement.storage import JournalStorage
+from mainstem.placement.changes import commands
+from mainstem.placement.persistence.export_storage import read_export
+from mainstem.placement.persistence.identity_storage import (
+    new_uuid_text,
+    open_identity,
+    write_level,
+)
+from mainstem.placement.persistence.journal_storage import JournalStorage
+from mainstem.placement.persistence.rebuilding import RebuildableRange
+from mainstem.placement.startup_service import Placement, StartupOptions, open_placement
 
 NODE = Node(NodeId(1), "host", 9092)
 ID = TopicId(b"i" * 16)
-
-
-class FixedClock:
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic(self) -> float:
-        return 1.0
 
 
 async def opened(
@@ -37,10 +34,10 @@ async def opened(
     *,
     node: Node = NODE,
     cluster_id: str | None = None,
-    found: Sequence[FoundRange] = (),
+    found: Sequence[RebuildableRange] = (),
     rebuild: bool = False,
 ) -> Placement:
-    start = Start(
+    start = StartupOptions(
         data=data,
         node=node,
         cluster_id=cluster_id,
@@ -48,34 +45,28 @@ async def opened(
         scan=lambda: found,
         rebuild=rebuild,
     )
-    return await open_placement(start, FixedClock(), lambda error: pytest.fail(str(error)))
+    return await open_placement(start, ManualClock(), lambda error: pytest.fail(str(error)))
 
 
-def life(data: Path, **how: object) -> Placement:
+async def life(data: Path, **how: object) -> Placement:
     """Open, create the topic if there is none, close."""
 
-    async def story() -> Placement:
-        placement = await opened(data, **how)  # type: ignore[arg-type]
-        if placement.catalogue.topic("t") is None:
-            command = records.CreateTopic(ID, "t", 2, 1, {"retention.ms": "5"})
-            await placement.service.submit(command)
-        await placement.close()
-        return placement
-
-    return asyncio.run(story())
+    placement = await opened(data, **how)  # type: ignore[arg-type]
+    if placement.catalogue.topic("t") is None:
+        command = commands.CreateTopic(ID, "t", 2, 1, {"retention.ms": "5"})
+        await placement.service.submit(command)
+    await placement.close()
+    return placement
 
 
-def peek(data: Path, **how: object) -> Placement:
-    async def story() -> Placement:
-        placement = await opened(data, **how)  # type: ignore[arg-type]
-        await placement.close()
-        return placement
-
-    return asyncio.run(story())
+async def peek(data: Path, **how: object) -> Placement:
+    placement = await opened(data, **how)  # type: ignore[arg-type]
+    await placement.close()
+    return placement
 
 
-def test_every_start_is_a_new_incarnation_of_the_same_node(tmp_path: Path) -> None:
-    first, second = life(tmp_path), life(tmp_path)
+async def test_every_start_is_a_new_incarnation_of_the_same_node(tmp_path: Path) -> None:
+    first, second = await life(tmp_path), await life(tmp_path)
     assert (first.incarnation, second.incarnation) == (1, 2)
     assert first.identity == second.identity
     assert second.catalogue.cluster_id == first.identity.cluster_id
@@ -83,8 +74,8 @@ def test_every_start_is_a_new_incarnation_of_the_same_node(tmp_path: Path) -> No
     assert second.catalogue.topic("t") == first.catalogue.topic("t")
 
 
-def test_a_cluster_may_be_named_before_its_first_start(tmp_path: Path) -> None:
-    assert life(tmp_path, cluster_id="production").catalogue.cluster_id == "production"
+async def test_a_cluster_may_be_named_before_its_first_start(tmp_path: Path) -> None:
+    assert (await life(tmp_path, cluster_id="production")).catalogue.cluster_id == "production"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +85,12 @@ def test_a_cluster_may_be_named_before_its_first_start(tmp_path: Path) -> None:
         ({"cluster_id": "another"}, "belongs to cluster"),
     ],
 )
-def test_the_folder_of_another_node_or_cluster_is_refused(
+async def test_the_folder_of_another_node_or_cluster_is_refused(
     tmp_path: Path, how: dict[str, object], message: str
 ) -> None:
-    life(tmp_path)
+    await life(tmp_path)
     with pytest.raises(InvalidRequest, match=message):
-        life(tmp_path, **how)
+        await life(tmp_path, **how)
 
 
 def test_a_flipped_byte_in_the_identity_is_corrupt(tmp_path: Path) -> None:
@@ -116,10 +107,10 @@ def test_a_flipped_byte_in_the_identity_is_corrupt(tmp_path: Path) -> None:
             open_identity(tmp_path, node_id=NodeId(1), cluster_id=None, now_ms=5)
 
 
-def test_a_lost_identity_takes_its_cluster_from_the_catalogue(tmp_path: Path) -> None:
-    before = life(tmp_path)
+async def test_a_lost_identity_takes_its_cluster_from_the_catalogue(tmp_path: Path) -> None:
+    before = await life(tmp_path)
     (tmp_path / "node.json").unlink()
-    after = life(tmp_path)
+    after = await life(tmp_path)
     assert after.identity.cluster_id == before.identity.cluster_id
 
 
@@ -129,8 +120,8 @@ def test_ids_for_people_have_22_characters_and_no_leading_dash() -> None:
     assert all(len(text) == 22 and not text.startswith("-") for text in ids)
 
 
-def test_the_export_is_readable_and_complete(tmp_path: Path) -> None:
-    life(tmp_path)
+async def test_the_export_is_readable_and_complete(tmp_path: Path) -> None:
+    await life(tmp_path)
     exported = json.loads((tmp_path / "topic_metadata.json").read_text())["catalogue"]
     [topic] = exported["topics"]
     assert topic["name"] == "t"
@@ -139,10 +130,10 @@ def test_the_export_is_readable_and_complete(tmp_path: Path) -> None:
     assert [part["partition"] for part in topic["partitions"]] == [0, 1]
 
 
-def test_a_damaged_export_is_as_good_as_none(
+async def test_a_damaged_export_is_as_good_as_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life(tmp_path)
+    await life(tmp_path)
     path = tmp_path / "topic_metadata.json"
     path.write_text(path.read_text().replace('"retention.ms": "5"', '"retention.ms": "6"'))
     with caplog.at_level(logging.WARNING):
@@ -150,94 +141,97 @@ def test_a_damaged_export_is_as_good_as_none(
     assert "wrong checksum" in caplog.text
 
 
-def test_a_lost_catalogue_is_rebuilt_from_folders_and_export(
+async def test_a_lost_catalogue_is_rebuilt_from_folders_and_export(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = life(tmp_path)
+    before = await life(tmp_path)
     shutil.rmtree(tmp_path / "catalogue")
-    found = [FoundRange("t", ID, 1, 0, 0, 0, 0, 33)]
+    found = [RebuildableRange("t", ID, 1, 0, 0, 0, 0, 33)]
     with caplog.at_level(logging.WARNING):
-        after = peek(tmp_path, found=found)
+        after = await peek(tmp_path, found=found)
     topic = after.catalogue.topic("t")
     assert topic is not None
     assert (topic.id, topic.configs, len(topic.streams)) == (ID, {"retention.ms": "5"}, 2)
     assert after.identity == before.identity
     assert after.catalogue.next_producer_id > before.catalogue.next_producer_id
     assert "the catalogue was lost; rebuilt 1 topics" in caplog.text
-    assert peek(tmp_path, found=found).catalogue.topic("t") == topic, "once rebuilt, it stays"
+    assert (await peek(tmp_path, found=found)).catalogue.topic("t") == topic, (
+        "once rebuilt, it stays"
+    )
 
 
-def test_a_rebuild_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
+async def test_a_rebuild_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     """Opening makes the files; the rebuilt topics are one frame, all or nothing."""
-    life(tmp_path)
+    await life(tmp_path)
     shutil.rmtree(tmp_path / "catalogue")
 
-    def interrupted() -> list[FoundRange]:
+    def interrupted() -> list[RebuildableRange]:
         raise KeyboardInterrupt
 
-    start = Start(data=tmp_path, node=NODE, cluster_id=None, directory="disk", scan=interrupted)
+    start = StartupOptions(
+        data=tmp_path, node=NODE, cluster_id=None, directory="disk", scan=interrupted
+    )
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(open_placement(start, FixedClock(), lambda error: None))
-    assert peek(tmp_path).catalogue.topic("t") is not None
+        await open_placement(start, ManualClock(), lambda error: None)
+    assert (await peek(tmp_path)).catalogue.topic("t") is not None
 
 
-def test_a_new_folder_is_not_taken_for_a_loss(
+async def test_a_new_folder_is_not_taken_for_a_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert not list(peek(tmp_path).catalogue.topics())
+        assert not list((await peek(tmp_path)).catalogue.topics())
     assert not caplog.records
 
 
-def test_a_damaged_catalogue_stops_the_start_unless_a_rebuild_is_asked_for(tmp_path: Path) -> None:
-    life(tmp_path)
+async def test_a_damaged_catalogue_stops_the_start_unless_a_rebuild_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    await life(tmp_path)
     journal = tmp_path / "catalogue" / "journal"
     damaged = bytearray(journal.read_bytes())
     damaged[100] ^= 0xFF
     journal.write_bytes(damaged)
     with pytest.raises(Corrupt, match="--rebuild-catalogue"):
-        peek(tmp_path)
+        await peek(tmp_path)
     assert journal.read_bytes() == damaged, "the evidence is left as it is"
-    after = peek(tmp_path, rebuild=True)
+    after = await peek(tmp_path, rebuild=True)
     assert after.catalogue.topic("t") is not None
     assert (tmp_path / "catalogue.damaged-1" / "journal").read_bytes() == damaged
 
 
-def test_a_fact_of_a_newer_version_stops_the_start(tmp_path: Path) -> None:
-    life(tmp_path)
+async def test_a_fact_of_a_newer_version_stops_the_start(tmp_path: Path) -> None:
+    await life(tmp_path)
     journal = JournalStorage(tmp_path / "catalogue")
     journal.open()
     journal.append_now(b'{"type":"SomethingNew"}')
     journal.close()
     with pytest.raises(UnknownVersion, match="a fact SomethingNew"):
-        peek(tmp_path)
+        await peek(tmp_path)
 
 
-def test_the_export_follows_changes_while_the_node_runs(tmp_path: Path) -> None:
-    async def story() -> None:
-        placement = await opened(tmp_path)
-        placement.export._interval_s = 0.01
-        await placement.service.submit(records.CreateTopic(ID, "t", 1, 1))
-        for _ in range(200):
-            await asyncio.sleep(0.01)
-            exported = read_export(tmp_path / "topic_metadata.json")
-            if exported is not None and exported.topics:
-                break
-        else:
-            pytest.fail("the export was not written")
-        await placement.close()
-
-    asyncio.run(story())
+async def test_the_export_follows_changes_while_the_node_runs(tmp_path: Path) -> None:
+    placement = await opened(tmp_path)
+    placement.export._interval_s = 0.01
+    await placement.service.submit(commands.CreateTopic(ID, "t", 1, 1))
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        exported = read_export(tmp_path / "topic_metadata.json")
+        if exported is not None and exported.topics:
+            break
+    else:
+        pytest.fail("the export was not written")
+    await placement.close()
 
 
-def test_a_folder_says_at_which_level_it_is_written(tmp_path: Path) -> None:
+async def test_a_folder_says_at_which_level_it_is_written(tmp_path: Path) -> None:
     open_identity(tmp_path, node_id=NodeId(1), cluster_id="c", now_ms=5)
     path = tmp_path / "node.json"
     first = json.loads(path.read_bytes())["identity"]
     assert first == {"version": 1, "cluster_id": "c", "node_id": 1, "created_ms": 5}, "as 0.1 does"
-    life(tmp_path)
+    await life(tmp_path)
     raised = json.loads(path.read_bytes())["identity"]
     assert (raised["version"], raised["level"]) == (2, OWN_LEVELS[1])
     write_level(tmp_path, open_identity(tmp_path, node_id=NodeId(1), cluster_id="c", now_ms=5), 9)
     with pytest.raises(InvalidRequest, match="the cluster is at mainstem"):
-        life(tmp_path)
+        await life(tmp_path)

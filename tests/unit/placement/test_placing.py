@@ -4,11 +4,15 @@ from typing import Any
 
 from mainstem.model.ids import NodeId, Offset, RangeIndex, TopicId
 from mainstem.model.metadata import Node, Stream
-from mainstem.placement import records
-from mainstem.placement import replication_records as replication
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.placing import Placing, PlacingSettings, Steps
+from mainstem.placement.changes import commands as records
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.planning.reconciler import (
+    ClusterReconciler,
+    ReconcilerSettings,
+    ReconcileSteps,
+)
+from mainstem.placement.state.catalogue import Catalogue
 
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in (1, 2, 3, 4))
 TOPIC = TopicId(bytes(16))
@@ -20,7 +24,9 @@ class Office:
 
     def __init__(self, *nodes: NodeId, **settings: Any) -> None:
         self.catalogue = Catalogue()
-        self.placing = Placing(PlacingSettings(**{"rebalance_after_ms": None, **settings}))
+        self.placing = ClusterReconciler(
+            ReconcilerSettings(**{"rebalance_after_ms": None, **settings})
+        )
         self.now_ms = 0
         for node in nodes:
             self.register(node)
@@ -57,7 +63,7 @@ class Office:
     def stream(self) -> Stream:
         return self.catalogue.need_topic(TOPIC).streams[0]
 
-    def step(self, after_ms: int = STEP_MS) -> Steps:
+    def step(self, after_ms: int = STEP_MS) -> ReconcileSteps:
         self.now_ms += after_ms
         return self.placing.step(self.catalogue, self.now_ms)
 
@@ -80,7 +86,7 @@ def test_a_cluster_at_rest_is_left_alone() -> None:
 def test_a_node_alone_is_never_looked_at() -> None:
     office = Office(ONE)
     office.create(ONE)
-    assert office.step() == Steps()
+    assert office.step() == ReconcileSteps()
 
 
 def test_a_writer_is_told_at_once_to_go_on_without_a_dead_replica() -> None:
@@ -127,7 +133,9 @@ def test_the_preferred_writer_gets_its_stream_back_when_it_has_everything() -> N
     for known in office.stream.ranges[:-1]:
         office.do(replication.CopyRange(stream.id, known.index, ONE))
         office.do(replication.ReplicaDone(stream.id, known.index, ONE, "disk-1"))
-    assert [(node, heir) for _, node, heir in office.orders(until_ms=9_000)] == [(TWO, ONE)]
+    assert [(node, successor) for _, node, successor in office.orders(until_ms=9_000)] == [
+        (TWO, ONE)
+    ]
 
 
 def test_a_missing_copy_is_made_and_a_recent_replica_has_time_to_report() -> None:

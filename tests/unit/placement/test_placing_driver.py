@@ -1,58 +1,61 @@
 """Leases and the placement leader on three nodes: real Raft drivers under virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.kit.loop import virtual_time
 
-from mainstem.cluster.peers.frames import Chunk, Service
-from mainstem.cluster.peers.refusals import Unreachable, decode_error, encode_error
-from mainstem.cluster.raft.doors_driver import StateMachine
-from mainstem.cluster.raft.driver import RaftDriver
-from mainstem.cluster.raft.messages import founding
+from mainstem.cluster.peers.error_codec import Unreachable, decode_error, encode_error
+from mainstem.cluster.peers.frames import Chunk, PeerService
+from mainstem.cluster.raft.drivers.interfaces_driver import StateMachine
+from mainstem.cluster.raft.drivers.node_driver import RaftDriver
+from mainstem.cluster.raft.messages import initial_state
 from mainstem.model.errors import Corrupt, Fenced, MainstemError
 from mainstem.model.features import OWN_LEVELS
-from mainstem.model.ids import NO_NODE, NodeId, Offset, TopicId
+from mainstem.model.ids import NodeId, Offset, TopicId
 from mainstem.model.metadata import Node as Member
 from mainstem.model.metadata import Stream
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.group_service import GroupPlacementService
-from mainstem.placement.leases import NORMAL
-from mainstem.placement.leases_service import LeaseHooks, LeasesService
-from mainstem.placement.placing import Placing, PlacingSettings, RollOrder
-from mainstem.placement.placing_driver import PlacingDriver
-from mainstem.placement.records import (
+from mainstem.placement.changes.commands import (
     CreateTopic,
     FormCluster,
     RangeEnd,
     RegisterNode,
     SealAndCreate,
 )
-from mainstem.testing.raft_cluster import LoopClock, Node, RaftCluster, SimulatedLoop
+from mainstem.placement.planning.leases import NORMAL
+from mainstem.placement.planning.leases_service import LeaseHooks, LeasesService
+from mainstem.placement.planning.reconciler import ClusterReconciler, ReconcilerSettings, RollOrder
+from mainstem.placement.planning.reconciler_driver import ClusterReconcilerDriver
+from mainstem.placement.raft_service import RaftPlacementService
+from mainstem.placement.state.catalogue import Catalogue
+from mainstem.testing.simulation.raft.group import LoopClock, Node, RaftCluster
+
+pytestmark = virtual_time
 
 FOUNDERS = (NodeId(1), NodeId(2), NodeId(3))
 TOPIC = TopicId(bytes(16))
 
 
-class Town(RaftCluster):
+class LeaseCluster(RaftCluster):
     """Nodes with a catalogue, leases and a placement leader, that roll when they are told to."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, Random(1))
-        self.services: dict[NodeId, GroupPlacementService] = {}
+        self.services: dict[NodeId, RaftPlacementService] = {}
         self.leases: dict[NodeId, LeasesService] = {}
         self.tasks: dict[NodeId, list[asyncio.Task[None]]] = {}
         self.superseded: list[NodeId] = []
         self.silent: set[NodeId] = set()
         self.rolls = 0
         self.machines_answer = False
-        self.placings: dict[NodeId, PlacingDriver] = {}
+        self.placings: dict[NodeId, ClusterReconcilerDriver] = {}
 
     def new_machine(self, node: Node) -> StateMachine:
-        service = GroupPlacementService(
+        service = RaftPlacementService(
             Catalogue(),
             LoopClock(),
             lambda error: setattr(node, "fatal", error),
@@ -81,19 +84,21 @@ class Town(RaftCluster):
         incarnation = service.catalogue.incarnation(node) + 1
         member = Member(node, "127.0.0.1", 9092)
         await service.submit(RegisterNode(member, incarnation, f"disk-{node}", OWN_LEVELS))
-        placing = PlacingDriver(
+        placing = ClusterReconcilerDriver(
             service,
             lambda: self.led_term(node),
             LoopClock(),
             NORMAL,
-            Placing(PlacingSettings(rebalance_after_ms=None)),
+            ClusterReconciler(ReconcilerSettings(rebalance_after_ms=None)),
             is_refused=self.is_refused,
         )
         self.placings[node] = placing
         self.nodes[node].on_role = placing.wake
+        group = self.nodes[node].driver
+        assert group is not None
         leases = LeasesService(
             (node, incarnation),
-            lambda: self.leader_of(node),
+            group,
             _Line(self, node),
             placing,
             LoopClock(),
@@ -112,10 +117,6 @@ class Town(RaftCluster):
     def led_term(self, node: NodeId) -> int | None:
         driver = self.nodes[node].driver
         return None if driver is None else driver.state.led_term
-
-    def leader_of(self, node: NodeId) -> NodeId:
-        driver = self.nodes[node].driver
-        return NO_NODE if driver is None else driver.state.lead
 
     def follow(self, node: NodeId, orders: Sequence[RollOrder]) -> None:
         for order in orders:
@@ -156,14 +157,14 @@ class Town(RaftCluster):
 class _Line:
     """As much of ``Peers`` as a lease needs."""
 
-    def __init__(self, town: Town, node: NodeId) -> None:
-        self._town = town
+    def __init__(self, cluster: LeaseCluster, node: NodeId) -> None:
+        self._town = cluster
         self._node = node
 
     async def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+        self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
-        assert service is Service.LEASES
+        assert service is PeerService.LEASES
         await asyncio.sleep(0.002)
         if self._node in self._town.silent:
             raise Unreachable("nothing leaves this node")
@@ -177,224 +178,282 @@ class _Line:
         return memoryview(b"".join(map(bytes, answer)))
 
 
-async def seal(service: GroupPlacementService, stream: Stream, request: str, **more: Any) -> Stream:
+async def seal(service: RaftPlacementService, stream: Stream, request: str, **more: Any) -> Stream:
     end = RangeEnd(stream.id, stream.epoch, stream.last.index, Offset(stream.last.start + 1))
     done = tuple(n for n in stream.last.replicas if service.catalogue.is_live(n))
     return await service.submit(SealAndCreate(request, end, done, **more))
 
 
-Story = Callable[[Town], Coroutine[None, None, None]]
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LeaseCluster]:
+    cluster = LeaseCluster(tmp_path)
+    for founder in FOUNDERS:
+        cluster.start(cluster.add(founder, initial_state(FOUNDERS)))
+    leader = cluster.services[(await cluster.wait_for_leader()).id]
+    await leader.submit(FormCluster("c"))
+    for founder in FOUNDERS:
+        await cluster.settle(founder)
+    yield cluster
+    await cluster.end()
 
 
-def play(folder: Path, story: Story) -> None:
-    async def whole() -> None:
-        town = Town(folder)
-        for founder in FOUNDERS:
-            town.start(town.add(founder, founding(FOUNDERS)))
-        leader = town.services[(await town.wait_for_leader()).id]
-        await leader.submit(FormCluster("c"))
-        for founder in FOUNDERS:
-            await town.settle(founder)
-        await story(town)
-        await town.end()
-
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        runner.run(whole())
-
-
-async def create(town: Town, *replicas: NodeId) -> None:
-    service = town.services[FOUNDERS[0]]
+async def create(cluster: LeaseCluster, *replicas: NodeId) -> None:
+    service = cluster.services[FOUNDERS[0]]
     await service.submit(CreateTopic(TOPIC, "t", 1, 1, assignments=(replicas,)))
 
 
-async def others(town: Town) -> tuple[NodeId, NodeId, NodeId]:
+async def others(cluster: LeaseCluster) -> tuple[NodeId, NodeId, NodeId]:
     """The leader and the two others."""
-    leader = (await town.wait_for_leader()).id
+    leader = (await cluster.wait_for_leader()).id
     first, second = (node for node in FOUNDERS if node != leader)
     return leader, first, second
 
 
-def test_everybody_holds_a_lease_and_nobody_is_fenced(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        await asyncio.sleep(20)
-        for node in FOUNDERS:
-            assert town.leases[node].holds
-            assert town.leases[node].status == "live"
-            assert not [k for k in town.services[node].catalogue.nodes() if k.fenced]
-
-    play(tmp_path, story)
+async def test_everybody_holds_a_lease_and_nobody_is_fenced(cluster: LeaseCluster) -> None:
+    await asyncio.sleep(20)
+    for node in FOUNDERS:
+        assert cluster.leases[node].holds
+        assert cluster.leases[node].status == "live"
+        assert not [k for k in cluster.services[node].catalogue.nodes() if k.fenced]
 
 
-def test_a_dead_writer_is_fenced_and_followed(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, writer, other = await others(town)
-        await create(town, writer, other, leader)
-        began = asyncio.get_running_loop().time()
-        town.strike(writer)
-        await town.wait_until(lambda: town.stream(leader).writer == other)
-        assert asyncio.get_running_loop().time() - began < 2.5
-        known = town.services[leader].catalogue.node(writer)
-        assert known is not None
-        assert known.status == "fenced"
-
-    play(tmp_path, story)
+async def test_a_dead_writer_is_fenced_and_followed(cluster: LeaseCluster) -> None:
+    leader, writer, other = await others(cluster)
+    await create(cluster, writer, other, leader)
+    began = asyncio.get_running_loop().time()
+    cluster.strike(writer)
+    await cluster.wait_until(lambda: cluster.stream(leader).writer == other)
+    assert asyncio.get_running_loop().time() - began < 2.5
+    known = cluster.services[leader].catalogue.node(writer)
+    assert known is not None
+    assert known.status == "fenced"
 
 
 @pytest.mark.parametrize("led", [False, True])
-def test_a_process_that_is_surely_gone_is_not_waited_for(tmp_path: Path, led: bool) -> None:
-    async def story(town: Town) -> None:
-        town.machines_answer = True
-        leader, first, second = await others(town)
-        writer, heir = (leader, first) if led else (first, second)
-        await create(town, writer, heir)
-        await asyncio.sleep(1)
-        began = asyncio.get_running_loop().time()
-        town.strike(writer)
-        await town.wait_until(lambda: town.stream(second).writer == heir)
-        assert asyncio.get_running_loop().time() - began < (2.2 if led else 1.0)
-
-    play(tmp_path, story)
-
-
-@pytest.mark.parametrize("led", [False, True])
-def test_a_process_whose_connections_ended_is_followed_at_once(tmp_path: Path, led: bool) -> None:
-    async def story(town: Town) -> None:
-        town.machines_answer = True
-        leader, first, second = await others(town)
-        writer, heir = (leader, first) if led else (first, second)
-        await create(town, writer, heir)
-        await asyncio.sleep(1)
-        began = asyncio.get_running_loop().time()
-        town.strike(writer)
-        town.tell_gone(writer)
-        await town.wait_until(lambda: town.stream(second).writer == heir)
-        assert asyncio.get_running_loop().time() - began < (0.5 if led else 0.15)
-
-    play(tmp_path, story)
-
-
-def test_a_node_that_is_there_is_not_fenced_because_a_connection_ended(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        town.machines_answer = True
-        leader, first, second = await others(town)
-        await create(town, first, second)
-        await asyncio.sleep(1)
-        town.tell_gone(first)
-        await asyncio.sleep(3)
-        assert town.stream(leader).writer == first
-        assert (await town.wait_for_leader()).id == leader
-
-    play(tmp_path, story)
-
-
-def test_a_node_that_is_started_again_is_not_taken_for_the_dead_one(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, writer, other = await others(town)
-        await create(town, writer, other, leader)
-        town.strike(writer)
-        await town.wait_until(lambda: town.stream(leader).writer == other)
-        await asyncio.sleep(5)
-        town.start(town.nodes[writer])
-        await asyncio.sleep(2)
-        member = Member(writer, "127.0.0.1", 9092)
-        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{writer}", OWN_LEVELS))
-        # It opens its streams for a while before it asks for its first lease.
-        for _ in range(13):
-            await asyncio.sleep(0.1)
-            known = town.services[leader].catalogue.node(writer)
-            assert known is not None
-            assert known.status == "live"
-
-    play(tmp_path, story)
-
-
-def test_a_dead_writer_that_led_is_fenced_by_the_next_leader(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, first, second = await others(town)
-        await create(town, leader, first, second)
-        await asyncio.sleep(1)
-        began = asyncio.get_running_loop().time()
-        town.strike(leader)
-        await town.wait_until(lambda: town.stream(second).writer == first, timeout_s=10)
-        assert asyncio.get_running_loop().time() - began < 3
-        assert not [k for k in town.services[first].catalogue.nodes()
-                    if k.fenced and k.node.id != leader]  # fmt: skip
-
-    play(tmp_path, story)
-
-
-def test_a_silent_node_loses_its_lease_before_it_is_fenced_and_gets_one_again(
-    tmp_path: Path,
+async def test_a_process_that_is_surely_gone_is_not_waited_for(
+    cluster: LeaseCluster, led: bool
 ) -> None:
-    async def story(town: Town) -> None:
-        leader, silent, other = await others(town)
-        await create(town, silent, other)
-        town.silent.add(silent)
-        await town.wait_until(lambda: not town.leases[silent].holds)
-        assert town.stream(leader).writer == silent
-        await town.wait_until(lambda: town.stream(leader).writer == other)
-        town.silent.clear()
-        await town.wait_until(lambda: town.leases[silent].holds)
-        assert town.leases[silent].status == "live"
-        known = town.services[leader].catalogue.node(silent)
+    cluster.machines_answer = True
+    leader, first, second = await others(cluster)
+    writer, successor = (leader, first) if led else (first, second)
+    await create(cluster, writer, successor)
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    cluster.strike(writer)
+    await cluster.wait_until(lambda: cluster.stream(second).writer == successor)
+    assert asyncio.get_running_loop().time() - began < (2.2 if led else 1.0)
+
+
+@pytest.mark.parametrize("led", [False, True])
+async def test_a_process_whose_connections_ended_is_followed_at_once(
+    cluster: LeaseCluster, led: bool
+) -> None:
+    cluster.machines_answer = True
+    leader, first, second = await others(cluster)
+    writer, successor = (leader, first) if led else (first, second)
+    await create(cluster, writer, successor)
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    cluster.strike(writer)
+    cluster.tell_gone(writer)
+    await cluster.wait_until(lambda: cluster.stream(second).writer == successor)
+    assert asyncio.get_running_loop().time() - began < (0.5 if led else 0.15)
+
+
+async def test_a_node_that_is_there_is_not_fenced_because_a_connection_ended(
+    cluster: LeaseCluster,
+) -> None:
+    cluster.machines_answer = True
+    leader, first, second = await others(cluster)
+    await create(cluster, first, second)
+    await asyncio.sleep(1)
+    cluster.tell_gone(first)
+    await asyncio.sleep(3)
+    assert cluster.stream(leader).writer == first
+    assert (await cluster.wait_for_leader()).id == leader
+
+
+async def test_a_node_that_is_started_again_is_not_taken_for_the_dead_one(
+    cluster: LeaseCluster,
+) -> None:
+    leader, writer, other = await others(cluster)
+    await create(cluster, writer, other, leader)
+    cluster.strike(writer)
+    await cluster.wait_until(lambda: cluster.stream(leader).writer == other)
+    await asyncio.sleep(5)
+    cluster.start(cluster.nodes[writer])
+    await asyncio.sleep(2)
+    member = Member(writer, "127.0.0.1", 9092)
+    await cluster.services[leader].submit(RegisterNode(member, 2, f"disk-{writer}", OWN_LEVELS))
+    # It opens its streams for a while before it asks for its first lease.
+    for _ in range(13):
+        await asyncio.sleep(0.1)
+        known = cluster.services[leader].catalogue.node(writer)
         assert known is not None
-        assert known.incarnation == 1
-
-    play(tmp_path, story)
+        assert known.status == "live"
 
 
-def test_an_isolated_leader_grants_no_lease_that_outlives_its_leadership(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, first, second = await others(town)
-        await create(town, leader, first, second)
-        await asyncio.sleep(1)
-        town.isolate(town.nodes[leader])
-        await asyncio.sleep(NORMAL.lease_ms / 1000 + 0.01)
-        assert not town.leases[leader].holds
-        await town.wait_until(lambda: town.stream(first).writer == first, timeout_s=10)
-        town.heal()
-        await town.wait_until(lambda: town.leases[leader].holds)
-
-    play(tmp_path, story)
+async def test_a_dead_writer_that_led_is_fenced_by_the_next_leader(cluster: LeaseCluster) -> None:
+    leader, first, second = await others(cluster)
+    await create(cluster, leader, first, second)
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    cluster.strike(leader)
+    await cluster.wait_until(lambda: cluster.stream(second).writer == first, timeout_s=10)
+    assert asyncio.get_running_loop().time() - began < 3
+    assert not [k for k in cluster.services[first].catalogue.nodes()
+                if k.fenced and k.node.id != leader]  # fmt: skip
 
 
-def test_writers_are_told_to_change_their_set_and_to_hand_over(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, preferred, other = await others(town)
-        await create(town, preferred, other)
-        town.silent.add(preferred)
-        await town.wait_until(lambda: town.stream(leader).writer == other)
-        await seal(town.services[other], town.stream(other), "taken over")
-        # A third node takes the place of the one that is gone.
-        await town.wait_until(lambda: set(town.stream(leader).last.replicas) == {other, leader},
-                              timeout_s=10)  # fmt: skip
-        town.silent.clear()
-        await town.wait_until(
-            lambda: set(town.stream(leader).last.replicas) == {preferred, other}, timeout_s=10
-        )
-
-    play(tmp_path, story)
-
-
-def test_a_process_that_was_replaced_is_told_once(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, old, _ = await others(town)
-        member = Member(old, "127.0.0.1", 9093)
-        await town.services[leader].submit(RegisterNode(member, 2, f"disk-{old}", OWN_LEVELS))
-        await town.wait_until(lambda: town.superseded == [old])
-        assert not town.leases[old].holds
-        await asyncio.sleep(5)
-        assert town.superseded == [old]
-
-    play(tmp_path, story)
+async def test_a_silent_node_loses_its_lease_before_it_is_fenced_and_gets_one_again(
+    cluster: LeaseCluster,
+) -> None:
+    leader, silent, other = await others(cluster)
+    await create(cluster, silent, other)
+    cluster.silent.add(silent)
+    await cluster.wait_until(lambda: not cluster.leases[silent].holds)
+    assert cluster.stream(leader).writer == silent
+    await cluster.wait_until(lambda: cluster.stream(leader).writer == other)
+    cluster.silent.clear()
+    await cluster.wait_until(lambda: cluster.leases[silent].holds)
+    assert cluster.leases[silent].status == "live"
+    known = cluster.services[leader].catalogue.node(silent)
+    assert known is not None
+    assert known.incarnation == 1
 
 
-def test_what_is_not_a_renewal_is_refused(tmp_path: Path) -> None:
-    async def story(town: Town) -> None:
-        leader, node, _ = await others(town)
-        with pytest.raises(Corrupt):
-            await town.leases[leader].serve(node, memoryview(b"\xc1"))
-        with pytest.raises(Fenced):
-            await town.leases[leader].serve(node, memoryview(b"\x91\x00"))
+async def test_a_lease_after_a_gap_counts_once_the_node_knows_what_was_decided_meanwhile(
+    cluster: LeaseCluster,
+) -> None:
+    leader, silent, other = await others(cluster)
+    await create(cluster, silent, other)
+    await cluster.services[silent].confirm(1)
+    is_going_on = stall(cluster.nodes[silent])
+    cluster.silent.add(silent)
+    await cluster.wait_until(lambda: cluster.stream(leader).writer == other)
+    cluster.silent.clear()
+    await cluster.wait_until(lambda: not fenced(cluster, leader, silent))
 
-    play(tmp_path, story)
+    for _ in range(100):
+        await asyncio.sleep(0.1)
+        assert not cluster.leases[silent].holds
+        assert not fenced(cluster, leader, silent)  # it renews meanwhile
+    assert cluster.stream(silent).writer == silent  # as far as it knows
+
+    is_going_on.set()
+    await cluster.wait_until(lambda: cluster.leases[silent].holds)
+    assert cluster.stream(silent).writer == other
+
+
+async def test_what_was_asked_before_a_second_gap_says_nothing_about_it(
+    cluster: LeaseCluster,
+) -> None:
+    leader, silent, other = await others(cluster)
+    await create(cluster, silent, other)
+    asked = list[asyncio.Event]()
+
+    async def confirm(timeout_s: float) -> None:
+        del timeout_s
+        asked.append(asyncio.Event())
+        await asked[-1].wait()
+
+    cluster.silent.add(silent)
+    await cluster.wait_until(lambda: fenced(cluster, leader, silent))
+    cluster.services[silent].confirm = confirm  # type: ignore[method-assign]
+    cluster.silent.clear()
+    await cluster.wait_until(lambda: len(asked) == 1)
+    cluster.silent.add(silent)
+    await cluster.wait_until(lambda: fenced(cluster, leader, silent))
+    cluster.silent.clear()
+    await cluster.wait_until(lambda: len(asked) == 2)
+
+    asked[0].set()
+    await asyncio.sleep(1)
+    assert not cluster.leases[silent].holds
+    asked[1].set()
+    await asyncio.sleep(1)
+    assert cluster.leases[silent].holds
+
+
+async def test_a_node_asks_again_what_was_decided_until_it_is_told(cluster: LeaseCluster) -> None:
+    leader, silent, _ = await others(cluster)
+    cluster.silent.add(silent)
+    await cluster.wait_until(lambda: fenced(cluster, leader, silent))
+    answers = iter([Unreachable("nobody leads"), Unreachable("nobody leads"), None])
+
+    async def confirm(timeout_s: float) -> None:
+        del timeout_s
+        await asyncio.sleep(0)
+        answer = next(answers)
+        if answer is not None:
+            raise answer
+
+    cluster.services[silent].confirm = confirm  # type: ignore[method-assign]
+    cluster.silent.clear()
+    await cluster.wait_until(lambda: cluster.leases[silent].holds)
+    assert list(answers) == []
+
+
+def fenced(cluster: LeaseCluster, knowing: NodeId, node: NodeId) -> bool:
+    known = cluster.services[knowing].catalogue.node(node)
+    return known is not None and known.fenced
+
+
+def stall(node: Node) -> asyncio.Event:
+    """Nothing that was asked of a node's disk is done until the event is set."""
+    is_going_on = asyncio.Event()
+    real = node.storage.save
+
+    async def save(*args: Any) -> bytes | None:
+        await is_going_on.wait()
+        return await real(*args)
+
+    node.storage.save = save  # type: ignore[method-assign,assignment]
+    return is_going_on
+
+
+async def test_an_isolated_leader_grants_no_lease_that_outlives_its_leadership(
+    cluster: LeaseCluster,
+) -> None:
+    leader, first, second = await others(cluster)
+    await create(cluster, leader, first, second)
+    await asyncio.sleep(1)
+    cluster.isolate(cluster.nodes[leader])
+    await asyncio.sleep(NORMAL.lease_ms / 1000 + 0.01)
+    assert not cluster.leases[leader].holds
+    await cluster.wait_until(lambda: cluster.stream(first).writer == first, timeout_s=10)
+    cluster.heal()
+    await cluster.wait_until(lambda: cluster.leases[leader].holds)
+
+
+async def test_writers_are_told_to_change_their_set_and_to_hand_over(cluster: LeaseCluster) -> None:
+    leader, preferred, other = await others(cluster)
+    await create(cluster, preferred, other)
+    cluster.silent.add(preferred)
+    await cluster.wait_until(lambda: cluster.stream(leader).writer == other)
+    await seal(cluster.services[other], cluster.stream(other), "taken over")
+    # A third node takes the place of the one that is gone.
+    await cluster.wait_until(lambda: set(cluster.stream(leader).last.replicas) == {other, leader},
+                          timeout_s=10)  # fmt: skip
+    cluster.silent.clear()
+    await cluster.wait_until(
+        lambda: set(cluster.stream(leader).last.replicas) == {preferred, other}, timeout_s=10
+    )
+
+
+async def test_a_process_that_was_replaced_is_told_once(cluster: LeaseCluster) -> None:
+    leader, old, _ = await others(cluster)
+    member = Member(old, "127.0.0.1", 9093)
+    await cluster.services[leader].submit(RegisterNode(member, 2, f"disk-{old}", OWN_LEVELS))
+    await cluster.wait_until(lambda: cluster.superseded == [old])
+    assert not cluster.leases[old].holds
+    await asyncio.sleep(5)
+    assert cluster.superseded == [old]
+
+
+async def test_what_is_not_a_renewal_is_refused(cluster: LeaseCluster) -> None:
+    leader, node, _ = await others(cluster)
+    with pytest.raises(Corrupt):
+        await cluster.leases[leader].serve(node, memoryview(b"\xc1"))
+    with pytest.raises(Fenced):
+        await cluster.leases[leader].serve(node, memoryview(b"\x91\x00"))

@@ -7,11 +7,12 @@ from typing import Any
 from mainstem.model.ids import NodeId, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.model.topic_name import QUEUE_DATA_TOPIC, QUEUES_TOPIC
-from mainstem.placement import balancing, planner, records
-from mainstem.placement import replication_records as replication
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.targets import Targets
+from mainstem.placement.changes import commands
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.planning import balancing, replica_placement
+from mainstem.placement.planning.targets import Targets
+from mainstem.placement.state.catalogue import Catalogue
 
 TOPIC = TopicId(bytes(range(16)))
 
@@ -19,7 +20,7 @@ TOPIC = TopicId(bytes(range(16)))
 def cluster(nodes: Sequence[Node]) -> Catalogue:
     catalogue = Catalogue()
     for node in nodes:
-        run(catalogue, records.RegisterNode(node, 1, f"disk-{node.id}"))
+        run(catalogue, commands.RegisterNode(node, 1, f"disk-{node.id}"))
     return catalogue
 
 
@@ -33,7 +34,7 @@ def plain(*ids: int) -> list[Node]:
 
 
 def placed(catalogue: Catalogue, partitions: int, factor: int) -> list[tuple[NodeId, ...]]:
-    run(catalogue, records.CreateTopic(TOPIC, "t", partitions, factor))
+    run(catalogue, commands.CreateTopic(TOPIC, "t", partitions, factor))
     topic = catalogue.topic("t")
     assert topic is not None
     return [stream.wanted for stream in topic.streams]
@@ -50,7 +51,7 @@ def test_every_node_writes_and_holds_its_share() -> None:
 def test_a_topic_is_spread_even_where_others_left_some_nodes_with_more_room() -> None:
     catalogue = cluster(plain(1, 2, 3))
     uneven = tuple((NodeId(1), NodeId(3)) for _ in range(7))
-    run(catalogue, records.CreateTopic(TopicId(bytes(16)), "uneven", 7, 2, assignments=uneven))
+    run(catalogue, commands.CreateTopic(TopicId(bytes(16)), "uneven", 7, 2, assignments=uneven))
     for partitions in (3, 4, 5, 6):
         sets = placed(catalogue.fork(), partitions, factor=3)
         writes = Counter(replicas[0] for replicas in sets)
@@ -59,7 +60,7 @@ def test_a_topic_is_spread_even_where_others_left_some_nodes_with_more_room() ->
             -(-partitions // 3),
         }
     placed(catalogue, partitions=1, factor=3)
-    run(catalogue, records.AddPartitions(TOPIC, 1, 3))
+    run(catalogue, commands.AddPartitions(TOPIC, 1, 3))
     topic = catalogue.topic("t")
     assert topic is not None
     assert {stream.wanted[0] for stream in topic.streams} == {1, 2, 3}
@@ -91,8 +92,8 @@ def test_fenced_nodes_are_taken_only_when_there_is_no_other_way_and_draining_one
     run(catalogue, replication.FenceNode(NodeId(2), 1))
     run(catalogue, replication.DrainNode(NodeId(4)))
     streams = [StreamId(TOPIC, PartitionIndex(at)) for at in range(9)]
-    assert all(set(r) == {1, 3} for r in planner.plan(catalogue, streams, 2))
-    for replicas in planner.plan(catalogue, streams, 3):
+    assert all(set(r) == {1, 3} for r in replica_placement.plan(catalogue, streams, 2))
+    for replicas in replica_placement.plan(catalogue, streams, 3):
         assert set(replicas) == {1, 2, 3}
         assert replicas[-1] == 2
 
@@ -100,7 +101,7 @@ def test_fenced_nodes_are_taken_only_when_there_is_no_other_way_and_draining_one
 def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
     catalogue = cluster(plain(1, 2, 3))
     before = placed(catalogue, partitions=60, factor=2)
-    run(catalogue, records.RegisterNode(Node(NodeId(4), "h", 1), 1, "disk-4"))
+    run(catalogue, commands.RegisterNode(Node(NodeId(4), "h", 1), 1, "disk-4"))
     moves = dict(balancing.moves(catalogue, limit=1_000))
     run(catalogue, replication.ReassignPartitions(tuple(moves.items())))
     topic = catalogue.topic("t")
@@ -116,7 +117,7 @@ def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
 
 def test_writers_are_balanced_among_those_that_hold_a_stream() -> None:
     catalogue = cluster(plain(1, 2, 3))
-    command = records.CreateTopic(TOPIC, "t", 9, 3, assignments=((1, 2, 3),) * 9)  # type: ignore[arg-type]
+    command = commands.CreateTopic(TOPIC, "t", 9, 3, assignments=((1, 2, 3),) * 9)  # type: ignore[arg-type]
     run(catalogue, command)
     moves = balancing.moves(catalogue, limit=100)
     run(catalogue, replication.ReassignPartitions(tuple(moves)))
@@ -135,7 +136,7 @@ def test_a_balanced_cluster_moves_nothing() -> None:
 
 def test_a_stream_likes_nodes_in_an_order_that_others_do_not_change() -> None:
     for partition in range(50):
-        score = planner.scores(StreamId(TOPIC, PartitionIndex(partition)))
+        score = replica_placement.scores(StreamId(TOPIC, PartitionIndex(partition)))
         few = sorted(plain(1, 2, 3), key=score)
         many = sorted(plain(1, 2, 3, 4, 5), key=score)
         assert [node for node in many if node.id <= 3] == few
@@ -162,10 +163,12 @@ def test_a_stream_that_is_placed_does_not_move_because_of_loads() -> None:
     placed(catalogue, partitions=10, factor=3)
     topic = catalogue.topic("t")
     assert topic is not None
-    before = [planner.next_set(catalogue, topic, stream, ()) for stream in topic.streams]
+    before = [replica_placement.next_set(catalogue, topic, stream, ()) for stream in topic.streams]
     catalogue.become(catalogue.state())
     catalogue.busy = lambda node: node
-    assert [planner.next_set(catalogue, topic, stream, ()) for stream in topic.streams] == before
+    assert [
+        replica_placement.next_set(catalogue, topic, stream, ()) for stream in topic.streams
+    ] == before
     assert balancing.moves(catalogue, limit=100) == []
 
 
@@ -180,7 +183,7 @@ def queues_on(catalogue: Catalogue, *nodes: int) -> None:
     place = tuple(map(NodeId, nodes))
     for number, name in enumerate((QUEUES_TOPIC, QUEUE_DATA_TOPIC, "exchange"), 1):
         topic = TopicId(bytes([number] * 16))
-        command = records.CreateTopic(
+        command = commands.CreateTopic(
             topic, name, 8, len(place), {}, internal=number < 3, assignments=(place,) * 8
         )
         run(catalogue, command)
@@ -190,7 +193,7 @@ def test_streams_that_one_node_has_to_write_are_not_torn_apart_for_balance() -> 
     catalogue = cluster(plain(1, 2, 3))
     queues_on(catalogue, 1, 2, 3)
     assert balancing.moves(catalogue, limit=100) == []
-    run(catalogue, records.CreateTopic(TOPIC, "t", 9, 3, {}, assignments=(spread_out(),) * 9))
+    run(catalogue, commands.CreateTopic(TOPIC, "t", 9, 3, {}, assignments=(spread_out(),) * 9))
     moved = dict(balancing.moves(catalogue, limit=100))
     assert {stream.topic for stream in moved} <= {TOPIC}
 

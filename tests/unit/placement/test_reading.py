@@ -6,8 +6,8 @@ import pytest
 from mainstem.model.errors import InvalidRequest, MainstemError, UnknownVersion
 from mainstem.model.features import MAINSTEM_VERSION, OWN_LEVELS
 from mainstem.model.release import RELEASE
-from mainstem.placement.reading import read_fact, read_state
-from mainstem.placement.records import CatalogueState
+from mainstem.placement.changes.commands import CatalogueState
+from mainstem.placement.state.decoding import read_fact, read_state
 
 TOPIC = (
     b'"topic":{"id":"AAAAAAAAAAAAAAAAAAAAAA==","name":"t","created_ms":1,"streams":[],"colour":1}'

@@ -4,14 +4,14 @@ import pytest
 
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Topic
-from mainstem.placement.chain import flaw
-from mainstem.placement.rebuilding import (
+from mainstem.placement.persistence.rebuilding import (
     EPOCH_LEAP,
-    FoundRange,
     KnownTopic,
-    Rebuilt,
+    RebuildableRange,
+    RebuiltTopics,
     rebuild,
 )
+from mainstem.placement.state.chain import flaw
 
 NODE = NodeId(3)
 ID = TopicId(b"i" * 16)
@@ -20,8 +20,8 @@ OTHER_ID = TopicId(b"o" * 16)
 
 def found(
     index: int, start: int, end: int, *, partition: int = 0, generation: int = 0, epoch: int = 0
-) -> FoundRange:
-    return FoundRange(
+) -> RebuildableRange:
+    return RebuildableRange(
         topic="t", topic_id=ID, partition=partition, index=index, generation=generation,
         epoch=epoch, start=start, end=end, size_bytes=end - start, max_timestamp=end,
     )  # fmt: skip
@@ -31,7 +31,7 @@ def known(*positions: tuple[int, int], name: str = "t", topic_id: TopicId = ID) 
     return KnownTopic(name, topic_id, 500, False, {"retention.ms": "9"}, positions)
 
 
-def rebuilt(ranges: list[FoundRange], *exported: KnownTopic) -> Rebuilt:
+def rebuilt(ranges: list[RebuildableRange], *exported: KnownTopic) -> RebuiltTopics:
     result = rebuild(ranges, exported, node=NODE, now_ms=1_000)
     for topic in result.topics:
         for stream in topic.streams:
@@ -117,7 +117,7 @@ def test_empty_ranges_in_the_middle_are_not_kept() -> None:
 
 
 def test_of_two_incarnations_of_a_name_the_exported_one_counts() -> None:
-    newer = FoundRange("t", OTHER_ID, 0, 0, 0, 0, 0, 50, max_timestamp=99)
+    newer = RebuildableRange("t", OTHER_ID, 0, 0, 0, 0, 0, 50, max_timestamp=99)
     result = rebuilt([newer, found(0, 0, 10)], known((0, 0)))
     assert [topic.id for topic in result.topics] == [ID]
     result = rebuilt([newer, found(0, 0, 10)])
@@ -127,4 +127,4 @@ def test_of_two_incarnations_of_a_name_the_exported_one_counts() -> None:
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__queue_data", "__queue_data.team"])
 def test_an_internal_topic_stays_internal(name: str) -> None:
-    assert rebuilt([FoundRange(name, ID, 0, 0, 0, 0, 0, 50)]).topics[0].internal
+    assert rebuilt([RebuildableRange(name, ID, 0, 0, 0, 0, 0, 50)]).topics[0].internal

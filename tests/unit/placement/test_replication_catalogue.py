@@ -17,15 +17,18 @@ from mainstem.model.ids import (
     TopicId,
 )
 from mainstem.model.metadata import Node, Stream
-from mainstem.placement import cluster_view, electing, records
-from mainstem.placement import replication_records as replication
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.changes import commands
+from mainstem.placement.changes import replication_commands as replication
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.changes.commands import AnyFact, CatalogueState, RangeEnd
+from mainstem.placement.planning import election as electing
+from mainstem.placement.state import cluster_view
+from mainstem.placement.state.catalogue import Catalogue
 
 ReplyT = TypeVar("ReplyT")
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in (1, 2, 3, 4))
 TOPIC = TopicId(bytes(16))
+DELETED = StreamId(TopicId(bytes([1]) * 16), PartitionIndex(0))
 
 
 def cluster(count: int = 3) -> Catalogue:
@@ -50,12 +53,12 @@ def refused(catalogue: Catalogue, command: Command[Any]) -> MainstemError:
 
 def register(catalogue: Catalogue, node: NodeId, disk: str = "") -> None:
     incarnation = catalogue.incarnation(node) + 1
-    do(catalogue, records.RegisterNode(Node(node, "h", 1), incarnation, disk or f"disk-{node}"))
+    do(catalogue, commands.RegisterNode(Node(node, "h", 1), incarnation, disk or f"disk-{node}"))
 
 
 def create(catalogue: Catalogue, *replicas: NodeId, **configs: str) -> Stream:
     named = {name.replace("_", "."): value for name, value in configs.items()}
-    command = records.CreateTopic(TOPIC, "t", 1, 1, named, assignments=(replicas,))
+    command = commands.CreateTopic(TOPIC, "t", 1, 1, named, assignments=(replicas,))
     return do(catalogue, command).streams[0]
 
 
@@ -70,7 +73,7 @@ def fence(catalogue: Catalogue, node: NodeId) -> None:
 def seal(catalogue: Catalogue, end: int, *done: NodeId, **more: Any) -> Stream:
     stream = held(catalogue)
     at = RangeEnd(stream.id, stream.epoch, stream.last.index, Offset(end))
-    return do(catalogue, records.SealAndCreate(f"until {end} {more}", at, done, **more))
+    return do(catalogue, commands.SealAndCreate(f"until {end} {more}", at, done, **more))
 
 
 # Seals
@@ -112,7 +115,7 @@ def test_neighbours_on_the_same_nodes_are_joined_in_whatever_order_they_are_name
     seal(catalogue, 10, ONE, TWO, THREE, replicas=(ONE, THREE, TWO))
     seal(catalogue, 20, ONE, TWO, THREE, replicas=(ONE, TWO, FOUR))
     stream = seal(catalogue, 30, ONE, TWO)
-    of_others = records.MergeRanges(
+    of_others = commands.MergeRanges(
         stream.id, stream.epoch, RangeIndex(0), RangeIndex(2), 1, 5, (ONE, TWO)
     )
     assert refused(catalogue, of_others).code is ErrorCode.INVALID_REQUEST
@@ -140,7 +143,7 @@ def test_a_stream_is_handed_over_in_the_same_step() -> None:
 def refused_seal(catalogue: Catalogue, **more: Any) -> MainstemError:
     stream = held(catalogue)
     at = RangeEnd(stream.id, stream.epoch, stream.last.index, stream.last.start)
-    return refused(catalogue, records.SealAndCreate("refused", at, **more))
+    return refused(catalogue, commands.SealAndCreate("refused", at, **more))
 
 
 def test_only_replicas_can_be_done() -> None:
@@ -160,7 +163,7 @@ def test_a_fenced_writer_is_followed_by_the_next_live_replica() -> None:
     assert (after.writer, after.epoch, after.is_taken_over) == (TWO, 1, True)
     assert after.ranges == stream.ranges
     end = RangeEnd(stream.id, stream.epoch, stream.last.index, Offset(5))
-    late = refused(catalogue, records.SealAndCreate("late", end))
+    late = refused(catalogue, commands.SealAndCreate("late", end))
     assert isinstance(late, Fenced)
     assert seal(catalogue, 7, TWO, THREE).last.epoch == 1
 
@@ -227,7 +230,7 @@ def test_a_restarted_node_seals_what_only_it_ever_held_by_itself() -> None:
     register(catalogue, ONE)
     assert held(catalogue) == stream
     end = RangeEnd(stream.id, stream.epoch, stream.last.index, Offset(7))
-    [after] = do(catalogue, records.RestartStreams(ONE, 3, (end,)))
+    [after] = do(catalogue, commands.RestartStreams(ONE, 3, (end,)))
     assert (after.epoch, after.last.epoch, after.is_taken_over) == (3, 3, False)
 
 
@@ -260,7 +263,7 @@ def test_a_late_fence_does_not_hit_the_next_process() -> None:
     assert isinstance(refused(catalogue, replication.UnfenceNode(ONE, 1)), Fenced)
 
 
-def test_the_preferred_writer_is_elected_when_it_lacks_nothing() -> None:
+def test_an_election_takes_a_stream_from_nobody_that_writes_it() -> None:
     catalogue = cluster()
     stream = create(catalogue, ONE, TWO, THREE)
     fence(catalogue, ONE)
@@ -274,9 +277,9 @@ def test_the_preferred_writer_is_elected_when_it_lacks_nothing() -> None:
         if index == 1:
             do(catalogue, replication.CopyRange(stream.id, RangeIndex(index), ONE))
         do(catalogue, done)
-    [election] = do(catalogue, command)
-    assert (election.writer, held(catalogue).writer) == (ONE, ONE)
-    assert do(catalogue, command) == ()
+    assert electing.preferred(catalogue, held(catalogue)) == ONE
+    assert do(catalogue, command) == (), "its writer hands it over, and is not fenced"
+    assert held(catalogue).writer == TWO
 
 
 def test_an_unclean_election_takes_any_live_node_that_has_something() -> None:
@@ -346,7 +349,9 @@ def test_a_rewritten_range_must_be_on_as_many_disks_as_acknowledge() -> None:
     catalogue = cluster()
     stream = create(catalogue, ONE, TWO, THREE)
     seal(catalogue, 10, ONE, TWO, THREE)
-    swap = records.SwapGeneration(stream.id, Epoch(0), RangeIndex(0), 0, 1, 5, 1, 1, 1, done=(ONE,))
+    swap = commands.SwapGeneration(
+        stream.id, Epoch(0), RangeIndex(0), 0, 1, 5, 1, 1, 1, done=(ONE,)
+    )
     assert isinstance(refused(catalogue, swap), InvalidRequest)
     after = do(catalogue, msgspec.structs.replace(swap, done=(ONE, TWO))).ranges[0]
     assert (after.generation, after.done) == (1, (ONE, TWO))
@@ -374,6 +379,25 @@ def test_a_target_names_nodes_that_exist() -> None:
     assert refused(catalogue, command).code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+def test_a_plan_for_many_streams_passes_over_those_that_were_deleted_since() -> None:
+    catalogue = cluster()
+    stream = create(catalogue, ONE)
+    moves = ((DELETED, (TWO, THREE)), (stream.id, (TWO, ONE)))
+    assert refused(catalogue, replication.ReassignPartitions(moves)).subject == str(DELETED)
+    do(catalogue, replication.ReassignPartitions(moves, keep_factor=True))
+    assert catalogue.need_stream(stream.id).wanted == (TWO, ONE)
+
+
+def test_a_deleted_stream_keeps_no_other_from_its_new_writer() -> None:
+    catalogue = cluster()
+    stream = create(catalogue, ONE, TWO, THREE)
+    seal(catalogue, 10, ONE, TWO, THREE, exclude=(THREE,))
+    for node in (ONE, TWO):
+        fence(catalogue, node)
+    command = replication.ElectWriters((DELETED, stream.id), unclean=True)
+    assert [election.stream for election in do(catalogue, command)] == [stream.id]
+
+
 # Nodes
 
 
@@ -398,9 +422,9 @@ def test_a_node_that_holds_ranges_cannot_be_unregistered() -> None:
     catalogue = cluster()
     create(catalogue, ONE, TWO)
     fence(catalogue, TWO)
-    command = records.UnregisterNode(TWO, asked=ONE)
+    command = commands.UnregisterNode(TWO, asked=ONE)
     assert refused(catalogue, command).code is ErrorCode.POLICY_VIOLATION
-    do(catalogue, records.UnregisterNode(THREE, asked=ONE))
+    do(catalogue, commands.UnregisterNode(THREE, asked=ONE))
 
 
 # Views
@@ -426,7 +450,7 @@ def test_only_what_the_catalogue_has_let_go_is_garbage() -> None:
     stream = create(catalogue, ONE, TWO)
     for end in (10, 20, 30):
         seal(catalogue, end, ONE, TWO)
-    do(catalogue, records.TrimStream(stream.id, Epoch(0), Offset(10)))
+    do(catalogue, commands.TrimStream(stream.id, Epoch(0), Offset(10)))
     do(catalogue, replication.CopyRange(stream.id, RangeIndex(1), FOUR))
 
     def garbage(node: NodeId) -> list[int]:
@@ -435,7 +459,7 @@ def test_only_what_the_catalogue_has_let_go_is_garbage() -> None:
     assert garbage(ONE) == [0]
     assert garbage(THREE) == [0, 1, 2, 3]
     assert garbage(FOUR) == [0, 2, 3]
-    do(catalogue, records.DeleteTopic(TOPIC))
+    do(catalogue, commands.DeleteTopic(TOPIC))
     assert garbage(ONE) == [0, 1, 2, 3, 4, 5]
     later = Catalogue(msgspec.json.decode(msgspec.json.encode(catalogue.state()),
                                           type=CatalogueState))  # fmt: skip

@@ -7,13 +7,15 @@ import pytest
 
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.placement import security_records as records
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.placement.records import AnyFact, CatalogueState
+from mainstem.placement.changes import security_commands as records
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.changes.commands import AnyFact, CatalogueState
+from mainstem.placement.persistence.journal_storage import StoredJournal
 from mainstem.placement.service import replayed
-from mainstem.placement.storage import Stored
-from mainstem.security.acl import (
+from mainstem.placement.state.catalogue import Catalogue
+from mainstem.security.authentication.passwords import Credentials
+from mainstem.security.authentication.tokens import ApiToken, DelegationToken
+from mainstem.security.authorisation.acl import (
     AclFilter,
     AclRule,
     Operation,
@@ -21,10 +23,8 @@ from mainstem.security.acl import (
     Permission,
     ResourceType,
 )
-from mainstem.security.passwords import Credentials
+from mainstem.security.authorisation.roles import RoleRule
 from mainstem.security.quotas import PRODUCE_BYTES
-from mainstem.security.roles import RoleRule
-from mainstem.security.tokens import ApiToken, DelegationToken
 
 READ_ORDERS = AclRule(
     ResourceType.TOPIC,
@@ -87,9 +87,9 @@ def filled(shop: Shop) -> Shop:
 def test_a_restart_finds_everything_in_the_journal_and_in_the_snapshot(shop: Shop) -> None:
     before = filled(shop).catalogue.state()
     assert before.security.token_secret == b"secret"
-    from_journal = replayed(Stored(None, tuple(shop.journal)), "the journal")
+    from_journal = replayed(StoredJournal(None, tuple(shop.journal)), "the journal")
     assert from_journal.state() == before
-    from_snapshot = replayed(Stored(msgspec.json.encode(before), ()), "the journal")
+    from_snapshot = replayed(StoredJournal(msgspec.json.encode(before), ()), "the journal")
     assert from_snapshot.state() == before
     assert shop.catalogue.fork().state() == before
 

@@ -12,9 +12,9 @@ from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.features import LEVELS_OF_0_1, MAINSTEM_VERSION, OWN_LEVELS, check_readable
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
-from mainstem.placement import records
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.replication_records import FenceNode
+from mainstem.placement.changes import commands
+from mainstem.placement.changes.replication_commands import FenceNode
+from mainstem.placement.state.catalogue import Catalogue
 
 NOW_MS = 1_000
 LOWEST, HIGHEST = OWN_LEVELS
@@ -30,20 +30,20 @@ def do(catalogue: Catalogue, command: Any) -> int:
 
 def register(
     node: int, incarnation: int = 1, levels: tuple[int, int] = OWN_LEVELS
-) -> records.RegisterNode:
-    return records.RegisterNode(
+) -> commands.RegisterNode:
+    return commands.RegisterNode(
         Node(NodeId(node), "host", 9092), incarnation, f"dir-{node}", levels
     )
 
 
-def raised(catalogue: Catalogue, level: int = HIGHEST) -> records.SetFeatures:
-    return records.SetFeatures(catalogue.features_epoch, {MAINSTEM_VERSION: level})
+def raised(catalogue: Catalogue, level: int = HIGHEST) -> commands.SetFeatures:
+    return commands.SetFeatures(catalogue.features_epoch, {MAINSTEM_VERSION: level})
 
 
 def of_the_previous_release(*levels: tuple[int, int]) -> Catalogue:
     """A cluster that release 0.1 formed; node n reads the n-th levels."""
     catalogue = Catalogue()
-    catalogue.replay(records.ClusterFormed("c", NOW_MS))
+    catalogue.replay(commands.ClusterFormed("c", NOW_MS))
     for node, read in enumerate(levels, start=1):
         do(catalogue, register(node, levels=read))
     return catalogue
@@ -51,11 +51,11 @@ def of_the_previous_release(*levels: tuple[int, int]) -> Catalogue:
 
 def test_a_new_cluster_starts_at_the_highest_level_and_an_older_one_at_the_first() -> None:
     new = Catalogue()
-    do(new, records.FormCluster("c"))
+    do(new, commands.FormCluster("c"))
     assert new.level == HIGHEST
     old = of_the_previous_release(LEVELS_OF_0_1)
     assert old.level == 1
-    do(old, records.FormCluster("c"))
+    do(old, commands.FormCluster("c"))
     assert old.level == 1, "it was formed before"
 
 
@@ -74,7 +74,7 @@ def test_a_fenced_node_counts_until_it_is_unregistered() -> None:
     do(catalogue, FenceNode(NodeId(2), 1))
     with pytest.raises(InvalidRequest, match="mainstem node remove 2"):
         catalogue.decide(raised(catalogue), NOW_MS)
-    do(catalogue, records.UnregisterNode(NodeId(2), NodeId(1)))
+    do(catalogue, commands.UnregisterNode(NodeId(2), NodeId(1)))
     do(catalogue, raised(catalogue))
     assert catalogue.level == HIGHEST
 
@@ -95,7 +95,7 @@ def test_a_node_of_the_previous_release_does_not_register_once_the_level_is_rais
 
 def test_a_node_that_registered_with_an_older_leader_announces_its_levels_afterwards() -> None:
     catalogue = of_the_previous_release(LEVELS_OF_0_1)
-    announced = records.AnnounceLevels(NodeId(1), 1, OWN_LEVELS)
+    announced = commands.AnnounceLevels(NodeId(1), 1, OWN_LEVELS)
     assert do(catalogue, announced) == 1
     known = catalogue.node(NodeId(1))
     assert known is not None
@@ -107,7 +107,7 @@ def test_a_fenced_node_is_not_made_live_by_what_it_announces() -> None:
     catalogue = of_the_previous_release(LEVELS_OF_0_1)
     do(catalogue, FenceNode(NodeId(1), 1))
     with pytest.raises(Fenced, match="the node is fenced"):
-        catalogue.decide(records.AnnounceLevels(NodeId(1), 1, OWN_LEVELS), NOW_MS)
+        catalogue.decide(commands.AnnounceLevels(NodeId(1), 1, OWN_LEVELS), NOW_MS)
 
 
 def test_what_the_previous_release_wrote_of_a_node_means_its_levels() -> None:
@@ -115,7 +115,7 @@ def test_what_the_previous_release_wrote_of_a_node_means_its_levels() -> None:
         b'{"type":"NodeRegistered","node":{"id":1,"host":"h","port":1},"incarnation":1,'
         b'"directory":"d","at_ms":1,"elections":[]}'
     )
-    assert msgspec.json.decode(line, type=records.NodeRegistered).levels == LEVELS_OF_0_1
+    assert msgspec.json.decode(line, type=commands.NodeRegistered).levels == LEVELS_OF_0_1
 
 
 def test_a_cluster_above_what_this_release_reads_is_refused_with_both_numbers() -> None:

@@ -2,7 +2,12 @@
 
 import pytest
 
-from mainstem.protocols.admission import PROTOCOLS, Admission, Arrivals, Place
+from mainstem.protocols.connection_admission import (
+    PROTOCOLS,
+    ConnectionAdmission,
+    ConnectionSlot,
+    PendingLogins,
+)
 
 
 class Session:
@@ -12,13 +17,13 @@ class Session:
         self.is_in = False
 
 
-def place(address: str = "10.0.0.1") -> Place:
-    made = Place(address, lambda _: None)
+def place(address: str = "10.0.0.1") -> ConnectionSlot:
+    made = ConnectionSlot(address, lambda _: None)
     made.session = Session()
     return made
 
 
-def taken(admission: Admission, protocol: str) -> int:
+def taken(admission: ConnectionAdmission, protocol: str) -> int:
     """How many descriptors a protocol can get."""
     count = 0
     while admission.take(protocol):
@@ -28,7 +33,7 @@ def taken(admission: Admission, protocol: str) -> int:
 
 @pytest.mark.parametrize("greedy", PROTOCOLS)
 def test_a_greedy_protocol_leaves_every_other_its_share(greedy: str) -> None:
-    admission = Admission(600)
+    admission = ConnectionAdmission(600)
     assert taken(admission, greedy) == 350
     for other in PROTOCOLS:
         if other != greedy:
@@ -37,7 +42,7 @@ def test_a_greedy_protocol_leaves_every_other_its_share(greedy: str) -> None:
 
 
 def test_what_is_given_back_can_be_taken_by_another() -> None:
-    admission = Admission(600)
+    admission = ConnectionAdmission(600)
     taken(admission, "kafka")
     near = [admission.is_near_limit]
     admission.give_back("kafka", 100)
@@ -47,13 +52,13 @@ def test_what_is_given_back_can_be_taken_by_another() -> None:
 
 
 def test_two_descriptors_are_taken_together_or_not_at_all() -> None:
-    admission = Admission(12)
+    admission = ConnectionAdmission(12)
     assert [admission.take("kafka", 2) for _ in range(5)] == [True, True, True, False, False]
     assert admission.held == 6
 
 
 def test_an_address_that_does_not_log_in_is_refused_others_are_not() -> None:
-    arrivals = Arrivals(3)
+    arrivals = PendingLogins(3)
     for _ in range(3):
         assert not arrivals.is_crowded("10.0.0.1")
         arrivals.add(place())
@@ -62,7 +67,7 @@ def test_an_address_that_does_not_log_in_is_refused_others_are_not() -> None:
 
 
 def test_who_has_logged_in_or_left_does_not_count() -> None:
-    arrivals = Arrivals(2)
+    arrivals = PendingLogins(2)
     first, second = place(), place()
     arrivals.add(first)
     arrivals.add(second)
@@ -78,8 +83,8 @@ def test_who_has_logged_in_or_left_does_not_count() -> None:
 
 
 def test_a_place_is_left_once() -> None:
-    left: list[Place] = []
-    made = Place("10.0.0.1", left.append)
+    left: list[ConnectionSlot] = []
+    made = ConnectionSlot("10.0.0.1", left.append)
     made.leave()
     made.leave()
     assert left == [made]

@@ -3,11 +3,13 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.log.kit import no_free_descriptors
+from tests.kit.log import no_free_descriptors
+from tests.kit.waiting import eventually
 
 from mainstem.model.errors import Corrupt
 from mainstem.protocols import closing_listener
@@ -79,40 +81,28 @@ async def ending(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def eventually(question: Callable[[], bool], within_s: float = 10.0) -> None:
-    """Wait until something is true."""
-    async with asyncio.timeout(within_s):
-        while not question():  # noqa: ASYNC110 - nothing tells when
-            await asyncio.sleep(0.01)
+@asynccontextmanager
+async def listening(
+    *, most: int = 10, idle_ms: int = 60_000, metrics: Metrics | None = None
+) -> AsyncIterator[tuple[Listener, int]]:
+    listener = Listener(
+        "echo",
+        Echo,
+        connections_max=most,
+        buffers=Buffers(FrameMemory(2**22)),
+        metrics=metrics or Metrics(),
+        idle_ms=idle_ms,
+    )
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        yield listener, port
+    finally:
+        await listener.stop()
+        await listener.drain(1)
 
 
-def told(
-    story: Callable[[Listener, int], Awaitable[None]], *, most: int = 10, idle_ms: int = 60_000
-) -> Metrics:
-    metrics = Metrics()
-
-    async def run() -> None:
-        listener = Listener(
-            "echo",
-            Echo,
-            connections_max=most,
-            buffers=Buffers(FrameMemory(2**22)),
-            metrics=metrics,
-            idle_ms=idle_ms,
-        )
-        port = await listener.start("127.0.0.1", 0)
-        try:
-            await story(listener, port)
-        finally:
-            await listener.stop()
-            await listener.drain(1)
-
-    asyncio.run(run())
-    return metrics
-
-
-def test_frames_in_pieces_and_in_bulk_are_put_together() -> None:
-    async def story(listener: Listener, port: int) -> None:
+async def test_frames_in_pieces_and_in_bulk_are_put_together() -> None:
+    async with listening() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         sent = b"".join(b"%d" % n * (n % 700) + b"\n" for n in range(2_000))
 
@@ -127,11 +117,11 @@ def test_frames_in_pieces_and_in_bulk_are_put_together() -> None:
         await writing
         writer.close()
 
-    told(story)
 
+async def test_more_connections_than_allowed_are_closed_at_once() -> None:
+    metrics = Metrics()
 
-def test_more_connections_than_allowed_are_closed_at_once() -> None:
-    async def story(listener: Listener, port: int) -> None:
+    async with listening(most=1, metrics=metrics) as (_, port):
         first = await asyncio.open_connection("127.0.0.1", port)
         first[1].write(b"hello\n")
         assert await first[0].readline() == b"hello\n"
@@ -145,14 +135,12 @@ def test_more_connections_than_allowed_are_closed_at_once() -> None:
         for _, writer in (first, second):
             writer.close()
 
-    metrics = told(story, most=1)
-
     assert (metrics.connections_accepted, metrics.connections_rejected) == (1, 1)
     assert metrics.connections_active == 0
 
 
-def test_a_peer_that_is_still_sending_reads_its_last_answer_and_the_end() -> None:
-    async def story(listener: Listener, port: int) -> None:
+async def test_a_peer_that_is_still_sending_reads_its_last_answer_and_the_end() -> None:
+    async with listening() as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"bye\n")
         for _ in range(200):
@@ -163,28 +151,28 @@ def test_a_peer_that_is_still_sending_reads_its_last_answer_and_the_end() -> Non
         writer.close()
         await eventually(lambda: not listener.connections)
 
-    told(story)
-
 
 @pytest.mark.parametrize("limit", ["time", "bytes"])
-def test_a_peer_that_never_ends_is_cut_off(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_never_ends_is_cut_off(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if limit == "time":
         monkeypatch.setattr(Echo, "drain_ms", 50)
     else:
         monkeypatch.setattr(closing_listener, "CLOSE_DRAIN_BYTES_MAX", 100_000)
 
-    async def story(listener: Listener, port: int) -> None:
+    async with listening() as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"bye\n" + b"x" * 500_000)
         assert await ending(reader) in (b"bye\n", b"")
         await eventually(lambda: not listener.connections)
         writer.close()
 
-    told(story)
 
+async def test_a_broken_protocol_closes_that_connection_only() -> None:
+    metrics = Metrics()
 
-def test_a_broken_protocol_closes_that_connection_only() -> None:
-    async def story(listener: Listener, port: int) -> None:
+    async with listening(metrics=metrics) as (_, port):
         good = await asyncio.open_connection("127.0.0.1", port)
         bad = await asyncio.open_connection("127.0.0.1", port)
         bad[1].write(b"!\n")
@@ -193,17 +181,16 @@ def test_a_broken_protocol_closes_that_connection_only() -> None:
         assert await good[0].readline() == b"fine\n"
         for _, writer in (good, bad):
             writer.close()
-
-    assert told(story).malformed_frames == 1
+    assert metrics.malformed_frames == 1
 
 
 @pytest.mark.parametrize("line", sorted(BROKEN))
-def test_a_failing_disk_closes_the_connection_and_nothing_else(
+async def test_a_failing_disk_closes_the_connection_and_nothing_else(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     unexpected: list[dict[str, Any]] = []
 
-    async def story(listener: Listener, port: int) -> None:
+    async with listening() as (_, port):
         asyncio.get_running_loop().set_exception_handler(lambda _, what: unexpected.append(what))
         good = await asyncio.open_connection("127.0.0.1", port)
         hit = await asyncio.open_connection("127.0.0.1", port)
@@ -214,16 +201,14 @@ def test_a_failing_disk_closes_the_connection_and_nothing_else(
         for _, writer in (good, hit):
             writer.close()
 
-    told(story)
-
     assert unexpected == []
     assert [str(BROKEN[line]) in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_MS", 50)
 
-    async def story(listener: Listener, port: int) -> None:
+    async with listening(idle_ms=200) as (_, port):
         silent = await asyncio.open_connection("127.0.0.1", port)
         chatty = await asyncio.open_connection("127.0.0.1", port)
 
@@ -240,13 +225,11 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         for _, writer in (silent, chatty):
             writer.close()
 
-    told(story, idle_ms=200)
 
-
-def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
+async def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
     memory = FrameMemory(2**22)
 
-    async def story() -> list[int]:
+    async with asyncio.timeout(30):
         listener = Listener(
             "echo",
             Echo,
@@ -271,16 +254,16 @@ def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
         writer.close()
         await listener.stop()
         await listener.drain(5)
-        return found
-
-    before, after = asyncio.run(asyncio.wait_for(story(), 30))
+        before, after = found
     assert before <= module.BEFORE_LOGIN_BUFFER_BYTES
     assert after == module.FIRST_OWN_BUFFER_BYTES
     assert memory.used_bytes == 0
 
 
-def test_a_listener_without_a_free_descriptor_accepts_again_later() -> None:
-    async def story(listener: Listener, port: int) -> None:
+async def test_a_listener_without_a_free_descriptor_accepts_again_later() -> None:
+    metrics = Metrics()
+
+    async with listening(metrics=metrics) as (listener, port):
         loop = asyncio.get_running_loop()
         with socket.socket() as client:
             client.setblocking(False)
@@ -292,6 +275,4 @@ def test_a_listener_without_a_free_descriptor_accepts_again_later() -> None:
                         await asyncio.sleep(0.01)
             await loop.sock_sendall(client, b"hello\n")
             assert await asyncio.wait_for(loop.sock_recv(client, 100), 10) == b"hello\n"
-
-    metrics = told(story)
     assert metrics.connections == {"echo": 0}

@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-import uvloop
 
 from mainstem.protocols.relay_listener import Address, Relays
 
-RUNS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+each_loop = pytest.mark.usefixtures("each_loop")
 
 
 class Session(asyncio.BufferedProtocol):
@@ -56,51 +55,39 @@ def relays_to(address: Address | None) -> Relays:
     return Relays(lambda: True, locate)
 
 
-@RUNS
-def test_the_node_that_serves_gets_every_byte_and_answers(run: Callable[[object], None]) -> None:
-    async def story() -> None:
-        async with serve(lambda: Session(b"far:")) as far:
-            relays = relays_to(("127.0.0.1", far))
-            async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
-                assert await answer_of(here, b"hello", 9) == b"far:hello"
-                relays.close()
-
-    run(story())
-
-
-@RUNS
-def test_where_nobody_serves_a_session_of_this_node_says_so(run: Callable[[object], None]) -> None:
-    async def story() -> None:
-        relays = relays_to(None)
+@each_loop
+async def test_the_node_that_serves_gets_every_byte_and_answers() -> None:
+    async with serve(lambda: Session(b"far:")) as far:
+        relays = relays_to(("127.0.0.1", far))
         async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
-            assert await answer_of(here, b"hello world", 19) == b"own:hello wown:orld"
+            assert await answer_of(here, b"hello", 9) == b"far:hello"
+            relays.close()
 
-    run(story())
+
+@each_loop
+async def test_where_nobody_serves_a_session_of_this_node_says_so() -> None:
+    relays = relays_to(None)
+    async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
+        assert await answer_of(here, b"hello world", 19) == b"own:hello wown:orld"
 
 
-@RUNS
-def test_a_node_that_cannot_be_reached_counts_as_nobody(run: Callable[[object], None]) -> None:
-    async def story() -> None:
-        relays = relays_to(("127.0.0.1", 1))
+@each_loop
+async def test_a_node_that_cannot_be_reached_counts_as_nobody() -> None:
+    relays = relays_to(("127.0.0.1", 1))
+    async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
+        assert await answer_of(here, b"hello", 9) == b"own:hello"
+
+
+async def test_the_far_side_goes_with_the_client() -> None:
+    gone = asyncio.Event()
+
+    class Far(Session):
+        def connection_lost(self, exc: Exception | None) -> None:
+            gone.set()
+
+    async with serve(lambda: Far(b"far:")) as far:
+        relays = relays_to(("127.0.0.1", far))
         async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
-            assert await answer_of(here, b"hello", 9) == b"own:hello"
-
-    run(story())
-
-
-def test_the_far_side_goes_with_the_client() -> None:
-    async def story() -> None:
-        gone = asyncio.Event()
-
-        class Far(Session):
-            def connection_lost(self, exc: Exception | None) -> None:
-                gone.set()
-
-        async with serve(lambda: Far(b"far:")) as far:
-            relays = relays_to(("127.0.0.1", far))
-            async with serve(lambda: relays.make(lambda: Session(b"own:"))) as here:
-                await answer_of(here, b"hello", 9)
-                async with asyncio.timeout(5):
-                    await gone.wait()
-
-    asyncio.run(story())
+            await answer_of(here, b"hello", 9)
+            async with asyncio.timeout(5):
+                await gone.wait()

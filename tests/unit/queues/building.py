@@ -1,15 +1,15 @@
 """Short ways to say what the tests of queues need."""
 
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.queues.consumers import Consumer
-from mainstem.queues.effects import Effects
+from mainstem.queues.admission.watermarks import Watermarks
+from mainstem.queues.engine.consumer_window import ConsumerWindow
+from mainstem.queues.engine.consumers import Consumer
+from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.engine.shard import QueueShard
 from mainstem.queues.facts import Pointer
-from mainstem.queues.queue import Queue
-from mainstem.queues.queue_book import QueueBook
-from mainstem.queues.queue_shard import QueueShard
 from mainstem.queues.settings import QueueName, QueueSettings
-from mainstem.queues.watermarks import Watermarks
-from mainstem.queues.window import Window
+from mainstem.queues.storage.queue_state import QueueStateTable
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 NOW = 1_000_000
@@ -20,7 +20,7 @@ def queue_of(**settings: object) -> Queue:
 
 
 def reader(name: str, window: int = 0, *, priority: int = 0, no_ack: bool = False) -> Consumer:
-    return Consumer(name, Window(window), priority=priority, no_ack=no_ack)
+    return Consumer(name, ConsumerWindow(window), priority=priority, no_ack=no_ack)
 
 
 def pointers(*offsets: int, size_bytes: int = 10, priority: int = 0) -> tuple[Pointer, ...]:
@@ -37,7 +37,7 @@ def given(effects: Effects) -> list[tuple[str, int]]:
 
 
 def shard_of(memory_bytes_max: int = 10**9) -> QueueShard:
-    return QueueShard(QueueBook(), Watermarks(memory_bytes_max), NOW)
+    return QueueShard(QueueStateTable(), Watermarks(memory_bytes_max), NOW)
 
 
 def named(name: str, namespace: str = "/") -> QueueName:

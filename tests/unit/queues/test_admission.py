@@ -1,38 +1,38 @@
 import pytest
 from tests.unit.queues.building import NOW, STREAM, offer, pointers, queue_of, reader
 
-from mainstem.queues.admission import NOTHING, Credit, Lender, Purse
-from mainstem.queues.effects import AdmissionChanged
+from mainstem.queues.admission.credit import NOTHING, Credit, CreditBalance, CreditLender
+from mainstem.queues.admission.watermarks import Pressure, WatermarkLevels, Watermarks
+from mainstem.queues.engine.effects import AdmissionChanged
+from mainstem.queues.engine.settling import ACKNOWLEDGE
 from mainstem.queues.settings import Overflow
-from mainstem.queues.settling import ACKNOWLEDGE
-from mainstem.queues.watermarks import Marks, Pressure, Watermarks
 
 
 def test_a_queue_lends_no_more_than_is_free() -> None:
     queue = queue_of(max_length=5, overflow=Overflow.REJECT_PUBLISH)
     offer(queue, 1, 2)
 
-    first = queue.gate.lend("r1", Credit(2, None))
-    second = queue.gate.lend("r2", Credit(9, None))
-    third = queue.gate.lend("r3", Credit(1, None))
+    first = queue.admission.lend("r1", Credit(2, None))
+    second = queue.admission.lend("r2", Credit(9, None))
+    third = queue.admission.lend("r3", Credit(1, None))
 
     assert (first.messages, second.messages, third) == (2, 1, NOTHING)
 
 
 def test_credit_comes_back_with_the_offer_that_used_it() -> None:
     queue = queue_of(max_length=3, overflow=Overflow.REJECT_PUBLISH)
-    queue.gate.lend("r1", Credit(2, None))
+    queue.admission.lend("r1", Credit(2, None))
 
     queue.on_offered(STREAM, pointers(1, 2), NOW, router="r1")
 
-    assert queue.gate.lent.messages == 0
-    assert queue.gate.lend("r1", Credit(9, None)).messages == 1
+    assert queue.admission.lent.messages == 0
+    assert queue.admission.lend("r1", Credit(9, None)).messages == 1
 
 
 def test_a_router_that_got_nothing_is_told_when_there_is_room() -> None:
     queue = queue_of(max_length=1, overflow=Overflow.BLOCK)
     offer(queue, 1)
-    queue.gate.lend("r1", Credit(1, None))
+    queue.admission.lend("r1", Credit(1, None))
 
     taken = queue.on_get("s", NOW)
     told = queue.on_settled("s", [taken.deliveries[0].number], ACKNOWLEDGE, NOW)
@@ -43,20 +43,20 @@ def test_a_router_that_got_nothing_is_told_when_there_is_room() -> None:
 
 def test_a_router_that_is_gone_gives_its_credit_back() -> None:
     queue = queue_of(max_length=1, overflow=Overflow.REJECT_PUBLISH)
-    queue.gate.lend("r1", Credit(1, None))
+    queue.admission.lend("r1", Credit(1, None))
 
-    queue.gate.router_gone("r1")
+    queue.admission.router_gone("r1")
 
-    assert queue.gate.lend("r2", Credit(1, None)).messages == 1
+    assert queue.admission.lend("r2", Credit(1, None)).messages == 1
 
 
 def test_bytes_are_lent_as_well() -> None:
     queue = queue_of(max_length_bytes=100, overflow=Overflow.REJECT_PUBLISH)
     offer(queue, 1)
 
-    assert queue.gate.lend("r1", Credit(1_000, 60)).size_bytes == 60
-    assert queue.gate.lend("r1", Credit(1_000, 60)).size_bytes == 30
-    assert queue.gate.lend("r1", Credit(1_000, 60)) == NOTHING
+    assert queue.admission.lend("r1", Credit(1_000, 60)).size_bytes == 60
+    assert queue.admission.lend("r1", Credit(1_000, 60)).size_bytes == 30
+    assert queue.admission.lend("r1", Credit(1_000, 60)) == NOTHING
 
 
 def test_a_queue_that_refuses_never_drops() -> None:
@@ -67,11 +67,11 @@ def test_a_queue_that_refuses_never_drops() -> None:
     effects = queue.on_gone("a", NOW)
 
     assert not effects.dropped, "what came back may exceed the limit"
-    assert queue.gate.lend("r", Credit(1, None)) == NOTHING
+    assert queue.admission.lend("r", Credit(1, None)) == NOTHING
 
 
 def test_a_purse_pays_by_message_and_by_bytes() -> None:
-    purse = Purse()
+    purse = CreditBalance()
     purse.put(Credit(2, 50))
     purse.pay(40)
 
@@ -81,7 +81,7 @@ def test_a_purse_pays_by_message_and_by_bytes() -> None:
 
 
 def test_a_lender_forgets_what_nobody_borrowed() -> None:
-    lender = Lender()
+    lender = CreditLender()
 
     lender.used("stranger", 5, 50)
 
@@ -107,4 +107,4 @@ def test_levels_are_left_below_where_they_were_entered(
 
 def test_watermarks_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="not in order"):
-        Marks(slow=95, refuse=90)
+        WatermarkLevels(slow=95, refuse=90)

@@ -3,13 +3,13 @@ import pytest
 from mainstem.model.errors import Corrupt
 from mainstem.model.limits import DEATHS_REMEMBERED_MAX
 from mainstem.model.message import EXPIRES_AT, Message
-from mainstem.queues.dead_letters import (
+from mainstem.queues.dead_letter_history import (
     X_DEATH,
     Death,
     amqp_table,
     closes_cycle,
     dead_letter,
-    deaths_of,
+    death_history_of,
     with_death,
 )
 from mainstem.queues.facts import Reason
@@ -32,7 +32,7 @@ def test_a_dead_letter_tells_where_and_why_it_died() -> None:
     letter = dead_letter(BODY.with_header(EXPIRES_AT, None), death(), "7/0/3")
 
     assert (letter.key, letter.value, letter.header("h")) == (b"k", b"v", b"1")
-    assert deaths_of(letter) == (death(),)
+    assert death_history_of(letter) == (death(),)
     assert letter.header("x-first-death-queue") == b"q"
     assert letter.header("x-last-death-reason") == b"rejected"
     assert letter.header("x-dead-letter-id") == b"7/0/3"
@@ -43,11 +43,11 @@ def test_the_same_death_again_is_counted_and_comes_first() -> None:
     letter = dead_letter(letter, death("r", Reason.EXPIRED), "2")
     letter = dead_letter(letter, death("q", time_ms=11_000), "3")
 
-    found = [(each.queue, each.reason, each.count) for each in deaths_of(letter)]
+    found = [(each.queue, each.reason, each.count) for each in death_history_of(letter)]
     assert found == [("q", "rejected", 2), ("r", "expired", 1)]
     assert letter.header("x-first-death-queue") == b"q"
     assert letter.header("x-last-death-queue") == b"q"
-    assert deaths_of(letter)[0].time_ms == 11_000
+    assert death_history_of(letter)[0].time_ms == 11_000
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -57,7 +57,7 @@ def test_a_dead_letter_tells_its_expiration_and_has_none_any_more(reason: Reason
     letter = dead_letter(message, death(reason=reason), "1")
 
     assert letter.expires_ms is None
-    assert deaths_of(letter)[0].original_expiration == "3"
+    assert death_history_of(letter)[0].original_expiration == "3"
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_the_past_that_is_remembered_is_bounded() -> None:
 @pytest.mark.parametrize("header", [b"no json", b'{"queue": 1}', b"[1]", b"\xff"])
 def test_a_past_that_is_none_is_corrupt(header: bytes) -> None:
     with pytest.raises(Corrupt):
-        deaths_of(BODY.with_header(X_DEATH, header))
+        death_history_of(BODY.with_header(X_DEATH, header))

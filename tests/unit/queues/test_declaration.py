@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.arguments import arguments_of, settings_of
-from mainstem.queues.declaration import OnDifference, Severity, differences, settled_settings
+from mainstem.queues.declaration import OnDifference, Severity, differences, merged_settings
 from mainstem.queues.settings import (
     NATIVE,
     DeliveryMode,
@@ -132,7 +132,7 @@ def test_a_declaration_says_what_to_do_about_differences(
 
     if holds == "refused":
         with pytest.raises(InvalidRequest, match="inequivalent arg"):
-            settled_settings(current, asked, policy, "q")
+            merged_settings(current, asked, policy, "q")
     else:
         expected = asked if holds == "wanted" else current
-        assert settled_settings(current, asked, policy, "q") == expected
+        assert merged_settings(current, asked, policy, "q") == expected

@@ -2,7 +2,6 @@ import pytest
 from tests.unit.queues.building import STREAM, named
 
 from mainstem.model.errors import Corrupt
-from mainstem.queues.fact_codec import QUEUE_CODEC
 from mainstem.queues.facts import (
     Acquired,
     Condemned,
@@ -25,6 +24,7 @@ from mainstem.queues.facts import (
     spans_of,
 )
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueSettings
+from mainstem.queues.storage.fact_codec import QUEUE_CODEC
 
 SETTINGS = QueueSettings(
     mode=DeliveryMode.PRIORITY, overflow=Overflow.BLOCK, max_length=5, retry_factor=1.5

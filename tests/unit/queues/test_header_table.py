@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.queues.header_table import HeaderTable
+from mainstem.queues.routing.header_table import HeaderTable
 
 
 @pytest.mark.parametrize(

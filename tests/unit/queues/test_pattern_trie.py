@@ -1,6 +1,6 @@
 import pytest
 
-from mainstem.queues.pattern_trie import AMQP, MQTT, PatternTrie
+from mainstem.queues.routing.pattern_trie import AMQP, MQTT, PatternTrie
 
 
 @pytest.mark.parametrize(

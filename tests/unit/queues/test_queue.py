@@ -4,13 +4,20 @@ from tests.unit.queues.building import NOW, STREAM, given, offer, pointers, queu
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import PartitionIndex, StreamId
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
-from mainstem.queues.consumers import Consumer
-from mainstem.queues.effects import ActiveChanged, ConsumerCancelled, LeaseLost
+from mainstem.queues.engine.consumer_window import ConsumerWindow
+from mainstem.queues.engine.consumers import Consumer
+from mainstem.queues.engine.effects import ActiveChanged, ConsumerCancelled, LeaseLost
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.engine.settling import (
+    ACKNOWLEDGE,
+    REJECT,
+    RELEASE,
+    RETURN,
+    Settlement,
+    SettlementOutcome,
+)
 from mainstem.queues.facts import ONLY_LANE, Pointer, Reason, Returned, Settled
-from mainstem.queues.queue import Queue
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueSettings
-from mainstem.queues.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Outcome, Settlement
-from mainstem.queues.window import Window
 
 
 def test_consumers_take_turns() -> None:
@@ -54,7 +61,7 @@ def test_a_window_bounds_what_a_consumer_has() -> None:
 
 def test_a_window_of_bytes_lets_one_large_message_through() -> None:
     queue = queue_of()
-    queue.on_consume(Consumer("a", Window(bytes_max=15)), NOW)
+    queue.on_consume(Consumer("a", ConsumerWindow(bytes_max=15)), NOW)
 
     effects = queue.on_offered(STREAM, pointers(1, 2, 3, size_bytes=100), NOW)
 
@@ -63,7 +70,7 @@ def test_a_window_of_bytes_lets_one_large_message_through() -> None:
 
 def test_credit_is_used_up_by_deliveries_and_granted_anew() -> None:
     queue = queue_of()
-    window = Window(credit=1)
+    window = ConsumerWindow(credit=1)
     queue.on_consume(Consumer("a", window), NOW)
     first = offer(queue, 1, 2)
     settled = queue.on_settled("a", [first.deliveries[0].number], ACKNOWLEDGE, NOW)
@@ -77,10 +84,10 @@ def test_credit_is_used_up_by_deliveries_and_granted_anew() -> None:
 
 
 def test_consumers_of_a_channel_share_a_window() -> None:
-    shared = Window(1)
+    shared = ConsumerWindow(1)
     one, two = queue_of(), queue_of()
-    one.on_consume(Consumer("a", Window(), shared=shared), NOW)
-    two.on_consume(Consumer("b", Window(), shared=shared), NOW)
+    one.on_consume(Consumer("a", ConsumerWindow(), shared=shared), NOW)
+    two.on_consume(Consumer("b", ConsumerWindow(), shared=shared), NOW)
     first = offer(one, 1)
 
     second = offer(two, 2)
@@ -278,7 +285,7 @@ def test_a_consumer_may_say_how_long_a_message_waits() -> None:
     queue.on_consume(reader("a"), NOW)
     [delivery] = offer(queue, 1).deliveries
 
-    later = Settlement(Outcome.RETURN, is_failure=True, delay_ms=700)
+    later = Settlement(SettlementOutcome.RETURN, is_failure=True, delay_ms=700)
     effects = queue.on_settled("a", [delivery.number], later, NOW)
 
     assert not effects.deliveries
@@ -339,21 +346,10 @@ def test_a_message_may_wait_without_having_failed() -> None:
     queue.on_consume(reader("a"), NOW)
     [delivery] = offer(queue, 1).deliveries
 
-    queue.on_settled("a", [delivery.number], Settlement(Outcome.RETURN, delay_ms=70), NOW)
+    queue.on_settled("a", [delivery.number], Settlement(SettlementOutcome.RETURN, delay_ms=70), NOW)
     [again] = queue.on_time(NOW + 70).deliveries
 
     assert (again.attempt, again.failures) == (2, 0)
-
-
-def test_a_lease_can_be_renewed() -> None:
-    queue = queue_of(lease_ms=30_000)
-    queue.on_consume(reader("a"), NOW)
-    [delivery] = offer(queue, 1).deliveries
-
-    renewed = queue.on_renewed("a", [delivery.number, 99], NOW + 20_000)
-
-    assert renewed.unknown == [99]
-    assert queue.next_ms() == NOW + 50_000
 
 
 def test_a_rejected_message_dies_with_the_reason_that_was_given() -> None:
@@ -361,7 +357,7 @@ def test_a_rejected_message_dies_with_the_reason_that_was_given() -> None:
     queue.on_consume(reader("a"), NOW)
     [delivery] = offer(queue, 1).deliveries
 
-    bad = Settlement(Outcome.REJECT, reason=Reason.BAD_PAYLOAD)
+    bad = Settlement(SettlementOutcome.REJECT, reason=Reason.BAD_PAYLOAD)
     effects = queue.on_settled("a", [delivery.number], bad, NOW)
     again = queue.on_consume(reader("b"), NOW)
     buried = queue.on_dead_lettered(ONLY_LANE, [effects.dead_letters[0].sequence], NOW)
@@ -652,31 +648,6 @@ def test_bodies_are_needed_from_the_oldest_message_on() -> None:
     queue.on_settled("a", [taken[0].number], ACKNOWLEDGE, NOW)
 
     assert queue.body.ledger.oldest_offsets() == {STREAM: 7}
-
-
-def test_messages_die_before_their_bodies_are_trimmed() -> None:
-    queue = queue_of(dead_letter_exchange="dlx")
-    queue.on_consume(reader("a", window=1), NOW)
-    offer(queue, 4, 7, 9)
-
-    effects = queue.on_trimmed(STREAM, 9, NOW)
-
-    assert [(each.pointer.offset, each.reason) for each in effects.dead_letters] == [
-        (7, Reason.TRIMMED)
-    ]
-    assert effects.count == 1
-    assert queue.body.ready_count == 1
-
-
-def test_messages_of_a_fan_out_die_before_their_bodies_are_trimmed() -> None:
-    queue = fan_out()
-    queue.on_consume(reader("a", window=1), NOW)
-    offer(queue, 4, 7, 9)
-
-    effects = queue.on_trimmed(STREAM, 9, NOW)
-
-    assert effects.count == 2
-    assert len(queue.body.ledger) == 1
 
 
 def test_a_limit_that_was_lowered_takes_turns() -> None:

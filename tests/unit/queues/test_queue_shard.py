@@ -4,22 +4,22 @@ import pytest
 from tests.unit.queues.building import NOW, STREAM, named, offer, pointers, reader, shard_of
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.queues.admission.watermarks import Pressure, Watermarks
 from mainstem.queues.declaration import OnDifference
-from mainstem.queues.effects import ConsumerCancelled, Effects, QueueGone
+from mainstem.queues.engine.effects import ConsumerCancelled, Effects, QueueGone
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.engine.settling import ACKNOWLEDGE, REJECT
+from mainstem.queues.engine.shard import ITEM_BYTES, QueueShard
 from mainstem.queues.facts import QueueDeclared, QueueDeleted, QueueFact, QueuesCounted, Reason
-from mainstem.queues.queue import Queue
-from mainstem.queues.queue_book import QueueBook
-from mainstem.queues.queue_shard import ITEM_BYTES, QueueShard
 from mainstem.queues.settings import Overflow, QueueSettings
-from mainstem.queues.settling import ACKNOWLEDGE, REJECT
-from mainstem.queues.watermarks import Pressure, Watermarks
+from mainstem.queues.storage.queue_state import QueueStateTable
 
 
 def rebuilt(facts: list[QueueFact]) -> QueueShard:
-    book = QueueBook()
+    state = QueueStateTable()
     for fact in facts:
-        book.replay(fact)
-    return QueueShard(book, Watermarks(10**9), NOW)
+        state.replay(fact)
+    return QueueShard(state, Watermarks(10**9), NOW)
 
 
 def test_a_queue_is_declared_once() -> None:

@@ -3,15 +3,15 @@ from tests.unit.queues.building import STREAM
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.message import Message
-from mainstem.queues.admission import Credit
-from mainstem.queues.exchange import Binding, Destination, Exchange, ExchangeKind
-from mainstem.queues.fact_codec import ROUTER_CODEC
+from mainstem.queues.admission.credit import Credit
+from mainstem.queues.admission.watermarks import Pressure
 from mainstem.queues.facts import Pointer
-from mainstem.queues.router import CursorMoved, Route, Router
-from mainstem.queues.routing import excluding
+from mainstem.queues.routing.exchange import Binding, Destination, Exchange, ExchangeKind
+from mainstem.queues.routing.message_routing import excluding
+from mainstem.queues.routing.router import CursorMoved, RouteDecision, Router
+from mainstem.queues.routing.topology import Topology
 from mainstem.queues.settings import Overflow
-from mainstem.queues.topology import Topology
-from mainstem.queues.watermarks import Pressure
+from mainstem.queues.storage.fact_codec import ROUTER_CODEC
 
 QUEUES = {"q", "r"}
 
@@ -152,13 +152,16 @@ def test_an_internal_exchange_is_not_for_publishers() -> None:
 @pytest.mark.parametrize(
     ("overflow", "expected"),
     [
-        (Overflow.REJECT_PUBLISH, Route(("q", "r"), refused_by=("q",))),
-        (Overflow.REJECT_PUBLISH_DLX, Route(("q", "r"), refused_by=("q",), dead_letters=("q",))),
-        (Overflow.BLOCK, Route(("q", "r"), blocked_by=("q",))),
+        (Overflow.REJECT_PUBLISH, RouteDecision(("q", "r"), refused_by=("q",))),
+        (
+            Overflow.REJECT_PUBLISH_DLX,
+            RouteDecision(("q", "r"), refused_by=("q",), dead_letters=("q",)),
+        ),
+        (Overflow.BLOCK, RouteDecision(("q", "r"), blocked_by=("q",))),
     ],
 )
 def test_a_queue_without_credit_says_no_before_the_append(
-    overflow: Overflow, expected: Route
+    overflow: Overflow, expected: RouteDecision
 ) -> None:
     made = topology()
     bind(made, "q", "#")

@@ -4,15 +4,15 @@ from typing import Any
 import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.queues.exchange import (
+from mainstem.queues.routing.exchange import (
     Binding,
     Destination,
     Exchange,
     ExchangeKind,
     exchange_of,
 )
-from mainstem.queues.fact_codec import TOPOLOGY_CODEC
-from mainstem.queues.topology import Topology, TopologyFact
+from mainstem.queues.routing.topology import Topology, TopologyFact
+from mainstem.queues.storage.fact_codec import TOPOLOGY_CODEC
 
 QUEUES = {"q", "r", "s"}
 

@@ -1,20 +1,13 @@
-"""A clock that stands still, and short ways to write rules."""
+"""Short ways to write rules."""
 
-from mainstem.security.acl import AclRule, Operation, PatternType, Permission, ResourceType
+from mainstem.security.authorisation.acl import (
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from mainstem.security.principals import USER, Identity, Principal
-
-
-class StillClock:
-    """Time that moves when a test says so."""
-
-    def __init__(self, now_s: float = 1_000_000.0) -> None:
-        self.now_s = now_s
-
-    def wall_ms(self) -> int:
-        return round(self.now_s * 1000)
-
-    def monotonic(self) -> float:
-        return self.now_s
 
 
 def user(name: str, **rest: object) -> Identity:

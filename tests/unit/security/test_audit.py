@@ -4,16 +4,17 @@ import json
 import stat
 from pathlib import Path
 
-from tests.unit.security.kit import StillClock, user
+from tests.kit.clock import ManualClock
+from tests.unit.security.kit import user
 
-from mainstem.security.acl import Operation, ResourceType
 from mainstem.security.audit import Audit
 from mainstem.security.audit_storage import AuditFile
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 
 def test_every_event_is_one_line_of_json() -> None:
     lines: list[str] = []
-    audit = Audit(StillClock(0), lines.append)
+    audit = Audit(ManualClock(0), lines.append)
     audit.logged_in(user("alice", method="PLAIN"), "h")
     audit.login_refused('mal"lory\n{"event":"login","outcome":"granted"}', "PLAIN", "h", "wrong")
     audit.refused(user("bob"), "h", Operation.WRITE, ResourceType.TOPIC, "orders")
@@ -32,7 +33,7 @@ def test_every_event_is_one_line_of_json() -> None:
 
 def test_texts_of_clients_are_cut() -> None:
     lines: list[str] = []
-    Audit(StillClock(), lines.append).login_refused("x" * 100_000, "PLAIN", "h", "wrong")
+    Audit(ManualClock(), lines.append).login_refused("x" * 100_000, "PLAIN", "h", "wrong")
     assert len(lines[0]) < 1_000
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.unit.security.kit import rule, user
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.security.acl import (
+from mainstem.security.authorisation.acl import (
     OPERATIONS_OF,
     AclFilter,
     AclRule,
@@ -15,10 +15,10 @@ from mainstem.security.acl import (
     ResourceType,
     check_rule,
 )
-from mainstem.security.authoriser import AllRights, Authoriser, GrantedRights
-from mainstem.security.glob import Glob
+from mainstem.security.authorisation.authoriser import AllRights, Authoriser, GrantedRights
+from mainstem.security.authorisation.name_pattern import NamePattern
+from mainstem.security.authorisation.roles import RoleRule, check_role
 from mainstem.security.principals import Identity, parse_principal
-from mainstem.security.roles import RoleRule, check_role
 
 READ, WRITE, DESCRIBE, DELETE = (
     Operation.READ,
@@ -193,7 +193,7 @@ def test_a_token_with_roles_can_do_no_more_than_its_owner_and_no_more_than_its_r
     ],
 )
 def test_globs_know_two_wildcards_and_nothing_else(pattern: str, name: str, fits: bool) -> None:
-    assert Glob(pattern).matches(name) is fits
+    assert NamePattern(pattern).matches(name) is fits
 
 
 @pytest.mark.parametrize("name", ["*", "a*", "?", "{user}", "a.*", ".*"])

@@ -9,8 +9,12 @@ import pytest
 import trustme
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.security.certificate_names import NameRules, Subject, distinguished_name
-from mainstem.security.tls_transport import (
+from mainstem.security.authentication.certificate_names import (
+    NameRules,
+    Subject,
+    distinguished_name,
+)
+from mainstem.security.authentication.tls_transport import (
     TlsContexts,
     TlsSettings,
     certificate_identity,

@@ -4,17 +4,17 @@ import base64
 from typing import Any
 
 import pytest
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
 from mainstem.model import scram
-from mainstem.placement.security_records import SecurityState
-from mainstem.placement.security_table import SecurityTable
+from mainstem.placement.changes.security_commands import SecurityState
+from mainstem.placement.state.security_table import SecurityTable
 from mainstem.security.audit import Audit
-from mainstem.security.lockout import Lockout, LockoutSettings
-from mainstem.security.logins_service import Logins
-from mainstem.security.passwords import Credentials, make_credentials
-from mainstem.security.sasl import Challenge
-from mainstem.security.tokens import DelegationToken
+from mainstem.security.authentication.lockout import Lockout, LockoutSettings
+from mainstem.security.authentication.login_service import LoginService
+from mainstem.security.authentication.passwords import Credentials, make_credentials
+from mainstem.security.authentication.sasl import Challenge
+from mainstem.security.authentication.tokens import DelegationToken
 
 MECHANISM = "SCRAM-SHA-256"
 NOBODY = [f"nobody-{number}" for number in range(40)]
@@ -39,16 +39,16 @@ TOKEN = DelegationToken(
 )  # fmt: skip
 
 
-def a_node(users: dict[str, Credentials] = USERS, secret: bytes | None = b"s" * 64) -> Logins:
+def a_node(users: dict[str, Credentials] = USERS, secret: bytes | None = b"s" * 64) -> LoginService:
     """A process of a node with the cluster's catalogue."""
     state = SecurityState(users=users, token_secret=secret, delegation_tokens=(TOKEN,))
-    clock = StillClock()
+    clock = ManualClock()
     settings = LockoutSettings(failures_max=5, lock_ms=1_000)
     audit = Audit(clock, lambda _: None)
-    return Logins(SecurityTable(state), Lockout(settings, clock), audit, clock)
+    return LoginService(SecurityTable(state), Lockout(settings, clock), audit, clock)
 
 
-def told(node: Logins, user: str, *, by_token: bool = False) -> dict[str, Any]:
+def told(node: LoginService, user: str, *, by_token: bool = False) -> dict[str, Any]:
     """What a node answers to a first message: salt and iterations."""
     extension = ",tokenauth=true" if by_token else ""
     exchange = node.begin(MECHANISM, "10.0.0.1")
@@ -81,7 +81,7 @@ def test_what_is_made_up_has_iterations_and_lengths_that_users_have() -> None:
 def test_what_is_made_up_follows_users_that_change() -> None:
     node = a_node({"carol": USERS["carol"]})
     assert {told(node, name)["iterations"] for name in NOBODY} == {8_192}
-    node._book.users["carol"] = USERS["alice"]  # type: ignore[index]
+    node._credentials.users["carol"] = USERS["alice"]  # type: ignore[index]
     node.credentials_changed()
     assert {told(node, name)["iterations"] for name in NOBODY} == {4_096}
 

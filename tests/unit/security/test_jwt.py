@@ -1,6 +1,5 @@
 """JSON web tokens: each way to fail open, tried."""
 
-import asyncio
 import base64
 import hmac
 import json
@@ -12,13 +11,13 @@ from typing import Any
 import pytest
 from joserfc import jws
 from joserfc.jwk import ECKey, KeySet, RSAKey
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.security import jwks_client
-from mainstem.security.jwks_client import KeySource, parse_keys
-from mainstem.security.jwt_tokens import JwtSettings, JwtVerifier, UnknownKey
-from mainstem.security.sasl import Refused
+from mainstem.security.authentication import jwks_client
+from mainstem.security.authentication.jwks_client import JwksKeySource, parse_keys
+from mainstem.security.authentication.jwt_verifier import JwtSettings, JwtVerifier, UnknownKey
+from mainstem.security.authentication.sasl import LoginRefused
 
 NOW_S = 1_700_000_000
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
@@ -35,7 +34,7 @@ CLAIMS: dict[str, Any] = {
 
 
 def verifier() -> JwtVerifier:
-    return JwtVerifier(SETTINGS, StillClock(NOW_S))
+    return JwtVerifier(SETTINGS, ManualClock(NOW_S))
 
 
 def signed(claims: dict[str, Any], key: Any = RSA, alg: str = "RS256", **head: Any) -> str:
@@ -61,7 +60,7 @@ def test_alg_none_is_refused() -> None:
         head = base64.urlsafe_b64encode(json.dumps({"alg": alg}).encode()).rstrip(b"=")
         body = base64.urlsafe_b64encode(json.dumps(CLAIMS).encode()).rstrip(b"=")
         for tail in (b"", b"AAAA"):
-            with pytest.raises(Refused):
+            with pytest.raises(LoginRefused):
                 verifier().identity((head + b"." + body + b"." + tail).decode(), KEYS)
 
 
@@ -71,7 +70,7 @@ def test_a_public_key_does_not_serve_as_a_shared_secret() -> None:
     text = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
     signature = hmac.digest(RSA.as_pem(private=False), text, "sha256")
     forged = (text + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(forged, KEYS)
 
 
@@ -83,13 +82,13 @@ def test_an_unknown_key_is_not_accepted() -> None:
 
 def test_a_foreign_key_under_a_known_name_is_refused() -> None:
     stranger = RSAKey.generate_key(2048, {"kid": "rsa"})
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(signed(CLAIMS, stranger), KEYS)
 
 
 def test_a_token_that_names_no_key_is_refused_where_there_are_several() -> None:
     token = signed(CLAIMS, kid=None)
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(token, KEYS)
     assert verifier().identity(token, KeySet([RSA])).principal.name == "alice"
 
@@ -122,7 +121,7 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("change", WRONG, ids=str)
 def test_a_wrong_audience_issuer_time_or_name_is_refused(change: dict[str, Any]) -> None:
     claims = {name: value for name, value in {**CLAIMS, **change}.items() if value is not None}
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(signed(claims), KEYS)
 
 
@@ -135,22 +134,22 @@ def test_one_of_several_audiences_is_enough() -> None:
     "text", ["", ".", "..", "a.b", "a.b.c", "a.b.c.d", "ü.b.c", "x" * 40_000, "[].[].[]"]
 )
 def test_what_is_no_token_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(text, KEYS)
 
 
 def test_a_changed_claim_breaks_the_signature() -> None:
     head, _, signature = signed(CLAIMS).split(".")
     body = base64.urlsafe_b64encode(json.dumps({**CLAIMS, "sub": "root"}).encode()).rstrip(b"=")
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(f"{head}.{body.decode()}.{signature}", KEYS)
 
 
 def test_critical_headers_and_payloads_that_are_no_object_are_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(signed(CLAIMS, crit=["b64"], b64=True), KEYS)
     odd = jws.serialize_compact({"alg": "RS256", "kid": "rsa"}, b"[1]", RSA, algorithms=["RS256"])
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         verifier().identity(odd, KEYS)
 
 
@@ -168,7 +167,7 @@ def test_critical_headers_and_payloads_that_are_no_object_are_refused() -> None:
 def test_settings_that_would_let_anybody_in_are_refused(wrong: dict[str, Any]) -> None:
     settings = {"issuer": "i", "audiences": ("a",), **wrong}
     with pytest.raises(InvalidRequest):
-        JwtVerifier(JwtSettings(**settings), StillClock())
+        JwtVerifier(JwtSettings(**settings), ManualClock())
 
 
 # Where keys come from
@@ -265,8 +264,8 @@ def test_an_endless_answer_is_cut(issuer: Issuer) -> None:
 
 
 async def _asks(issuer: Issuer) -> None:
-    clock = StillClock()
-    source = KeySource(issuer.address, clock)
+    clock = ManualClock()
+    source = JwksKeySource(issuer.address, clock)
     first = await source.keys()
     assert first is not None
     await source.keys(fresh=True)
@@ -281,18 +280,18 @@ async def _asks(issuer: Issuer) -> None:
     assert await source.keys() is newer, "what was known stays known when the issuer fails"
 
 
-def test_keys_are_fetched_again_when_they_are_old_or_one_is_missing(issuer: Issuer) -> None:
-    asyncio.run(_asks(issuer))
+async def test_keys_are_fetched_again_when_they_are_old_or_one_is_missing(issuer: Issuer) -> None:
+    await _asks(issuer)
 
 
-def test_without_any_keys_there_are_none(tmp_path: Path) -> None:
-    source = KeySource(str(tmp_path / "absent.json"), StillClock())
-    assert asyncio.run(source.keys()) is None
+async def test_without_any_keys_there_are_none(tmp_path: Path) -> None:
+    source = JwksKeySource(str(tmp_path / "absent.json"), ManualClock())
+    assert await source.keys() is None
 
 
-def test_keys_may_stand_in_a_file(tmp_path: Path) -> None:
+async def test_keys_may_stand_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(public())
-    found = asyncio.run(KeySource(str(path), StillClock()).keys())
+    found = await JwksKeySource(str(path), ManualClock()).keys()
     assert found is not None
     assert {key.kid for key in found.keys} == {"rsa", "ec"}

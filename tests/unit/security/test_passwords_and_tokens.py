@@ -1,12 +1,12 @@
 """Stored passwords, remembered ones, API tokens, delegation tokens."""
 
 import pytest
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.security import passwords, tokens
-from mainstem.security.passwords import Credentials, RightPasswords, make_credentials
-from mainstem.security.tokens import ApiToken, DelegationToken
+from mainstem.security.authentication import passwords, tokens
+from mainstem.security.authentication.passwords import Credentials, PasswordCache, make_credentials
+from mainstem.security.authentication.tokens import ApiToken, DelegationToken
 
 SALTS = [b"a" * 24, b"b" * 24]
 
@@ -44,8 +44,8 @@ def test_a_damaged_hash_lets_nobody_in() -> None:
 
 
 def test_a_right_password_is_remembered_for_a_while_and_only_for_its_user() -> None:
-    clock = StillClock()
-    right = RightPasswords(clock, b"key")
+    clock = ManualClock()
+    right = PasswordCache(clock, b"key")
     right.remember("alice", "p")
     assert right.knows("alice", "p")
     assert not right.knows("alice", "q")

@@ -1,7 +1,7 @@
 """Buckets, Kafka's precedence of entities, connection rates."""
 
 import pytest
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.security.quotas import (
@@ -33,7 +33,7 @@ PRECEDENCE: list[list[tuple[str, str | None]]] = [
 
 
 def quotas(*entries: tuple[list[tuple[str, str | None]], dict[str, float]]) -> Quotas:
-    made = Quotas(StillClock())
+    made = Quotas(ManualClock())
     made.load(QuotaEntry(entity_of(parts), limits) for parts, limits in entries)
     return made
 
@@ -44,7 +44,7 @@ def test_without_limits_nothing_is_throttled() -> None:
 
 
 def test_who_sends_twice_the_rate_waits_for_the_excess() -> None:
-    clock = StillClock()
+    clock = ManualClock()
     made = Quotas(clock)
     made.load([QuotaEntry(entity_of([(USER, "u")]), {PRODUCE_BYTES: 1000.0})])
     meter = made.meter("u", "c", "h")
@@ -102,7 +102,7 @@ def test_a_changed_limit_counts_for_connections_that_are_there() -> None:
 
 
 def test_an_address_that_connects_too_often_is_refused_for_a_while() -> None:
-    clock = StillClock()
+    clock = ManualClock()
     made = Quotas(clock)
     assert [made.connection_refused("h", 2) for _ in range(3)] == [False, False, True]
     assert not made.connection_refused("other", 2)

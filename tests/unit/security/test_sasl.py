@@ -9,17 +9,17 @@ from scramp import ScramClient, ScramException
 from mainstem.model import scram as arithmetic
 from mainstem.model.errors import ErrorCode
 from mainstem.model.scram import ScramCredential
-from mainstem.security.decoys import Decoys
-from mainstem.security.sasl import (
+from mainstem.security.authentication.sasl import (
     Challenge,
     CheckBearer,
     CheckPassword,
+    LoginProven,
+    LoginRefused,
     OauthBearer,
     Plain,
-    Proven,
-    Refused,
 )
-from mainstem.security.scram import Credentialer, ScramServer
+from mainstem.security.authentication.scram import CredentialLookup, ScramServer
+from mainstem.security.authentication.scram_decoys import ScramDecoys
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 SALT = b"s" * 24
@@ -33,7 +33,7 @@ def server(mechanism: str, **passwords: str) -> ScramServer:
             mechanism, passwords[user], salt=SALT, iterations=arithmetic.ITERATIONS_MIN
         )
 
-    keys = Credentialer(of_user, lambda *_: None, Decoys(lambda: b"secret"))
+    keys = CredentialLookup(of_user, lambda *_: None, ScramDecoys(lambda: b"secret"))
     return ScramServer(mechanism, keys, "server-nonce")
 
 
@@ -50,7 +50,7 @@ def test_an_independent_client_logs_in(mechanism: str, password: str) -> None:
     client = ScramClient([mechanism], "alice", password)
     client.set_server_first(first(made, client.get_client_first()))
     step = made.step(client.get_client_final().encode())
-    assert isinstance(step, Proven)
+    assert isinstance(step, LoginProven)
     assert step.user == "alice"
     client.set_server_final(step.data.decode())
 
@@ -60,7 +60,7 @@ def test_a_wrong_password_is_refused(mechanism: str) -> None:
     made = server(mechanism, alice="right")
     client = ScramClient([mechanism], "alice", "wrong")
     client.set_server_first(first(made, client.get_client_first()))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoginRefused) as refused:
         made.step(client.get_client_final().encode())
     assert refused.value.code is ErrorCode.AUTHENTICATION_FAILED
     assert "right" not in str(refused.value)
@@ -73,17 +73,17 @@ def test_a_user_who_is_not_there_looks_like_one_who_is() -> None:
         client = ScramClient(["SCRAM-SHA-256"], "mallory", "x", c_nonce="n" * 24)
         answers.append(first(made, client.get_client_first()))
         client.set_server_first(answers[-1])
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(LoginRefused) as refused:
             made.step(client.get_client_final().encode())
-        assert str(refused.value) == str(Refused("anything"))
+        assert str(refused.value) == str(LoginRefused("anything"))
     assert answers[0] == answers[1], "the same salt every time, as a real user has"
     assert ",i=4096" in answers[0]
 
 
 def test_impersonation_an_authzid_of_somebody_else_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         server("SCRAM-SHA-256", alice="p").step(b"n,a=bob,n=alice,r=abc")
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         Plain().step(b"bob\0alice\0secret")
     assert Plain().step(b"alice\0alice\0secret") == CheckPassword("alice", "secret")
 
@@ -104,7 +104,7 @@ def test_impersonation_an_authzid_of_somebody_else_is_refused() -> None:
     ],
 )
 def test_a_malformed_first_message_is_refused(message: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         server("SCRAM-SHA-256", alice="p").step(message)
 
 
@@ -129,10 +129,10 @@ def test_every_part_of_the_final_message_counts() -> None:
     ]
     for message in wrong:
         made, _ = exchange()
-        with pytest.raises(Refused):
+        with pytest.raises(LoginRefused):
             made.step(message.encode())
     made, message = exchange()
-    assert isinstance(made.step(message.encode()), Proven)
+    assert isinstance(made.step(message.encode()), LoginProven)
 
 
 def test_names_may_have_commas_and_equals_signs() -> None:
@@ -146,7 +146,7 @@ def test_the_server_proves_itself_too() -> None:
     client = ScramClient(["SCRAM-SHA-256"], "alice", "p")
     client.set_server_first(first(made, client.get_client_first()))
     step = made.step(client.get_client_final().encode())
-    assert isinstance(step, Proven)
+    assert isinstance(step, LoginProven)
     forged = b"v=" + base64.b64encode(bytes(32))
     with pytest.raises(ScramException):
         client.set_server_final(forged.decode())
@@ -156,7 +156,7 @@ def test_the_server_proves_itself_too() -> None:
     "message", [b"", b"alice", b"\0alice", b"\0\0secret", b"\0alice\0", b"a\0b\0c\0d", b"\0\xff\0x"]
 )
 def test_plain_refuses_what_is_not_name_and_password(message: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         Plain().step(message)
 
 
@@ -181,14 +181,14 @@ def test_oauthbearer_finds_the_token_among_extensions() -> None:
     ],
 )
 def test_oauthbearer_refuses_what_carries_no_token(message: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         OauthBearer().step(message)
 
 
 def test_a_bad_token_is_explained_once_and_then_it_is_over() -> None:
     machine = OauthBearer()
     assert b"invalid_token" in machine.explained().data
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         machine.step(b"\x01")
 
 

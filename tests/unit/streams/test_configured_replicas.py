@@ -1,41 +1,40 @@
 """A topic is configured anew while several nodes hold it, only one of which writes it."""
 
-import asyncio
 from pathlib import Path
 
-from tests.unit.streams.town import TOPIC_ID, Town, eventually
+from tests.kit.cluster import TOPIC_ID, StreamCluster
+from tests.kit.loop import virtual_time
+from tests.kit.waiting import eventually
 
-from mainstem.placement.records import SetTopicConfigs
+from mainstem.placement.changes.commands import SetTopicConfigs
 
-
-def test_nodes_that_do_not_write_a_topic_take_note_of_its_new_settings(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            topic = await town.create()
-            await town.write(b"first")
-            configs = dict(topic.configs) | {"max.message.bytes": "2000"}
-            command = SetTopicConfigs(TOPIC_ID, dict(topic.configs), configs)
-            await town.placement.service.submit(command)
-            former = town.writer
-            assert former.streams.door("t", 0).settings.max_message_bytes == 2000
-            assert all(node.fatal == [] for node in town.nodes.values())
-            await former.crash()
-            await town.fence(former)
-            await town.write(b"second")
-            await eventually(lambda: town.values() == [b"first", b"second"])
-            assert town.writer.streams.door("t", 0).settings.max_message_bytes == 2000
-
-    asyncio.run(story())
+pytestmark = virtual_time
 
 
-def test_a_catalogue_that_was_replaced_as_a_whole_is_taken_up(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"first")
-            for node in town.nodes.values():
-                node.streams.resync()
-            await town.write(b"second")
-            assert town.values() == [b"first", b"second"]
+async def test_nodes_that_do_not_write_a_topic_take_note_of_its_new_settings(
+    tmp_path: Path,
+) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        topic = await cluster.create()
+        await cluster.write(b"first")
+        configs = dict(topic.configs) | {"max.message.bytes": "2000"}
+        command = SetTopicConfigs(TOPIC_ID, dict(topic.configs), configs)
+        await cluster.placement.service.submit(command)
+        former = cluster.writer
+        assert former.streams.partition("t", 0).settings.max_message_bytes == 2000
+        assert all(node.fatal == [] for node in cluster.nodes.values())
+        await former.crash()
+        await cluster.fence(former)
+        await cluster.write(b"second")
+        await eventually(lambda: cluster.values() == [b"first", b"second"])
+        assert cluster.writer.streams.partition("t", 0).settings.max_message_bytes == 2000
 
-    asyncio.run(story())
+
+async def test_a_catalogue_that_was_replaced_as_a_whole_is_taken_up(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"first")
+        for node in cluster.nodes.values():
+            node.streams.lifecycle.resync()
+        await cluster.write(b"second")
+        assert cluster.values() == [b"first", b"second"]

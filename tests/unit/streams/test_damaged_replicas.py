@@ -1,24 +1,26 @@
 """Damage to any file of a range on one node is made good from the others when it starts."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.kit.cluster import STREAM, StreamCluster, StreamClusterNode
+from tests.kit.waiting import eventually
 from tests.unit.streams.test_rewritten_replicas import (
     compact_soon,
     files,
     one_key_over_and_over,
     readable,
 )
-from tests.unit.streams.town import STREAM, Town, TownNode, eventually
 
 from mainstem.model.ids import Epoch, Offset
-from mainstem.streams.range_writer import SealPoint
-from mainstem.streams.scrub_driver import ScrubDriver
-from mainstem.streams.seal_driver import range_end
+from mainstem.streams.failover.seal_driver import range_end
+from mainstem.streams.maintenance.scrub_driver import ScrubDriver
+from mainstem.streams.writer.replication import SealPoint
 from mainstem.telemetry.metrics import Metrics
 
 Damage = Callable[[Path], None]
@@ -65,48 +67,102 @@ DAMAGES = {
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("is_writer", [False, True])
 @pytest.mark.parametrize("what", DAMAGES)
-def test_any_damage_is_made_good(
+async def test_any_damage_is_made_good(
     tmp_path: Path, what: str, *, is_writer: bool, is_compacted: bool
 ) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await one_key_over_and_over(town)
-            if is_compacted:
-                await compact_soon(town)
-                await eventually(lambda: len(town.stream.ranges[0].done) == 3)
-            victim = next(
-                node for node in town.nodes.values() if (node is town.writer) == is_writer
-            )
-            index = town.stream.ranges[0].index
-            generation = town.stream.ranges[0].generation
-            await eventually(lambda: "range.seal" in files(victim, index))
-            other = next(node for node in town.nodes.values() if node is not victim)
-            await eventually(lambda: "range.seal" in files(other, index))
-            sound = files(other, index)
-            (folder,) = victim.folder.glob(f"topics/*/partition-0/range-{index}.g{generation}")
-            await victim.crash()
-            DAMAGES[what](folder)
-            await victim.start()
+    async with StreamCluster(tmp_path) as cluster:
+        await one_key_over_and_over(cluster)
+        if is_compacted:
+            await compact_soon(cluster)
+            await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
+        victim = next(
+            node for node in cluster.nodes.values() if (node is cluster.writer) == is_writer
+        )
+        index = cluster.stream.ranges[0].index
+        generation = cluster.stream.ranges[0].generation
+        await eventually(lambda: "range.seal" in files(victim, index))
+        other = next(node for node in cluster.nodes.values() if node is not victim)
+        await eventually(lambda: "range.seal" in files(other, index))
+        sound = files(other, index)
+        (folder,) = victim.folder.glob(f"topics/*/partition-0/range-{index}.g{generation}")
+        await victim.crash()
+        DAMAGES[what](folder)
+        await victim.start()
+        scrub = asyncio.create_task(
+            ScrubDriver(victim.store, Metrics(), victim.streams.ranges.lost).run(1)
+        )
+        await eventually(lambda: is_sound(cluster, victim, index, sound) or bool(victim.fatal))
+        scrub.cancel()
+        assert victim.fatal == []
+        expected = [b"19"] if is_compacted else [b"%d" % number for number in range(20)]
+        await eventually(lambda: readable(cluster) == expected)
+        left = [path for path in folder.parent.iterdir() if path.suffix == ".aside"]
+        assert left == []
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("is_writer", [False, True])
+async def test_an_unreadable_segment_is_copied_anew_and_the_node_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_writer: bool, is_compacted: bool
+) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await one_key_over_and_over(cluster)
+        if is_compacted:
+            await compact_soon(cluster)
+            await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
+        victim = next(
+            node for node in cluster.nodes.values() if (node is cluster.writer) == is_writer
+        )
+        facts = cluster.stream.ranges[0]
+        await eventually(
+            lambda: all("range.seal" in files(node, facts.index) for node in cluster.nodes.values())
+        )
+        sound = files(victim, facts.index)
+        (path,) = victim.folder.glob(
+            f"topics/*/partition-0/range-{facts.index}.g{facts.generation}/*.log"
+        )
+        with path.open("rb") as kept:  # open, or its inode number might be used again
+            fail_reads_of(os.fstat(kept.fileno()).st_ino, monkeypatch)
             scrub = asyncio.create_task(
-                ScrubDriver(victim.store, Metrics(), victim.streams.lost).run(1)
+                ScrubDriver(victim.store, Metrics(), victim.streams.ranges.lost).run(1)
             )
-            await eventually(lambda: is_sound(town, victim, index, sound) or bool(victim.fatal))
+            await eventually(
+                lambda: (
+                    bool(victim.fatal)
+                    or scrub.done()
+                    or (
+                        is_sound(cluster, victim, facts.index, sound)
+                        and not path.samefile(f"/proc/self/fd/{kept.fileno()}")
+                    )
+                )
+            )
+            assert not scrub.done()
             scrub.cancel()
             assert victim.fatal == []
             expected = [b"19"] if is_compacted else [b"%d" % number for number in range(20)]
-            await eventually(lambda: readable(town) == expected)
-            left = [path for path in folder.parent.iterdir() if path.suffix == ".aside"]
-            assert left == []
-
-    asyncio.run(story())
+            await eventually(lambda: readable(cluster) == expected)
 
 
-def is_sound(town: Town, node: TownNode, index: int, sound: dict[str, bytes]) -> bool:
+def fail_reads_of(inode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of one file cannot be read; a file that takes its place is sound."""
+    real = os.pread
+
+    def pread(fd: int, size: int, position: int) -> bytes:
+        if os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+
+def is_sound(
+    cluster: StreamCluster, node: StreamClusterNode, index: int, sound: dict[str, bytes]
+) -> bool:
     try:
         found = files(node, index)
     except (ValueError, FileNotFoundError):
         return False  # it is being made anew
-    return found == sound and len(town.stream.ranges[0].done) == 3
+    return found == sound and len(cluster.stream.ranges[0].done) == 3
 
 
 OPEN_DAMAGES = {
@@ -118,142 +174,132 @@ OPEN_DAMAGES = {
 
 @pytest.mark.parametrize("is_writer", [False, True])
 @pytest.mark.parametrize("what", OPEN_DAMAGES)
-def test_an_open_range_that_is_damaged_on_one_node_goes_on_without_it(
+async def test_an_open_range_that_is_damaged_on_one_node_goes_on_without_it(
     tmp_path: Path, what: str, *, is_writer: bool
 ) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(20):
-                await town.write(b"%d" % number)
-            victim = next(
-                node for node in town.nodes.values() if (node is town.writer) == is_writer
-            )
-            (folder,) = victim.folder.glob("topics/*/partition-0/range-0.g0")
-            victim.store.write_checkpoint()
-            await victim.crash()
-            OPEN_DAMAGES[what](folder)
-            if is_writer:
-                await town.fence(victim)
-            await victim.start()
-            await town.write(b"20")
-            expected = [b"%d" % number for number in range(21)]
-            await eventually(lambda: readable(town) == expected)
-            town.writer.streams.roll(town.stream.id)
-            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
-            await eventually(lambda: "range.seal" in files(town.writer, 0))
-            await eventually(lambda: files(victim, 0) == files(town.writer, 0))
-            assert victim.fatal == []
-            assert readable(town) == expected
-
-    asyncio.run(story())
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(20):
+            await cluster.write(b"%d" % number)
+        victim = next(
+            node for node in cluster.nodes.values() if (node is cluster.writer) == is_writer
+        )
+        (folder,) = victim.folder.glob("topics/*/partition-0/range-0.g0")
+        victim.store.write_checkpoint()
+        await victim.crash()
+        OPEN_DAMAGES[what](folder)
+        if is_writer:
+            await cluster.fence(victim)
+        await victim.start()
+        await cluster.write(b"20")
+        expected = [b"%d" % number for number in range(21)]
+        await eventually(lambda: readable(cluster) == expected)
+        cluster.writer.streams.roll(cluster.stream.id)
+        await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
+        await eventually(lambda: "range.seal" in files(cluster.writer, 0))
+        sound = files(cluster.writer, 0)
+        await eventually(lambda: is_sound(cluster, victim, 0, sound))
+        assert victim.fatal == []
+        assert readable(cluster) == expected
 
 
 @pytest.mark.parametrize("what", OPEN_DAMAGES)
-def test_what_a_damaged_copy_lost_is_not_forgotten_over_restarts(tmp_path: Path, what: str) -> None:
+async def test_what_a_damaged_copy_lost_is_not_forgotten_over_restarts(
+    tmp_path: Path, what: str
+) -> None:
     """Two nodes acknowledged; one copy is damaged: without the other nothing may be decided."""
 
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            writer = town.writer
-            damaged, behind = [node for node in town.nodes.values() if node is not writer]
-            town.network.isolate(behind.id)
-            for number in range(20):
-                await town.write(b"%d" % number)
-            (folder,) = damaged.folder.glob("topics/*/partition-0/range-0.g0")
-            damaged.store.write_checkpoint()
-            await writer.crash()
-            await damaged.crash()
-            OPEN_DAMAGES[what](folder)
-            for _ in range(2):
-                await damaged.start()
-                await damaged.crash()
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        writer = cluster.writer
+        damaged, behind = [node for node in cluster.nodes.values() if node is not writer]
+        cluster.network.isolate(behind.id)
+        for number in range(20):
+            await cluster.write(b"%d" % number)
+        (folder,) = damaged.folder.glob("topics/*/partition-0/range-0.g0")
+        damaged.store.write_checkpoint()
+        await writer.crash()
+        await damaged.crash()
+        OPEN_DAMAGES[what](folder)
+        for _ in range(2):
             await damaged.start()
-            town.network.heal()
-            await town.fence(writer)
-            await asyncio.sleep(0.5)
-            assert town.stream.ranges[0].end in (None, 20)
-            await writer.start()
-            await town.unfence(writer)
-            await town.write(b"20")
-            expected = [b"%d" % number for number in range(21)]
-            await eventually(lambda: readable(town) == expected)
-
-    asyncio.run(story())
+            await damaged.crash()
+        await damaged.start()
+        cluster.network.heal()
+        await cluster.fence(writer)
+        await asyncio.sleep(0.5)
+        assert cluster.stream.ranges[0].end in (None, 20)
+        await writer.start()
+        await cluster.unfence(writer)
+        await cluster.write(b"20")
+        expected = [b"%d" % number for number in range(21)]
+        await eventually(lambda: readable(cluster) == expected)
 
 
 @pytest.mark.parametrize("what", OPEN_DAMAGES)
-def test_a_node_with_a_damaged_copy_takes_the_stream_over(tmp_path: Path, what: str) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(20):
-                await town.write(b"%d" % number)
-            former = town.writer
-            heir, other = [node for node in town.nodes.values() if node is not former]
-            await eventually(lambda: town.stored(other, 0) == town.stored(former, 0))
-            (folder,) = heir.folder.glob("topics/*/partition-0/range-0.g0")
-            heir.store.write_checkpoint()
-            await heir.crash()
-            OPEN_DAMAGES[what](folder)
-            await heir.start()
-            for node in (other, former):  # nobody else is left to be elected
-                await node.crash()
-                await town.fence(node)
-            assert town.writer is heir
-            for node in (other, former):
-                await node.start()
-                await town.unfence(node)
-            await town.write(b"20")
-            expected = [b"%d" % number for number in range(21)]
-            await eventually(lambda: readable(town) == expected)
-            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
-            assert heir.fatal == []
-
-    asyncio.run(story())
-
-
-def test_the_end_of_a_range_can_be_told_where_its_copy_is_damaged(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(20):
-                await town.write(b"%d" % number)
-            node = town.writer
-            (folder,) = node.folder.glob("topics/*/partition-0/range-0.g0")
-            size = node.streams.door("t", 0).log.size_bytes
-            node.store.write_checkpoint()
+async def test_a_node_with_a_damaged_copy_takes_the_stream_over(tmp_path: Path, what: str) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(20):
+            await cluster.write(b"%d" % number)
+        former = cluster.writer
+        successor, other = [node for node in cluster.nodes.values() if node is not former]
+        await eventually(lambda: cluster.stored(other, 0) == cluster.stored(former, 0))
+        (folder,) = successor.folder.glob("topics/*/partition-0/range-0.g0")
+        successor.store.write_checkpoint()
+        await successor.crash()
+        OPEN_DAMAGES[what](folder)
+        await successor.start()
+        for node in (other, former):  # nobody else is left to be elected
             await node.crash()
-            cut("*.log")(folder)
+            await cluster.fence(node)
+        assert cluster.writer is successor
+        for node in (other, former):
             await node.start()
-            log = node.store.logs[folder]
-            point = SealPoint(Offset(15), ())
-            later = town.clock.wall_ms() + 1000
-            end = range_end(town.stream, town.stream.last, log, point, (Epoch(1), later))
-            assert 0 < end.size_bytes <= size
-            assert end.max_timestamp == later
-
-    asyncio.run(story())
+            await cluster.unfence(node)
+        await cluster.write(b"20")
+        expected = [b"%d" % number for number in range(21)]
+        await eventually(lambda: readable(cluster) == expected)
+        await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
+        assert successor.fatal == []
 
 
-def test_a_replica_whose_sync_failed_is_in_limbo_after_a_restart_on_the_same_boot(
+async def test_the_end_of_a_range_can_be_told_where_its_copy_is_damaged(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(20):
+            await cluster.write(b"%d" % number)
+        node = cluster.writer
+        (folder,) = node.folder.glob("topics/*/partition-0/range-0.g0")
+        size = node.streams.partition("t", 0).log.size_bytes
+        node.store.write_checkpoint()
+        await node.crash()
+        cut("*.log")(folder)
+        await node.start()
+        log = node.store.logs[folder]
+        point = SealPoint(Offset(15), ())
+        later = cluster.clock.wall_ms() + 1000
+        end = range_end(cluster.stream, cluster.stream.last, log, point, (Epoch(1), later))
+        assert 0 < end.size_bytes <= size
+        assert end.max_timestamp == later
+
+
+async def test_a_replica_whose_sync_failed_is_in_limbo_after_a_restart_on_the_same_boot(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"a")
-            node = next(node for node in town.nodes.values() if node is not town.writer)
-            node.store.files.access.sync_failed()
-            await node.crash()
-            node.fatal.clear()
-            await node.start()
-            roles = node.streams._roles
-            assert roles is not None
-            held = roles.replicas.hold(
-                town.placement.catalogue.need_topic(STREAM.topic), town.stream, town.stream.last
-            )
-            assert held.machine.limbo
-
-    asyncio.run(story())
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"a")
+        node = next(node for node in cluster.nodes.values() if node is not cluster.writer)
+        node.store.files.access.sync_failed()
+        await node.crash()
+        node.fatal.clear()
+        await node.start()
+        roles = node.streams._roles
+        assert roles is not None
+        held = roles.replicas.registry.hold(
+            cluster.placement.catalogue.need_topic(STREAM.topic),
+            cluster.stream,
+            cluster.stream.last,
+        )
+        assert held.machine.limbo

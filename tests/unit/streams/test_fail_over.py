@@ -2,16 +2,16 @@
 
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
 from mainstem.streams.ack_policy import AckPolicy
-from mainstem.streams.fail_over import (
-    Copy,
+from mainstem.streams.failover.state_machine import (
     FailOver,
     FailOverEffects,
     FailOverSettings,
     Phase,
-    TakenOver,
+    ReplicaCopy,
+    TakeoverRange,
 )
-from mainstem.streams.range_replica import FenceAnswer
-from mainstem.streams.range_writer import OpenRange, SealPoint
+from mainstem.streams.replica.state_machine import FenceAnswer
+from mainstem.streams.writer.replication import OpenRange, SealPoint
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 SETTINGS = FailOverSettings(linger_ms=50, resend_ms=300, lone_after_ms=2_000, restart_ms=5_000)
@@ -23,7 +23,7 @@ def fail_over(
     stream = StreamId(TopicId(bytes(16)), PartitionIndex(0))
     opened = OpenRange(stream, RangeIndex(3), Epoch(4), Offset(10), (A, B, C))
     disks = {A: "disk-1", B: "disk-2", C: "disk-3"}
-    return FailOver(TakenOver(opened, Epoch(6), node, disks), AckPolicy(3, acks), settings, 0)
+    return FailOver(TakeoverRange(opened, Epoch(6), node, disks), AckPolicy(3, acks), settings, 0)
 
 
 def answered(
@@ -58,7 +58,7 @@ def test_all_answers_give_the_tightest_end_at_once() -> None:
     answered(over, B, 15)
     effects = answered(over, C, 12)
     assert over.end == 15
-    assert effects.copies == [Copy(C, A, Offset(12), Offset(15))]
+    assert effects.copies == [ReplicaCopy(C, A, Offset(12), Offset(15))]
     assert effects.seal == SealPoint(Offset(15), (A, B))
 
 
@@ -69,7 +69,7 @@ def test_enough_answers_wait_a_little_for_more() -> None:
     assert over.on_time(159).copies == []
     effects = over.on_time(160)
     assert over.end == 15
-    assert effects.copies == [Copy(A, B, Offset(12), Offset(15))]
+    assert effects.copies == [ReplicaCopy(A, B, Offset(12), Offset(15))]
     assert effects.seal is None
 
 
@@ -112,7 +112,7 @@ def test_a_blank_disk_does_not_count_and_is_not_copied_to() -> None:
     assert over.missing() == 1
     effects = answered(over, C, 14)
     assert over.end == 15
-    assert effects.copies == [Copy(C, A, Offset(14), Offset(15))]
+    assert effects.copies == [ReplicaCopy(C, A, Offset(14), Offset(15))]
 
 
 def test_when_all_answered_and_too_few_are_clean_the_range_is_suspect() -> None:
@@ -179,7 +179,7 @@ def test_a_late_answer_brings_another_place_for_a_copy() -> None:
     over.on_time(50)
     assert over.on_time(350).fences == [B, C]
     assert answered(over, B, 15, now=400).seal is None
-    assert answered(over, C, 11, now=400).copies == [Copy(C, A, Offset(11), Offset(15))]
+    assert answered(over, C, 11, now=400).copies == [ReplicaCopy(C, A, Offset(11), Offset(15))]
     assert copied(over, C, 15).seal == SealPoint(Offset(15), (A, B, C))
 
 
@@ -189,7 +189,7 @@ def test_copies_that_do_not_come_are_asked_for_again() -> None:
     answered(over, B, 12)
     over.on_time(50)
     assert over.on_time(349).copies == []
-    assert over.on_time(350).copies == [Copy(B, A, Offset(12), Offset(15))]
+    assert over.on_time(350).copies == [ReplicaCopy(B, A, Offset(12), Offset(15))]
 
 
 def test_a_source_that_is_lost_is_replaced() -> None:

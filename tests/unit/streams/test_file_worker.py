@@ -9,10 +9,10 @@ from pathlib import Path
 
 NODE = """
 import asyncio
-from mainstem.streams.worker_driver import FileWorker
+from mainstem.streams.maintenance.worker_process_driver import FileWorkerProcess
 
 async def live():
-    worker = FileWorker()
+    worker = FileWorkerProcess()
     print(await worker.run(eval, "__import__('os').getpid()"), flush=True)
     await asyncio.sleep(60)
 

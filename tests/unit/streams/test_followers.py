@@ -4,26 +4,30 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.streams.town import STREAM, Town, TownNode, eventually, values_in
+from tests.kit.cluster import STREAM, StreamCluster, StreamClusterNode, values_in
+from tests.kit.loop import virtual_time
+from tests.kit.waiting import eventually
 
-from mainstem.model.batch import TRANSACTIONAL_MASK
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE
-from mainstem.model.record import ProducerStamp, Record, build_batch
-from mainstem.streams import follower_driver
-from mainstem.streams.markers import Marker
+from mainstem.model.records.batch import TRANSACTIONAL_MASK
+from mainstem.model.records.record import ProducerStamp, Record, build_batch
+from mainstem.streams.producers.transaction_markers import TransactionMarker
+from mainstem.streams.reading import followed_transactions_driver
+
+pytestmark = virtual_time
 
 
-def replicas_of(town: Town) -> list[TownNode]:
-    return [node for node in town.nodes.values() if node is not town.writer]
+def replicas_of(cluster: StreamCluster) -> list[StreamClusterNode]:
+    return [node for node in cluster.nodes.values() if node is not cluster.writer]
 
 
-def read_at(node: TownNode, *, committed_only: bool = False) -> list[bytes | None]:
+def read_at(node: StreamClusterNode, *, committed_only: bool = False) -> list[bytes | None]:
     """Everything that a replica shows."""
-    door = node.streams.reader("t", 0)
-    offset, found = door.start_offset, list[bytes | None]()
+    reader = node.streams.reader("t", 0)
+    offset, found = reader.start_offset, list[bytes | None]()
     while True:
-        part = door.read(offset, max_bytes=10**6, committed_only=committed_only, min_one=True)
+        part = reader.read(offset, max_bytes=10**6, committed_only=committed_only, min_one=True)
         if part is None:
             return found
         found += values_in(part.read())
@@ -34,7 +38,7 @@ def numbers(count: int) -> list[bytes | None]:
     return [b"%d" % number for number in range(count)]
 
 
-async def shown(node: TownNode, expected: list[bytes | None]) -> None:
+async def shown(node: StreamClusterNode, expected: list[bytes | None]) -> None:
     """Wait until a replica shows what is expected."""
 
     def is_shown() -> bool:
@@ -54,211 +58,181 @@ def transactional(value: bytes, producer: int, sequence: int) -> bytearray:
     )
 
 
-async def stage(town: Town, batch: bytearray) -> None:
+async def stage(cluster: StreamCluster, batch: bytearray) -> None:
     """Write a batch of a transaction at the writer."""
-    door = town.writer.streams.door("t", 0)
-    door.stage(memoryview(batch), 0, len(batch), verified=True)
-    town.writer.streams.flush()
-    await eventually(lambda: door.committed == door.next_offset)
+    reader = cluster.writer.streams.partition("t", 0)
+    reader.stage(memoryview(batch), 0, len(batch), verified=True)
+    cluster.writer.streams.flush()
+    await eventually(lambda: reader.committed == reader.next_offset)
 
 
-async def mark(town: Town, producer: int, *, commit: bool) -> None:
-    door = town.writer.streams.door("t", 0)
-    door.write_marker(producer, 0, Marker(commit, 0))
-    await eventually(lambda: door.committed == door.next_offset)
+async def mark(cluster: StreamCluster, producer: int, *, commit: bool) -> None:
+    reader = cluster.writer.streams.partition("t", 0)
+    reader.write_marker(producer, 0, TransactionMarker(commit, 0))
+    await eventually(lambda: reader.committed == reader.next_offset)
 
 
-def test_replicas_show_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(20):
-                await town.write(b"%d" % number)
-            for replica in replicas_of(town):
-                await shown(replica, numbers(20))
-            one, other = replicas_of(town)
-            for replica in (one, other):  # they get what follows; the writer does not hear of it
-                town.network.cut(replica.id, town.writer.id)
-            batch = build_batch([Record(0, 1, b"k", b"20")])
-            door = town.writer.streams.door("t", 0)
-            door.stage(memoryview(batch), 0, len(batch))
-            town.writer.streams.flush()
-            await eventually(lambda: town.stored(one, 0) == town.stored(other, 0) == numbers(21))
-            await asyncio.sleep(0.3)
-            assert read_at(one) == read_at(other) == numbers(20)
-            town.network.heal()
-            for replica in (one, other):
-                await shown(replica, numbers(21))
-
-    asyncio.run(story())
+async def test_replicas_show_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(20):
+            await cluster.write(b"%d" % number)
+        for replica in replicas_of(cluster):
+            await shown(replica, numbers(20))
+        one, other = replicas_of(cluster)
+        for replica in (one, other):  # they get what follows; the writer does not hear of it
+            cluster.network.cut(replica.id, cluster.writer.id)
+        batch = build_batch([Record(0, 1, b"k", b"20")])
+        reader = cluster.writer.streams.partition("t", 0)
+        reader.stage(memoryview(batch), 0, len(batch))
+        cluster.writer.streams.flush()
+        await eventually(lambda: cluster.stored(one, 0) == cluster.stored(other, 0) == numbers(21))
+        await asyncio.sleep(0.3)
+        assert read_at(one) == read_at(other) == numbers(20)
+        cluster.network.heal()
+        for replica in (one, other):
+            await shown(replica, numbers(21))
 
 
-def test_a_reader_that_waits_at_a_replica_is_woken(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"0")
-            replica = replicas_of(town)[0]
-            await shown(replica, numbers(1))
-            woken: list[int] = []
-            door = replica.streams.reader("t", 0)
-            door.add_waiter(lambda: woken.append(door.committed))
-            await town.write(b"1")
-            await eventually(lambda: woken == [2])
-
-    asyncio.run(story())
+async def test_a_reader_that_waits_at_a_replica_is_woken(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"0")
+        replica = replicas_of(cluster)[0]
+        await shown(replica, numbers(1))
+        woken: list[int] = []
+        reader = replica.streams.reader("t", 0)
+        reader.add_waiter(lambda: woken.append(reader.committed))
+        await cluster.write(b"1")
+        await eventually(lambda: woken == [2])
 
 
-def test_a_replica_knows_open_and_aborted_transactions(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"0")
-            early, late = replicas_of(town)
-            await shown(early, numbers(1))  # follows from here on; the other looks back later
-            await stage(town, transactional(b"aborted", 7, 0))
-            await town.write(b"2")
-            await eventually(lambda: len(read_at(early)) == 3)
-            assert read_at(early, committed_only=True) == numbers(1)
-            await mark(town, 7, commit=False)
-            await stage(town, transactional(b"open", 8, 0))
-            writer = town.writer.streams.door("t", 0)
-            for replica in (early, late):
-                await eventually(lambda: all(len(read_at(one)) == 5 for one in (early, late)))
-                door = replica.streams.reader("t", 0)
-                assert door.last_stable == writer.last_stable == 4
-                assert door.aborted_transactions(0, 5) == [(7, 1)]
-
-    asyncio.run(story())
+async def test_a_replica_knows_open_and_aborted_transactions(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"0")
+        early, late = replicas_of(cluster)
+        await shown(early, numbers(1))  # follows from here on; the other looks back later
+        await stage(cluster, transactional(b"aborted", 7, 0))
+        await cluster.write(b"2")
+        await eventually(lambda: len(read_at(early)) == 3)
+        assert read_at(early, committed_only=True) == numbers(1)
+        await mark(cluster, 7, commit=False)
+        await stage(cluster, transactional(b"open", 8, 0))
+        writer = cluster.writer.streams.partition("t", 0)
+        for replica in (early, late):
+            await eventually(lambda: all(len(read_at(one)) == 5 for one in (early, late)))
+            reader = replica.streams.reader("t", 0)
+            assert reader.last_stable == writer.last_stable == 4
+            assert reader.aborted_transactions(0, 5) == [(7, 1)]
 
 
-def test_what_is_open_is_known_beyond_the_end_of_a_range(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await stage(town, transactional(b"0", 7, 0))
-            replica = replicas_of(town)[0]
-            await shown(replica, numbers(1))
-            before = replica.streams.reader("t", 0)
-            town.writer.streams.roll(STREAM)
-            await eventually(lambda: len(town.stream.ranges) == 2)
-            await eventually(lambda: before.closed is not None)
-            await town.write(b"1")
-            await shown(replica, numbers(2))
-            assert replica.streams.reader("t", 0).last_stable == 0
-            await mark(town, 7, commit=True)
-            await eventually(lambda: len(read_at(replica, committed_only=True)) == 3)
-
-    asyncio.run(story())
+async def test_what_is_open_is_known_beyond_the_end_of_a_range(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await stage(cluster, transactional(b"0", 7, 0))
+        replica = replicas_of(cluster)[0]
+        await shown(replica, numbers(1))
+        before = replica.streams.reader("t", 0)
+        cluster.writer.streams.roll(STREAM)
+        await eventually(lambda: len(cluster.stream.ranges) == 2)
+        await eventually(lambda: before.closed is not None)
+        await cluster.write(b"1")
+        await shown(replica, numbers(2))
+        assert replica.streams.reader("t", 0).last_stable == 0
+        await mark(cluster, 7, commit=True)
+        await eventually(lambda: len(read_at(replica, committed_only=True)) == 3)
 
 
-def test_what_is_open_is_not_shown_where_only_the_opening_of_a_range_is_known(
+async def test_what_is_open_is_not_shown_where_only_the_opening_of_a_range_is_known(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await stage(town, transactional(b"0", 7, 0))
-            replica = replicas_of(town)[0]
-            town.writer.streams.roll(STREAM)
-            await eventually(lambda: len(town.stream.ranges[0].done) == 3)
-            await town.write(b"1")
-            await eventually(lambda: town.stored(replica, 1) == [b"1"])
-            await replica.crash()
-            town.network.cut(town.writer.id, replica.id)  # what is committed is not told
-            await replica.start()
-            assert replica.streams.reader("t", 0).committed == 1
-            assert read_at(replica, committed_only=True) == []
-
-    asyncio.run(story())
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await stage(cluster, transactional(b"0", 7, 0))
+        replica = replicas_of(cluster)[0]
+        cluster.writer.streams.roll(STREAM)
+        await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
+        await cluster.write(b"1")
+        await eventually(lambda: cluster.stored(replica, 1) == [b"1"])
+        await replica.crash()
+        cluster.network.cut(cluster.writer.id, replica.id)  # what is committed is not told
+        await replica.start()
+        assert replica.streams.reader("t", 0).committed == 1
+        assert read_at(replica, committed_only=True) == []
 
 
-def test_readers_of_a_replica_go_on_when_the_writer_is_dead(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(10):
-                await town.write(b"%d" % number)
-            for replica in replicas_of(town):
-                await shown(replica, numbers(10))
-            dead = town.writer
-            await dead.crash()
-            assert all(read_at(node) == numbers(10) for node in replicas_of(town))
-            await town.fence(dead)
-            await town.write(b"10")
-            left = next(node for node in replicas_of(town) if node is not dead)
-            await shown(left, numbers(11))
-
-    asyncio.run(story())
+async def test_readers_of_a_replica_go_on_when_the_writer_is_dead(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(10):
+            await cluster.write(b"%d" % number)
+        for replica in replicas_of(cluster):
+            await shown(replica, numbers(10))
+        dead = cluster.writer
+        await dead.crash()
+        assert all(read_at(node) == numbers(10) for node in replicas_of(cluster))
+        await cluster.fence(dead)
+        await cluster.write(b"10")
+        left = next(node for node in replicas_of(cluster) if node is not dead)
+        await shown(left, numbers(11))
 
 
-def test_a_long_range_is_looked_through_piece_by_piece(
+async def test_a_long_range_is_looked_through_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_driver, "SCAN_BYTES_MAX", 200)
+    monkeypatch.setattr(followed_transactions_driver, "SCAN_BYTES_MAX", 200)
 
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(30):
-                await town.write(b"%d" % number)
-            replica = replicas_of(town)[0]
-            await eventually(lambda: town.stored(replica, 0) == numbers(30))
-            assert len(read_at(replica)) < 30
-            await town.write(b"30")
-            await shown(replica, numbers(31))
-
-    asyncio.run(story())
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(30):
+            await cluster.write(b"%d" % number)
+        replica = replicas_of(cluster)[0]
+        await eventually(lambda: cluster.stored(replica, 0) == numbers(30))
+        assert len(read_at(replica)) < 30
+        await cluster.write(b"30")
+        await shown(replica, numbers(31))
 
 
-def test_a_replica_that_was_started_again_is_read_from_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            for number in range(10):
-                await town.write(b"%d" % number)
-            replica = replicas_of(town)[0]
-            await replica.crash()
-            await replica.start()
-            await town.write(b"10")
-            await shown(replica, numbers(11))
-
-    asyncio.run(story())
+async def test_a_replica_that_was_started_again_is_read_from_again(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        for number in range(10):
+            await cluster.write(b"%d" % number)
+        replica = replicas_of(cluster)[0]
+        await replica.crash()
+        await replica.start()
+        await cluster.write(b"10")
+        await shown(replica, numbers(11))
 
 
-def test_a_replica_sends_readers_of_what_it_lacks_to_the_writer(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"0")
-            replica = replicas_of(town)[0]
-            await shown(replica, numbers(1))
-            door = replica.streams.reader("t", 0)
-            with pytest.raises(MainstemError) as refusal:
-                door.read(2, max_bytes=10**6, committed_only=False, min_one=True)
-            assert refusal.value.code is ErrorCode.NOT_WRITER
-            with pytest.raises(MainstemError) as refusal:
-                replica.streams.door("t", 0)
-            assert refusal.value.code is ErrorCode.NOT_WRITER
-
-    asyncio.run(story())
+async def test_a_replica_sends_readers_of_what_it_lacks_to_the_writer(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"0")
+        replica = replicas_of(cluster)[0]
+        await shown(replica, numbers(1))
+        reader = replica.streams.reader("t", 0)
+        with pytest.raises(MainstemError) as refusal:
+            reader.read(2, max_bytes=10**6, committed_only=False, min_one=True)
+        assert refusal.value.code is ErrorCode.NOT_WRITER
+        with pytest.raises(MainstemError) as refusal:
+            replica.streams.partition("t", 0)
+        assert refusal.value.code is ErrorCode.NOT_WRITER
 
 
-def test_readers_are_sent_to_the_replica_in_their_rack(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Town(tmp_path) as town:
-            await town.create()
-            await town.write(b"0")
-            near, far = replicas_of(town)
-            nearest = town.writer.streams.nearest
-            await eventually(lambda: nearest(STREAM, f"rack-{near.id}", 1) == near.id)
-            await eventually(lambda: nearest(STREAM, f"rack-{far.id}", 0) == far.id)
-            assert nearest(STREAM, f"rack-{town.writer.id}", 0) == NO_NODE
-            assert nearest(STREAM, "rack of nobody", 0) == NO_NODE
-            assert nearest(STREAM, f"rack-{near.id}", 2) == NO_NODE  # it has not got that far
-            assert near.streams.nearest(STREAM, f"rack-{far.id}", 0) == NO_NODE  # writers know
-            await far.crash()
-            await town.fence(far)
-            assert nearest(STREAM, f"rack-{far.id}", 0) == NO_NODE
-
-    asyncio.run(story())
+async def test_readers_are_sent_to_the_replica_in_their_rack(tmp_path: Path) -> None:
+    async with StreamCluster(tmp_path) as cluster:
+        await cluster.create()
+        await cluster.write(b"0")
+        near, far = replicas_of(cluster)
+        nearest = cluster.writer.streams.nearest
+        await eventually(lambda: nearest(STREAM, f"rack-{near.id}", 1) == near.id)
+        await eventually(lambda: nearest(STREAM, f"rack-{far.id}", 0) == far.id)
+        assert nearest(STREAM, f"rack-{cluster.writer.id}", 0) == NO_NODE
+        assert nearest(STREAM, "rack of nobody", 0) == NO_NODE
+        assert nearest(STREAM, f"rack-{near.id}", 2) == NO_NODE  # it has not got that far
+        assert near.streams.nearest(STREAM, f"rack-{far.id}", 0) == NO_NODE  # writers know
+        await far.crash()
+        await cluster.fence(far)
+        assert nearest(STREAM, f"rack-{far.id}", 0) == NO_NODE

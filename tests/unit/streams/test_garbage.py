@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from mainstem.log.store import LogStore, StoreSettings
-from mainstem.model.batch import stamp
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, StreamId, TopicId
 from mainstem.model.metadata import Node
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.batch import stamp
+from mainstem.model.records.record import Record, build_batch
 from mainstem.node.clock import SystemClock
-from mainstem.placement import records
-from mainstem.placement.catalogue import Catalogue
-from mainstem.placement.fact import Command
-from mainstem.streams.garbage_driver import GarbageDriver
+from mainstem.placement.changes import commands
+from mainstem.placement.changes.command_and_fact import Command
+from mainstem.placement.state.catalogue import Catalogue
+from mainstem.streams.maintenance.garbage_driver import GarbageDriver
 
 ONE = NodeId(1)
 KNOWN, DELETED, STRANGE = (
@@ -31,9 +31,9 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.store = LogStore(path, StoreSettings(), SystemClock())
         self.catalogue = Catalogue()
-        self.do(records.RegisterNode(Node(ONE, "h", 1), 1, "disk"))
+        self.do(commands.RegisterNode(Node(ONE, "h", 1), 1, "disk"))
         for stream in (KNOWN, DELETED):
-            self.do(records.CreateTopic(stream.topic, NAMES[stream], 1, 1))
+            self.do(commands.CreateTopic(stream.topic, NAMES[stream], 1, 1))
 
     def do(self, command: Command[Any]) -> None:
         for fact in self.catalogue.decide(command, 0).facts:
@@ -66,10 +66,10 @@ def test_deleted_topics_and_ranges_let_go_are_removed_and_nothing_else(folder: F
         for index in range(3):
             folder.write(stream, index)
     for index in range(2):
-        end = records.RangeEnd(KNOWN, Epoch(0), folder_last(folder), Offset(index + 1))
-        folder.do(records.SealAndCreate(f"until {index}", end))
-    folder.do(records.TrimStream(KNOWN, Epoch(0), Offset(1)))
-    folder.do(records.DeleteTopic(DELETED.topic))
+        end = commands.RangeEnd(KNOWN, Epoch(0), folder_last(folder), Offset(index + 1))
+        folder.do(commands.SealAndCreate(f"until {index}", end))
+    folder.do(commands.TrimStream(KNOWN, Epoch(0), Offset(1)))
+    folder.do(commands.DeleteTopic(DELETED.topic))
     assert folder.collect() == 2
     kept = {("known", 1), ("known", 2)}
     assert folder.found() == kept | {("strange", index) for index in range(3)}
@@ -84,8 +84,8 @@ def folder_last(folder: Folder) -> Any:
 
 def test_what_somebody_has_open_stays(folder: Folder) -> None:
     folder.write(KNOWN, 0, close=False)
-    end = records.RangeEnd(KNOWN, Epoch(0), folder_last(folder), Offset(1))
-    folder.do(records.SealAndCreate("request", end))
-    folder.do(records.TrimStream(KNOWN, Epoch(0), Offset(1)))
+    end = commands.RangeEnd(KNOWN, Epoch(0), folder_last(folder), Offset(1))
+    folder.do(commands.SealAndCreate("request", end))
+    folder.do(commands.TrimStream(KNOWN, Epoch(0), Offset(1)))
     assert folder.collect() == 0
     assert folder.found() == {("known", 0)}

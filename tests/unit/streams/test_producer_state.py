@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
-from mainstem.streams import producer_state
-from mainstem.streams.producer_state import ProducerStates
+from mainstem.streams.producers import sequences
+from mainstem.streams.producers.sequences import ProducerStates
 
 
 def stored(states: ProducerStates, first: int, count: int, offset: int, epoch: int = 0) -> None:
@@ -126,7 +126,7 @@ def test_a_restored_producer_has_a_whole_period_from_then_on() -> None:
 
 
 def test_the_producer_that_was_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "PRODUCERS_PER_STREAM_MAX", 3)
+    monkeypatch.setattr(sequences, "PRODUCERS_PER_STREAM_MAX", 3)
     states = ProducerStates()
     for offset, producer in enumerate((1, 2, 3)):
         states.record(producer, 0, 0, 1, offset, timestamp=0)
@@ -141,7 +141,7 @@ def test_the_producer_that_was_used_longest_ago_makes_room(monkeypatch: pytest.M
 
 
 def test_the_order_of_use_is_kept_over_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "PRODUCERS_PER_STREAM_MAX", 2)
+    monkeypatch.setattr(sequences, "PRODUCERS_PER_STREAM_MAX", 2)
     states = ProducerStates()
     states.record(1, 0, 0, 1, 0, timestamp=0)
     states.record(2, 0, 0, 1, 1, timestamp=0)

@@ -6,8 +6,8 @@ import pytest
 
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import Epoch, RangeIndex
-from mainstem.streams.promise_storage import LIMBO_NAME, NAME, NOTHING_PROMISED, Promise
-from mainstem.testing.faulty_files import FaultyFiles, FileFault
+from mainstem.streams.replica.promise_storage import LIMBO_NAME, NAME, NOTHING_PROMISED, Promise
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
 
 
 def test_a_promise_is_found_again(tmp_path: Path) -> None:

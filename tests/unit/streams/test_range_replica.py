@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.model.ids import Epoch, Offset
-from mainstem.streams.range_replica import (
+from mainstem.streams.replica.state_machine import (
     Ack,
     FenceAnswer,
     RangeReplica,
@@ -84,9 +84,9 @@ def test_a_fence_answers_when_promise_and_records_are_on_disk() -> None:
     effects = replica.on_fence(Epoch(2))
     assert (effects.promise, effects.sync, effects.answer) == (2, True, None)
     assert replica.on_promise_stored(Epoch(2)).answer is None
-    told = replica.on_synced(Offset(4))
-    assert told.answer == FenceAnswer(Epoch(2), Offset(4), limbo=False, directory="disk")
-    assert told.ack is None, "the old writer is not told of what was synced since"
+    notification = replica.on_synced(Offset(4))
+    assert notification.answer == FenceAnswer(Epoch(2), Offset(4), limbo=False, directory="disk")
+    assert notification.ack is None, "the old writer is not told of what was synced since"
 
 
 def test_a_fence_may_be_asked_twice_and_answers_twice() -> None:
@@ -130,8 +130,25 @@ def test_a_write_that_failed_is_asked_for_again() -> None:
     append(replica, 0, 2)
     replica.on_written(Offset(2))
     append(replica, 2, 4)
-    replica.on_write_failed()
+    replica.on_write_failed(Offset(2))
     assert append(replica, 4, 6).refusal == Refusal(gap_at=Offset(2))
+
+
+def test_what_is_in_the_files_but_not_yet_reported_is_kept_when_a_write_fails() -> None:
+    replica = replica_of(acks_unsynced=True)
+    append(replica, 0, 2)
+    append(replica, 2, 4)
+    replica.on_write_failed(Offset(2))
+    assert append(replica, 4, 6).refusal == Refusal(gap_at=Offset(2))
+
+
+def test_what_is_in_the_files_is_not_asked_for_again_after_a_write_that_failed() -> None:
+    replica = replica_of(acks_unsynced=True)
+    append(replica, 0, 2)  # written into a folder that is not on disk yet: not reported
+    append(replica, 2, 4)
+    replica.on_write_failed(Offset(2))
+    assert append(replica, 4, 6).refusal == Refusal(gap_at=Offset(2))
+    assert append(replica, 2, 4).write == (2, 4)
 
 
 def test_a_fence_does_not_wait_for_a_write_that_failed() -> None:
@@ -139,7 +156,7 @@ def test_a_fence_does_not_wait_for_a_write_that_failed() -> None:
     append(replica, 2, 4)
     replica.on_fence(Epoch(2))
     replica.on_promise_stored(Epoch(2))
-    answer = replica.on_write_failed().answer
+    answer = replica.on_write_failed(Offset(2)).answer
     assert answer is not None
     assert answer.end == 2
 

@@ -5,7 +5,7 @@ import pytest
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, Unavailable
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
 from mainstem.streams.ack_policy import AckPolicy
-from mainstem.streams.range_writer import (
+from mainstem.streams.writer.replication import (
     OpenRange,
     RangeWriter,
     SealPoint,

@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import Epoch, Offset
-from mainstem.streams.replica_messages import (
+from mainstem.streams.replica.messages import (
     Acknowledged,
     AnyMessage,
     AppendBatches,

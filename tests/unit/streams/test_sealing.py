@@ -2,16 +2,22 @@
 
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Range, Stream
-from mainstem.placement.records import RangeEnd
-from mainstem.streams.sealing import RETRY_MS, RETRY_MS_MAX, SealEffects, Sealing, SealRequest
+from mainstem.placement.changes.commands import RangeEnd
+from mainstem.streams.failover.sealing import (
+    RETRY_MS,
+    RETRY_MS_MAX,
+    SealEffects,
+    Sealing,
+    SealRequest,
+)
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 
 
 def sealing_of(*, new_writer: int | None = None) -> Sealing:
     end = RangeEnd(STREAM, Epoch(4), RangeIndex(7), Offset(50))
-    heir = None if new_writer is None else NodeId(new_writer)
-    return Sealing(SealRequest("r1", end, (NodeId(1), NodeId(2)), new_writer=heir))
+    successor = None if new_writer is None else NodeId(new_writer)
+    return Sealing(SealRequest("r1", end, (NodeId(1), NodeId(2)), new_writer=successor))
 
 
 def stream_of(*, epoch: int, index: int) -> Stream:

@@ -1,15 +1,14 @@
 """How old segments become: each stream a little different, and as its topic now says."""
 
-import asyncio
 from pathlib import Path
 
-from tests.unit.streams.house import House
+from tests.kit.streams import StreamNode
 
+from mainstem.model.config.topic import topic_settings
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.model.topic_config import topic_settings
-from mainstem.placement.records import SetTopicConfigs
-from mainstem.streams.retention_driver import RetentionDriver
-from mainstem.streams.segment_age import segment_age_ms
+from mainstem.placement.changes.commands import SetTopicConfigs
+from mainstem.streams.maintenance.retention_driver import RetentionDriver
+from mainstem.streams.writer.segment_settings import segment_age_ms
 
 HOUR_MS = 3_600_000
 
@@ -41,36 +40,30 @@ def test_more_jitter_than_age_leaves_an_age() -> None:
     assert max(found) <= 10
 
 
-def test_an_idle_segment_is_closed_at_the_age_of_its_own_stream(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with House(tmp_path) as house:
-            await house.create(segment_ms=str(HOUR_MS), segment_jitter_ms=str(HOUR_MS))
-            await house.write(b"a")
-            stream = house.streams.door("t", 0)
-            upkeep = RetentionDriver(house.streams, house.store, house.flusher, house.clock)
-            age_ms = segment_age_ms(stream.settings, stream.id)
-            assert 0 < age_ms < HOUR_MS
-            house.clock.now_ms += age_ms - 1
-            await upkeep.run_once()
-            await house.write(b"b")
-            assert stream.log.segment_count == 1
-            house.clock.now_ms += 1
-            await upkeep.run_once()
-            await house.write(b"c")
-            assert stream.log.segment_count == 2
-
-    asyncio.run(story())
+async def test_an_idle_segment_is_closed_at_the_age_of_its_own_stream(tmp_path: Path) -> None:
+    async with StreamNode(tmp_path) as node:
+        await node.create(segment_ms=str(HOUR_MS), segment_jitter_ms=str(HOUR_MS))
+        await node.write(b"a")
+        stream = node.streams.partition("t", 0)
+        upkeep = RetentionDriver(node.streams, node.store, node.flusher, node.clock)
+        age_ms = segment_age_ms(stream.settings, stream.id)
+        assert 0 < age_ms < HOUR_MS
+        node.clock.now_ms += age_ms - 1
+        await upkeep.run_once()
+        await node.write(b"b")
+        assert stream.log.segment_count == 1
+        node.clock.now_ms += 1
+        await upkeep.run_once()
+        await node.write(b"c")
+        assert stream.log.segment_count == 2
 
 
-def test_changed_settings_hold_for_the_segment_at_hand(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with House(tmp_path) as house:
-            topic = await house.create()
-            await house.write(b"a" * 2_000)
-            await house.placement.service.submit(
-                SetTopicConfigs(topic.id, {}, {"internal.segment.bytes": "2500"})
-            )
-            await house.write(b"b" * 1_000)
-            assert house.streams.door("t", 0).log.segment_count == 2
-
-    asyncio.run(story())
+async def test_changed_settings_hold_for_the_segment_at_hand(tmp_path: Path) -> None:
+    async with StreamNode(tmp_path) as node:
+        topic = await node.create()
+        await node.write(b"a" * 2_000)
+        await node.placement.service.submit(
+            SetTopicConfigs(topic.id, {}, {"internal.segment.bytes": "2500"})
+        )
+        await node.write(b"b" * 1_000)
+        assert node.streams.partition("t", 0).log.segment_count == 2

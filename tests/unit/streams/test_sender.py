@@ -7,9 +7,9 @@ from mainstem.cluster.peers.frames import SPARE_BYTES_MAX
 from mainstem.log.range_log import StagedBatch
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Range, Stream
-from mainstem.streams.range_writer import SendAppend
-from mainstem.streams.replica_messages import AppendBatches, decode
-from mainstem.streams.sender_driver import RangeSender
+from mainstem.streams.replica.messages import AppendBatches, decode
+from mainstem.streams.writer.replication import SendAppend
+from mainstem.streams.writer.sender_driver import RangeSender
 
 OWN, ONE, OTHER = NodeId(1), NodeId(2), NodeId(3)
 

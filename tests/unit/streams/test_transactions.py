@@ -5,120 +5,143 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.streams.bench import Bench
+from tests.kit.stream_writer import SingleStream
 
-from mainstem.model.batch import TRANSACTIONAL_MASK
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest
-from mainstem.model.record import ProducerStamp, Record, build_batch
-from mainstem.streams.markers import Marker, marker_batch, marker_of
-from mainstem.streams.state import StreamState
-from mainstem.streams.transactions import StreamTransactions
+from mainstem.model.records.batch import TRANSACTIONAL_MASK
+from mainstem.model.records.record import ProducerStamp, Record, build_batch
+from mainstem.streams.producers.stream_state import StreamState
+from mainstem.streams.producers.transaction_markers import (
+    TransactionMarker,
+    marker_batch,
+    marker_of,
+)
+from mainstem.streams.producers.transactions import StreamTransactions
 
-COMMIT = Marker(commit=True, coordinator_epoch=4)
-ABORT = Marker(commit=False, coordinator_epoch=4)
+COMMIT = TransactionMarker(commit=True, coordinator_epoch=4)
+ABORT = TransactionMarker(commit=False, coordinator_epoch=4)
 
 
 def write(
-    bench: Bench, producer: int, sequence: int, *, epoch: int = 0, verified: bool = False
+    stream: SingleStream, producer: int, sequence: int, *, epoch: int = 0, verified: bool = False
 ) -> int:
     batch = build_batch(
         [Record(0, 1, b"k", b"v")],
         flags=TRANSACTIONAL_MASK,
         producer=ProducerStamp(producer, epoch, sequence),
     )
-    base = bench.writer.stage(memoryview(batch), 0, len(batch), verified=verified)
-    bench.flusher.flush()
+    base = stream.writer.stage(memoryview(batch), 0, len(batch), verified=verified)
+    stream.flusher.flush()
     return base
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, {"flush.policy": "written"})
+def stream(tmp_path: Path) -> SingleStream:
+    return SingleStream(tmp_path, {"flush.policy": "written"})
 
 
-def test_an_open_transaction_holds_the_last_stable_offset(bench: Bench) -> None:
-    bench.write(b"plain")
-    write(bench, 7, 0, verified=True)
-    bench.write(b"after")
-    assert (bench.writer.last_stable, bench.writer.committed) == (1, 3)
+def test_an_open_transaction_holds_the_last_stable_offset(stream: SingleStream) -> None:
+    stream.write(b"plain")
+    write(stream, 7, 0, verified=True)
+    stream.write(b"after")
+    assert (stream.writer.last_stable, stream.writer.committed) == (1, 3)
 
-    bench.writer.write_marker(7, 0, COMMIT)
+    stream.writer.write_marker(7, 0, COMMIT)
 
-    assert (bench.writer.last_stable, bench.writer.committed) == (4, 4)
+    assert (stream.writer.last_stable, stream.writer.committed) == (4, 4)
 
 
-def test_a_reader_of_committed_records_stops_at_the_last_stable_offset(bench: Bench) -> None:
-    bench.write(b"plain")
-    write(bench, 7, 0, verified=True)
+def test_a_reader_of_committed_records_stops_at_the_last_stable_offset(
+    stream: SingleStream,
+) -> None:
+    stream.write(b"plain")
+    write(stream, 7, 0, verified=True)
 
-    part = bench.writer.read(0, max_bytes=10**6, committed_only=True, min_one=True)
+    part = stream.writer.read(0, max_bytes=10**6, committed_only=True, min_one=True)
 
     assert part is not None
     assert part.until_offset == 1
 
 
-def test_the_house_writes_for_a_transaction_without_a_sequence(bench: Bench) -> None:
+def test_the_house_writes_for_a_transaction_without_a_sequence(stream: SingleStream) -> None:
     own = build_batch(
         [Record(0, 1, b"k", b"v")], flags=TRANSACTIONAL_MASK, producer=ProducerStamp(7, 3, -1)
     )
 
-    assert bench.writer.append(own) == 1
-    assert bench.writer.append(own) == 2
+    assert stream.writer.append(own) == 1
+    assert stream.writer.append(own) == 2
 
-    assert bench.writer.has_transaction(7, 3)
-    assert bench.writer.last_stable == 0
-    bench.writer.write_marker(7, 4, ABORT)
-    assert bench.writer.aborted_transactions(0, 3) == [(7, 0)]
+    assert stream.writer.has_transaction(7, 3)
+    assert stream.writer.last_stable == 0
+    stream.writer.write_marker(7, 4, ABORT)
+    assert stream.writer.aborted_transactions(0, 3) == [(7, 0)]
     with pytest.raises(Fenced):
-        bench.writer.append(own)
+        stream.writer.append(own)
 
 
-def test_the_first_batch_of_a_transaction_needs_somebody_to_vouch_for_it(bench: Bench) -> None:
+def test_the_first_batch_of_a_transaction_needs_somebody_to_vouch_for_it(
+    stream: SingleStream,
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        write(bench, 7, 0)
+        write(stream, 7, 0)
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
-    write(bench, 7, 0, verified=True)
-    write(bench, 7, 1)
+    write(stream, 7, 0, verified=True)
+    write(stream, 7, 1)
 
 
-def test_a_plain_batch_inside_a_transaction_is_refused(bench: Bench) -> None:
-    write(bench, 7, 0, verified=True)
+def test_a_plain_batch_inside_a_transaction_is_refused(stream: SingleStream) -> None:
+    write(stream, 7, 0, verified=True)
 
     with pytest.raises(InvalidRequest) as caught:
-        bench.write(b"plain", producer=ProducerStamp(7, 0, 1))
+        stream.write(b"plain", producer=ProducerStamp(7, 0, 1))
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
-def test_aborted_transactions_are_named_where_they_have_records(bench: Bench) -> None:
-    write(bench, 7, 0, verified=True)  # offset 0
-    write(bench, 8, 0, verified=True)  # offset 1
-    bench.writer.write_marker(7, 0, ABORT)  # offset 2
-    bench.writer.write_marker(8, 0, COMMIT)  # offset 3
-    bench.write(b"after")  # offset 4
+def test_aborted_transactions_are_named_where_they_have_records(stream: SingleStream) -> None:
+    write(stream, 7, 0, verified=True)  # offset 0
+    write(stream, 8, 0, verified=True)  # offset 1
+    stream.writer.write_marker(7, 0, ABORT)  # offset 2
+    stream.writer.write_marker(8, 0, COMMIT)  # offset 3
+    stream.write(b"after")  # offset 4
 
-    aborted = bench.writer.aborted_transactions
+    aborted = stream.writer.aborted_transactions
     assert aborted(0, 5) == [(7, 0)]
     assert aborted(2, 5) == [(7, 0)]
     assert aborted(3, 5) == []
     assert aborted(0, 0) == []
 
 
-def test_a_marker_of_a_newer_epoch_fences_the_older_one(bench: Bench) -> None:
-    write(bench, 7, 0, verified=True)
-    bench.writer.write_marker(7, 1, ABORT)
+def test_a_marker_of_a_newer_epoch_fences_the_older_one(stream: SingleStream) -> None:
+    write(stream, 7, 0, verified=True)
+    stream.writer.write_marker(7, 1, ABORT)
 
     with pytest.raises(Fenced):
-        write(bench, 7, 1, verified=True)
-    assert write(bench, 7, 0, epoch=1, verified=True) == 2
+        write(stream, 7, 1, verified=True)
+    assert write(stream, 7, 0, epoch=1, verified=True) == 2
 
 
-def test_a_marker_of_an_older_epoch_is_refused(bench: Bench) -> None:
-    write(bench, 7, 0, epoch=3, verified=True)
+def test_a_marker_of_an_older_epoch_is_refused(stream: SingleStream) -> None:
+    write(stream, 7, 0, epoch=3, verified=True)
 
     with pytest.raises(Fenced):
-        bench.writer.write_marker(7, 2, COMMIT)
-    assert bench.writer.has_transaction(7, 3)
+        stream.writer.write_marker(7, 2, COMMIT)
+    assert stream.writer.has_transaction(7, 3)
+
+
+def test_a_late_marker_of_a_coordinator_that_was_replaced_is_refused(stream: SingleStream) -> None:
+    """The producer has kept its epoch: only the coordinator's tells whose transaction is meant."""
+    write(stream, 7, 0, verified=True)
+    stream.writer.write_marker(7, 0, TransactionMarker(commit=True, coordinator_epoch=5))
+    write(stream, 7, 1, verified=True)
+
+    with pytest.raises(Fenced) as refusal:
+        stream.writer.write_marker(7, 0, TransactionMarker(commit=True, coordinator_epoch=4))
+
+    assert refusal.value.code is ErrorCode.FENCED_COORDINATOR
+    assert stream.writer.last_stable == 2, "the next transaction is still open"
+    stream.writer.write_marker(7, 0, TransactionMarker(commit=False, coordinator_epoch=5))
+    assert stream.writer.aborted_transactions(0, 9) == [(7, 2)]
 
 
 def test_a_marker_says_what_was_written() -> None:

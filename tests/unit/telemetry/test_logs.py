@@ -34,7 +34,7 @@ def one_line(style: str, out: io.StringIO, **extra: object) -> str:
 
 def test_json_lines_carry_the_facts() -> None:
     line = json.loads(one_line("json", io.StringIO(), kafka="127.0.0.1:9092", startup_ms=12))
-    assert line["room"] == "node"
+    assert line["component"] == "node"
     assert line["level"] == "info"
     assert line["message"] == "ready"
     assert (line["kafka"], line["startup_ms"]) == ("127.0.0.1:9092", 12)
@@ -55,7 +55,7 @@ def test_a_line_names_the_room_whatever_the_module() -> None:
     out = io.StringIO()
     logs.configure(level="info", style="json", out=out)
     logging.getLogger("mainstem.log.recovery").info("cut")
-    assert json.loads(out.getvalue())["room"] == "log"
+    assert json.loads(out.getvalue())["component"] == "log"
 
 
 def test_lines_below_the_level_are_not_written() -> None:

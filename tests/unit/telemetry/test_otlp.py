@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.unit.telemetry import otlp_bytes as otlp
 
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
-from mainstem.telemetry.otlp import ATTRIBUTES_MAX, Point, decode_metrics
+from mainstem.telemetry.otlp import ATTRIBUTES_MAX, MetricPoint, decode_metrics
 
 
-def points(data: bytes, points_max: int = 100) -> list[Point]:
+def points(data: bytes, points_max: int = 100) -> list[MetricPoint]:
     return decode_metrics(data, points_max=points_max).points
 
 
@@ -26,10 +26,10 @@ def test_every_kind_of_metric_is_read() -> None:
     read = decode_metrics(data, points_max=10)
     assert read.resource == {"client_rack": "a"}
     assert read.points == [
-        Point("g", "gauge", 1.5, None, 2, {"node_id": "1"}),
-        Point("g", "gauge", -3),
-        Point("s", "sum", 7),
-        Point("h", "histogram", 10.5, 4),
+        MetricPoint("g", "gauge", 1.5, None, 2, {"node_id": "1"}),
+        MetricPoint("g", "gauge", -3),
+        MetricPoint("s", "sum", 7),
+        MetricPoint("h", "histogram", 10.5, 4),
     ]
 
 
@@ -49,7 +49,7 @@ def test_what_is_unknown_is_skipped() -> None:
     strange = otlp.text(99, "new") + otlp.varint(98 << 3) + otlp.varint(7)
     strange += otlp.varint(97 << 3 | 5) + bytes(4) + otlp.fixed(96, "<d", 1.0)
     data = otlp.pushed(otlp.gauge("g", otlp.point(1)) + strange) + strange
-    assert points(data) == [Point("g", "gauge", 1)]
+    assert points(data) == [MetricPoint("g", "gauge", 1)]
 
 
 @pytest.mark.parametrize(

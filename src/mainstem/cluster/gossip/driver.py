@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from mainstem.cluster.gossip.member import About, Address, Change, Claim, Member
+from mainstem.cluster.gossip.cipher import GossipCipher
+from mainstem.cluster.gossip.member import Address, Claim, Member, MemberChange, SelfDescription
 from mainstem.cluster.gossip.packets import (
     Everything,
     Packet,
@@ -19,21 +20,20 @@ from mainstem.cluster.gossip.packets import (
     decode_packet,
     encode,
 )
-from mainstem.cluster.gossip.seal import Seal
 from mainstem.cluster.gossip.settings import GossipSettings
-from mainstem.cluster.gossip.stream_transport import FAILURES, Streams
-from mainstem.cluster.gossip.swim import Effects, Swim
+from mainstem.cluster.gossip.stream_transport import FAILURES, StreamExchange
+from mainstem.cluster.gossip.swim import Swim, SwimEffects
 from mainstem.model.clock import Clock
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 
-ERRANDS_MAX: Final = 64
+SEND_TASKS_MAX: Final = 64
 _PING: Final = b"P"
 _EVERYTHING: Final = b"E"
 
 _log = logging.getLogger(__name__)
 
 
-class Exchanges(Protocol):
+class StateExchange(Protocol):
     """One question, one answer, by a stream; fails with one of ``FAILURES``."""
 
     async def listen(self, host: str, port: int) -> Address:
@@ -49,8 +49,8 @@ class Exchanges(Protocol):
         ...
 
 
-ExchangesMaker = Callable[
-    [Seal, Callable[[bytes], bytes], Callable[[object, Corrupt], None]], Exchanges
+StateExchangeFactory = Callable[
+    [GossipCipher, Callable[[bytes], bytes], Callable[[object, Corrupt], None]], StateExchange
 ]
 
 
@@ -60,16 +60,16 @@ class Gossip(asyncio.DatagramProtocol):
     Args:
         seal: keeps strangers out.
         clock: the time.
-        on_change: told of every change in what is known of the members.
+        on_change: called with every change in what is known of the members.
         exchanges: makes what carries streams; sockets of its own unless said otherwise.
     """
 
     def __init__(
         self,
-        seal: Seal,
+        seal: GossipCipher,
         clock: Clock,
-        on_change: Callable[[Change], None] = lambda change: None,
-        exchanges: ExchangesMaker = Streams,
+        on_change: Callable[[MemberChange], None] = lambda change: None,
+        exchanges: StateExchangeFactory = StreamExchange,
     ) -> None:
         self.refused = 0  # what strangers sent
         self.swim: Swim
@@ -78,7 +78,7 @@ class Gossip(asyncio.DatagramProtocol):
         self._on_change = on_change
         self._datagrams: asyncio.DatagramTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._errands: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._streams = exchanges(seal, self._answer, self._refuse)
 
     async def start(
@@ -129,21 +129,21 @@ class Gossip(asyncio.DatagramProtocol):
         """The others that are believed to be there."""
         return self.swim.members()
 
-    def tell(self, about: About) -> None:
+    def announce(self, about: SelfDescription) -> None:
         """This node has something new to tell of itself."""
-        self.swim.roster.tell(about)
+        self.swim.members_table.announce(about)
         self._wake()
 
-    async def close(self, *, say_good_bye: bool = True) -> None:
+    async def close(self, *, announce_leave: bool = True) -> None:
         """End; the others need not find out by themselves."""
-        if say_good_bye:
+        if announce_leave:
             self._carry_out(self.swim.leave(self._clock.monotonic()))
         if self._timer is not None:
             self._timer.cancel()
         self._streams.close()
-        for task in self._errands:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._datagrams is not None:
             self._datagrams.close()
 
@@ -187,7 +187,7 @@ class Gossip(asyncio.DatagramProtocol):
         self._carry_out(self.swim.on_tick(self._clock.monotonic()))
         self._wake()
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _carry_out(self, effects: SwimEffects) -> None:
         for address, packet in effects.datagrams:
             self._send(address, packet)
         for address, number in effects.stream_pings:
@@ -201,15 +201,15 @@ class Gossip(asyncio.DatagramProtocol):
         if self._datagrams is not None and not self._datagrams.is_closing():
             self._datagrams.sendto(self._seal.seal(encode(packet)), address)
 
-    # Streams.
+    # StreamExchange.
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        if len(self._errands) >= ERRANDS_MAX:
+        if len(self._tasks) >= SEND_TASKS_MAX:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(_quietly(work))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _answer(self, question: bytes) -> bytes:
         if question[:1] != _EVERYTHING:

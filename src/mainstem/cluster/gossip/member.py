@@ -34,7 +34,7 @@ class Address(NamedTuple):
     port: int
 
 
-class About(msgspec.Struct, frozen=True, array_like=True):
+class SelfDescription(msgspec.Struct, frozen=True, array_like=True):
     """What a node tells of itself."""
 
     address: Address
@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     state: MemberState
     origin: NodeId
-    about: About
+    about: SelfDescription
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -87,8 +87,8 @@ class Member:
         return self.claim.about.address
 
 
-class Change(NamedTuple):
-    """Something the rest of the house may want to know."""
+class MemberChange(NamedTuple):
+    """A change of a member that other parts of the node react to."""
 
     before: Claim | None
     after: Claim

@@ -1,6 +1,6 @@
 """What goes over the wire between nodes' gossip, as msgpack.
 
-A packet is a question or an answer with news in its luggage. Two nodes that compare everything
+A packet is a question or an answer that also carries claims. Two nodes that compare everything
 exchange ``Everything``.
 """
 
@@ -9,6 +9,7 @@ from enum import IntEnum
 import msgspec
 
 from mainstem.cluster.gossip.member import Address, Claim
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 
@@ -16,20 +17,20 @@ VERSION = 1
 NOBODY = NodeId(0)
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a packet wants or says."""
 
     PING = 0  # are you there?
     ACK = 1  # yes, or: it is
     NACK = 2  # I asked for you and have heard nothing
     PROBE = 3  # ask that node for me
-    NEWS = 4  # only the luggage
+    CLAIMS = 4  # only claims
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True):
     """One datagram."""
 
-    kind: Kind
+    kind: PacketKind
     sender: NodeId
     number: int = 0
     target: NodeId = NOBODY
@@ -68,7 +69,7 @@ def decode_packet(data: bytes) -> Packet:
     """
     try:
         return _packets.decode(data)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"not a gossip packet: {error}") from error
 
 
@@ -80,7 +81,7 @@ def decode_everything(data: bytes) -> Everything:
     """
     try:
         found = _everything.decode(data)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"not a gossip exchange: {error}") from error
     if found.version != VERSION:
         raise Corrupt(

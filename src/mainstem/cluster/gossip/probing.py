@@ -17,7 +17,7 @@ Chance = Callable[[], float]
 T = TypeVar("T")
 
 
-class Round:
+class ProbeRound:
     """The probe that is under way."""
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Prober:
 
     def __init__(self, settings: GossipSettings, chance: Chance) -> None:
         self.health = 0  # 0 is well
-        self.round: Round | None = None
+        self.round: ProbeRound | None = None
         self._settings = settings
         self._chance = chance
         self._row: list[NodeId] = []
@@ -59,7 +59,7 @@ class Prober:
         self._number = (self._number + 1) & 0xFFFFFFFF
         return self._number
 
-    def begin(self, members: Sequence[Member], now_s: float) -> Round | None:
+    def begin(self, members: Sequence[Member], now_s: float) -> ProbeRound | None:
         """Whose turn it is: everybody once, in an order that chance makes, then again."""
         present = {member.node for member in members if not member.state.is_gone}
         if not present:
@@ -71,7 +71,7 @@ class Prober:
             if node in present:
                 break
         stretch = self.health + 1
-        self.round = Round(
+        self.round = ProbeRound(
             self.next_number(),
             node,
             now_s + self._settings.probe_timeout_s * stretch,

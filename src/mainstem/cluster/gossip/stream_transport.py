@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from mainstem.cluster.gossip.cipher import GossipCipher
 from mainstem.cluster.gossip.member import Address
-from mainstem.cluster.gossip.seal import Seal
 from mainstem.model.errors import Corrupt
 
 TIMEOUT_S: Final = 10.0
@@ -21,18 +21,18 @@ _LENGTH_BYTES: Final = 4
 _log = logging.getLogger(__name__)
 
 
-class Streams:
+class StreamExchange:
     """Asks and answers.
 
     Args:
         seal: keeps strangers out.
         answer: what to say to a question.
-        refused: told of what strangers sent.
+        refused: called with what strangers sent.
     """
 
     def __init__(
         self,
-        seal: Seal,
+        seal: GossipCipher,
         answer: Callable[[bytes], bytes],
         refused: Callable[[object, Corrupt], None],
     ) -> None:

@@ -23,22 +23,22 @@ class Suspicion:
         wanted = settings.suspicion_factor - CONFIRMATIONS_BESIDE_FACTOR
         # The suspect and this node cannot confirm: with few others nobody is waited for.
         self._confirmations_wanted = wanted if members - 2 >= wanted else 0
-        patience = settings.suspicion_factor * max(1.0, math.log10(max(1, members)))
-        self._min_s = patience * settings.probe_interval_s
+        timeout = settings.suspicion_factor * max(1.0, math.log10(max(1, members)))
+        self._min_s = timeout * settings.probe_interval_s
         self._max_s = self._min_s * settings.suspicion_stretch
         self.began_at_s = now_s
         self.origins = {origin}
-        self.deadline_s = now_s + self._patience_s()
+        self.deadline_s = now_s + self._timeout_s()
 
     def confirm(self, origin: NodeId) -> bool:
         """Another node says the same; whether that is news that shortens the patience."""
         if origin in self.origins or len(self.origins) > self._confirmations_wanted:
             return False
         self.origins.add(origin)
-        self.deadline_s = self.began_at_s + self._patience_s()
+        self.deadline_s = self.began_at_s + self._timeout_s()
         return True
 
-    def _patience_s(self) -> float:
+    def _timeout_s(self) -> float:
         if self._confirmations_wanted == 0:
             return self._min_s
         share = math.log(len(self.origins)) / math.log(self._confirmations_wanted + 1)

@@ -10,11 +10,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.cluster.gossip.member import Address, Change, Claim, Member, MemberState
-from mainstem.cluster.gossip.packets import NOBODY, VERSION, Everything, Kind, Packet, size_bytes
+from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
+from mainstem.cluster.gossip.member import Address, Claim, Member, MemberChange, MemberState
+from mainstem.cluster.gossip.member_table import MemberTable
+from mainstem.cluster.gossip.packets import (
+    NOBODY,
+    VERSION,
+    Everything,
+    Packet,
+    PacketKind,
+    size_bytes,
+)
 from mainstem.cluster.gossip.probing import Prober
-from mainstem.cluster.gossip.roster import Roster
-from mainstem.cluster.gossip.rumours import Rumours
 from mainstem.cluster.gossip.settings import GossipSettings
 from mainstem.model.ids import NodeId
 
@@ -23,17 +30,17 @@ PACKET_OVERHEAD_BYTES = 120
 RELAYS_MAX = 1_024
 
 
-class Effects(NamedTuple):
+class SwimEffects(NamedTuple):
     """What the driver carries out, in this order."""
 
     datagrams: Sequence[tuple[Address, Packet]] = ()
     stream_pings: Sequence[tuple[Address, int]] = ()  # whom to ask by a stream, and the number
     exchanges: Sequence[Address] = ()  # with whom to compare everything
-    changes: Sequence[Change] = ()
+    changes: Sequence[MemberChange] = ()
 
 
 class Swim:
-    """See the module's text.
+    """Decides the gossip (SWIM) of one node; does no I/O.
 
     Args:
         own: what this node says of itself.
@@ -46,8 +53,8 @@ class Swim:
         self, own: Claim, settings: GossipSettings, *, chance: Callable[[], float], now_s: float
     ) -> None:
         self._settings = settings
-        self._rumours = Rumours(settings.retransmit_factor, size_bytes)
-        self.roster = Roster(own, settings, self._rumours)
+        self._broadcasts = BroadcastQueue(settings.retransmit_factor, size_bytes)
+        self.members_table = MemberTable(own, settings, self._broadcasts)
         self._prober = Prober(settings, chance)
         self._relays: dict[int, _Relay] = {}
         # Nodes that start together shall not speak together.
@@ -62,12 +69,12 @@ class Swim:
 
     def members(self) -> list[Member]:
         """The others that are believed to be there."""
-        return [member for member in self.roster if not member.state.is_gone]
+        return [member for member in self.members_table if not member.state.is_gone]
 
     def next_deadline_s(self) -> float:
         """When ``on_tick`` has something to do."""
-        due = [self._exchange_at_s, self.roster.next_expiry_s()]
-        if len(self._rumours):
+        due = [self._exchange_at_s, self.members_table.next_expiry_s()]
+        if len(self._broadcasts):
             due.append(self._gossip_at_s)
         going = self._prober.round
         if going is None:
@@ -79,9 +86,9 @@ class Swim:
         due += [relay.ends_at_s for relay in self._relays.values()]
         return min(due)
 
-    def on_tick(self, now_s: float) -> Effects:
+    def on_tick(self, now_s: float) -> SwimEffects:
         """Time has passed."""
-        changes = self.roster.expire(now_s)
+        changes = self.members_table.expire(now_s)
         datagrams: list[tuple[Address, Packet]] = []
         stream_pings: list[tuple[Address, int]] = []
         exchanges: list[Address] = []
@@ -97,27 +104,27 @@ class Swim:
         if now_s >= self._exchange_at_s:
             self._exchange_at_s = now_s + self._settings.exchange_interval_s
             exchanges += self._partners()
-        return Effects(datagrams, stream_pings, exchanges, changes)
+        return SwimEffects(datagrams, stream_pings, exchanges, changes)
 
-    def on_packet(self, packet: Packet, source: Address, now_s: float) -> Effects:
+    def on_packet(self, packet: Packet, source: Address, now_s: float) -> SwimEffects:
         """A datagram has arrived."""
-        changes = self._hear(packet.claims, now_s)
+        changes = self._receive(packet.claims, now_s)
         datagrams: list[tuple[Address, Packet]] = []
         match packet.kind:
-            case Kind.PING if packet.target == self.roster.own.node:
-                datagrams.append((source, self._packet(Kind.ACK, packet.number)))
-            case Kind.PROBE:
+            case PacketKind.PING if packet.target == self.members_table.own.node:
+                datagrams.append((source, self._packet(PacketKind.ACK, packet.number)))
+            case PacketKind.PROBE:
                 self._relay(packet, source, now_s, datagrams)
-            case Kind.ACK:
+            case PacketKind.ACK:
                 self.on_sign_of_life(packet.number)
                 relay = self._relays.pop(packet.number, None)
                 if relay is not None:
-                    datagrams.append((relay.source, self._packet(Kind.ACK, relay.number)))
-            case Kind.NACK:
+                    datagrams.append((relay.source, self._packet(PacketKind.ACK, relay.number)))
+            case PacketKind.NACK:
                 self._prober.refused(packet.number)
             case _:
                 pass  # news only, or a question to whoever had this address before
-        return Effects(datagrams=datagrams, changes=changes)
+        return SwimEffects(datagrams=datagrams, changes=changes)
 
     def on_sign_of_life(self, number: int) -> None:
         """A question was answered, by datagram or by stream."""
@@ -125,23 +132,23 @@ class Swim:
 
     def everything(self) -> Everything:
         """All that this node knows, for a comparison."""
-        return Everything(VERSION, self.roster.own.node, self.roster.claims())
+        return Everything(VERSION, self.members_table.own.node, self.members_table.claims())
 
-    def on_everything(self, found: Everything, now_s: float) -> Effects:
+    def on_everything(self, found: Everything, now_s: float) -> SwimEffects:
         """Another node said all that it knows."""
-        return Effects(changes=self._hear(found.claims, now_s))
+        return SwimEffects(changes=self._receive(found.claims, now_s))
 
-    def leave(self, now_s: float) -> Effects:
+    def leave(self, now_s: float) -> SwimEffects:
         """This node goes: some are told at once, the others hear it from them."""
-        self.roster.leave()
-        return Effects(datagrams=self._spread(now_s))
+        self.members_table.leave()
+        return SwimEffects(datagrams=self._spread(now_s))
 
-    def _hear(self, claims: Sequence[Claim], now_s: float) -> list[Change]:
-        before = self.roster.contradictions
-        heard = [self.roster.hear(claim, now_s) for claim in claims]
-        if self.roster.contradictions > before:
+    def _receive(self, claims: Sequence[Claim], now_s: float) -> list[MemberChange]:
+        before = self.members_table.contradictions
+        changes = [self.members_table.receive(claim, now_s) for claim in claims]
+        if self.members_table.contradictions > before:
             self._prober.feel(1)  # others had reason to think this node silent
-        return [change for change in heard if change is not None]
+        return [change for change in changes if change is not None]
 
     def _begin_round(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
         if self._prober.round is not None or now_s < self._probe_at_s:
@@ -151,7 +158,7 @@ class Swim:
             self._probe_at_s = now_s + self._settings.probe_interval_s
             return
         target = self._member(going.target)
-        ping = self._packet(Kind.PING, going.number, target=target.node, about=target)
+        ping = self._packet(PacketKind.PING, going.number, target=target.node, about=target)
         datagrams.append((target.address, ping))
 
     def _ask_others(
@@ -171,19 +178,19 @@ class Swim:
         helpers = self._prober.some(well, self._settings.indirect_probes)
         going.helpers = len(helpers)
         for helper in helpers:
-            question = self._packet(Kind.PROBE, going.number, target=target.node)
+            question = self._packet(PacketKind.PROBE, going.number, target=target.node)
             to_target = msgspec.structs.replace(question, address=target.address)
             datagrams.append((helper.address, to_target))
         # Where only datagrams are lost, the node is not.
         stream_pings.append((target.address, going.number))
 
-    def _end_round(self, now_s: float) -> Change | None:
+    def _end_round(self, now_s: float) -> MemberChange | None:
         going = self._prober.round
         if going is None or now_s < going.ends_at_s:
             return None
         self._probe_at_s = now_s
         silent = self._prober.end()
-        return None if silent is None else self.roster.suspect(silent, now_s)
+        return None if silent is None else self.members_table.suspect(silent, now_s)
 
     def _relay(
         self,
@@ -198,36 +205,36 @@ class Swim:
         number = self._prober.next_number()
         ends_at_s = now_s + 0.8 * self._settings.probe_timeout_s
         self._relays[number] = _Relay(packet.number, source, ends_at_s)
-        question = self._packet(Kind.PING, number, target=packet.target)
+        question = self._packet(PacketKind.PING, number, target=packet.target)
         datagrams.append((packet.address, question))
 
     def _end_relays(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
         for number, relay in list(self._relays.items()):
             if relay.ends_at_s <= now_s:
                 del self._relays[number]
-                datagrams.append((relay.source, self._packet(Kind.NACK, relay.number)))
+                datagrams.append((relay.source, self._packet(PacketKind.NACK, relay.number)))
 
     def _spread(self, now_s: float) -> list[tuple[Address, Packet]]:
         """News to some members; those that have just gone hear it too, if only to contradict."""
-        if not len(self._rumours):
+        if not len(self._broadcasts):
             return []
         recent_s = now_s - self._settings.gossip_to_gone_s
-        listeners = [m for m in self.roster if not m.state.is_gone or m.since_s > recent_s]
+        listeners = [m for m in self.members_table if not m.state.is_gone or m.since_s > recent_s]
         chosen = self._prober.some(listeners, self._settings.gossip_fanout)
-        packets = [(member.address, self._packet(Kind.NEWS, 0)) for member in chosen]
+        packets = [(member.address, self._packet(PacketKind.CLAIMS, 0)) for member in chosen]
         return [(address, packet) for address, packet in packets if packet.claims]
 
     def _partners(self) -> list[Address]:
         """With whom to compare everything: a member, and one that is thought dead.
 
-        Two halves of a cluster that buried each other meet again in no other way.
+        Two halves of a cluster that declared each other dead meet again in no other way.
         """
-        dead = [member for member in self.roster if member.state is MemberState.DEAD]
+        dead = [member for member in self.members_table if member.state is MemberState.DEAD]
         chosen = [*self._prober.some(self.members(), 1), *self._prober.some(dead, 1)]
         return [member.address for member in chosen]
 
     def _packet(
-        self, kind: Kind, number: int, *, target: NodeId = NOBODY, about: Member | None = None
+        self, kind: PacketKind, number: int, *, target: NodeId = NOBODY, about: Member | None = None
     ) -> Packet:
         """A packet with as much news as it can carry; a suspect hears of its suspicion first."""
         budget = self._settings.packet_bytes_max - PACKET_OVERHEAD_BYTES
@@ -235,11 +242,13 @@ class Swim:
         if about is not None and about.state is not MemberState.ALIVE:
             first = (about.claim,)
             budget -= size_bytes(about.claim)
-        news = self._rumours.take(self.roster.size_known, budget)
-        return Packet(kind, self.roster.own.node, number, target, claims=(*first, *news))
+        broadcast = self._broadcasts.take(self.members_table.size_known, budget)
+        return Packet(
+            kind, self.members_table.own.node, number, target, claims=(*first, *broadcast)
+        )
 
     def _member(self, node: NodeId) -> Member:
-        member = self.roster.get(node)
+        member = self.members_table.get(node)
         assert member is not None, "only known members are asked"
         return member
 

@@ -2,7 +2,7 @@
 
 Promises: nothing but the introduction is sent or taken before the other node is proved; questions
 may be many at a time and each gets its own answer; what waits to be sent is bounded, then notes are
-dropped and questions refused; when the connection ends, everybody who waits is told.
+dropped and questions refused; when the connection ends, everybody who waits is notified.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
 
+from mainstem.cluster.peers.error_codec import decode_error, encode_error
 from mainstem.cluster.peers.frames import (
     BODY_BYTES_MAX,
     NUMBER_MODULUS,
     TAG_BYTES,
     Chunk,
     Frame,
-    FrameCutter,
-    Kind,
-    Service,
+    FrameDecoder,
+    FrameKind,
+    PeerService,
     header,
 )
 from mainstem.cluster.peers.handshake import Handshake, Hello
-from mainstem.cluster.peers.refusals import decode_error, encode_error
 from mainstem.cluster.peers.versions import NoCommonVersion
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 
 if TYPE_CHECKING:
     from mainstem.cluster.peers.protection import FrameProtection
 
-ROOM_BYTES: Final = 64 * 1024
+BUFFER_BYTES: Final = 64 * 1024
 # Before the introduction a stranger may make this node keep so much.
 HELLO_BYTES_MAX: Final = 4 * 1024
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -38,30 +38,30 @@ QUESTIONS_MAX: Final = 4_096
 
 _log = logging.getLogger(__name__)
 
-Taken = Callable[["PeerConnection", Frame], None]
+FrameHandler = Callable[["PeerConnection", Frame], None]
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """See the module's text.
+    """Carries frames to and from another node over one socket.
 
     Args:
         handshake: how the two nodes introduce themselves; the dialler speaks first.
         take: is given every note and question.
-        ended: is told once that the connection is over, and why.
+        ended: called once with the reason when the connection ends.
     """
 
     def __init__(
         self,
         handshake: Handshake,
         *,
-        take: Taken,
+        take: FrameHandler,
         ended: Callable[["PeerConnection", MainstemError], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._handshake = handshake
         self._take = take
         self._on_end = ended
-        self._cutter = FrameCutter(room_bytes=ROOM_BYTES, body_bytes_max=HELLO_BYTES_MAX)
+        self._cutter = FrameDecoder(buffer_bytes=BUFFER_BYTES, body_bytes_max=HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._is_tls = False
         self._protection: FrameProtection | None = None
@@ -77,18 +77,18 @@ class PeerConnection(asyncio.BufferedProtocol):
         """The version of the protocol that both nodes use, once the other one is proved."""
         return self._handshake.version
 
-    def note(self, service: Service, chunks: Sequence[Chunk]) -> bool:
+    def note(self, service: PeerService, chunks: Sequence[Chunk]) -> bool:
         """Say something that is not answered; False if it could not be sent."""
         if not self.is_open or self._is_full():
             return False
         size = sum(map(len, chunks))
         if size > BODY_BYTES_MAX:
-            _log.error("a note is not sent: %s", _too_large(service, size))
+            _log.error("a note is not sent: %s", too_large(service, size))
             return False
-        self._write(Kind.NOTE, service, 0, chunks, size)
+        self._write(FrameKind.NOTE, service, 0, chunks, size)
         return True
 
-    async def ask(self, service: Service, chunks: Sequence[Chunk]) -> memoryview:
+    async def ask(self, service: PeerService, chunks: Sequence[Chunk]) -> memoryview:
         """The answer to a question.
 
         Raises:
@@ -102,11 +102,11 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise Unavailable(ErrorCode.OVERLOADED, "too much waits to be sent to the node")
         size = sum(map(len, chunks))
         if size > BODY_BYTES_MAX:
-            raise _too_large(service, size)
+            raise too_large(service, size)
         number = self._number = (self._number + 1) % NUMBER_MODULUS
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         self._answers[number] = answer
-        self._write(Kind.QUESTION, service, number, chunks, size)
+        self._write(FrameKind.QUESTION, service, number, chunks, size)
         try:
             return await answer
         finally:
@@ -116,15 +116,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Answer a question, with a refusal if the answer is too large; too late does no harm."""
         size = sum(map(len, chunks))
         if size > BODY_BYTES_MAX:
-            self.refuse(question, _too_large(question.service, size))
+            self.refuse(question, too_large(question.service, size))
         elif self.is_open:
-            self._write(Kind.ANSWER, question.service, question.number, chunks, size)
+            self._write(FrameKind.ANSWER, question.service, question.number, chunks, size)
 
     def refuse(self, question: Frame, error: MainstemError) -> None:
         """Answer a question with an error."""
         if self.is_open:
             body = encode_error(error)
-            self._write(Kind.REFUSAL, question.service, question.number, [body], len(body))
+            self._write(FrameKind.REFUSAL, question.service, question.number, [body], len(body))
 
     def close(self, error: MainstemError | None = None) -> None:
         """End the connection."""
@@ -146,7 +146,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Says where the next bytes belong."""
-        return self._cutter.room()
+        return self._cutter.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes what has arrived."""
@@ -176,24 +176,24 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _received(self, frame: Frame) -> None:
         kind = frame.kind
-        if kind is Kind.NOTE or kind is Kind.QUESTION:
+        if kind is FrameKind.NOTE or kind is FrameKind.QUESTION:
             self._take(self, frame)
-        elif kind is Kind.HELLO:
+        elif kind is FrameKind.HELLO:
             raise Corrupt("a node introduces itself twice")
         else:
             answer = self._answers.pop(frame.number, None)
             if answer is None or answer.done():
                 return  # who asked has gone
-            if kind is Kind.ANSWER:
+            if kind is FrameKind.ANSWER:
                 answer.set_result(frame.body)
             else:
                 answer.set_exception(decode_error(frame.body))
 
-    def _introduce(self, said: bytes) -> None:
-        self._write(Kind.HELLO, Service.HANDSHAKE, 0, [said], len(said))
+    def _introduce(self, hello: bytes) -> None:
+        self._write(FrameKind.HELLO, PeerService.HANDSHAKE, 0, [hello], len(hello))
 
     def _introduced(self, frame: Frame) -> None:
-        if frame.kind is not Kind.HELLO:
+        if frame.kind is not FrameKind.HELLO:
             raise Corrupt("a node speaks before it is known")
         for reply in self._handshake.on_message(frame.body):
             self._introduce(reply)
@@ -221,7 +221,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._cutter.opener = self._protection.open
 
     def _write(
-        self, kind: Kind, service: int, number: int, chunks: Sequence[Chunk], size: int
+        self, kind: FrameKind, service: int, number: int, chunks: Sequence[Chunk], size: int
     ) -> None:
         assert self._transport is not None, "written to after the connection is made"
         protection = self._protection
@@ -275,11 +275,12 @@ def _is_local(transport: asyncio.BaseTransport) -> bool:
     return all(name and ip_address(name[0].split("%")[0]).is_loopback for name in names)
 
 
-def _too_large(service: int, size: int) -> InvalidRequest:
+def too_large(service: int, size: int, most: int = BODY_BYTES_MAX) -> InvalidRequest:
+    """What is not sent, since a frame carries less."""
     return InvalidRequest(
         ErrorCode.RECORD_TOO_LARGE,
-        f"{size} bytes are more than the {BODY_BYTES_MAX} that nodes send each other at a time",
-        subject=f"service {Service(service).name}",
+        f"{size} bytes are more than the {most} that nodes send each other at a time",
+        subject=f"service {PeerService(service).name}",
         remedy="send smaller batches or requests",
     )
 

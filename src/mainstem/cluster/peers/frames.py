@@ -32,7 +32,7 @@ Chunk = bytes | bytearray | memoryview
 Opener = Callable[[memoryview], memoryview]
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is."""
 
     HELLO = 0
@@ -42,10 +42,10 @@ class Kind(IntEnum):
     REFUSAL = 4
 
 
-_KINDS: Final = tuple(Kind)
+_KINDS: Final = tuple(FrameKind)
 
 
-class Service(IntEnum):
+class PeerService(IntEnum):
     """For which part of a node a frame is."""
 
     HANDSHAKE = 0
@@ -60,23 +60,24 @@ class Service(IntEnum):
     GOSSIP = 9
     SHARES = 10
     GROUPS = 11
+    MOVES = 12
 
 
 class Frame(NamedTuple):
     """One frame; nobody writes to what its body looks at."""
 
-    kind: Kind
+    kind: FrameKind
     service: int
     number: int
     body: memoryview
 
 
-def header(kind: Kind, service: int, number: int, body_bytes: int) -> bytes:
+def header(kind: FrameKind, service: int, number: int, body_bytes: int) -> bytes:
     """What goes before a body."""
     return HEADER.pack(COUNTED_BYTES + body_bytes, kind, service, number)
 
 
-class FrameCutter:
+class FrameDecoder:
     """Collects received bytes and cuts them into frames, without copying what has arrived whole.
 
     Bytes are put behind those before them. At its end a buffer begins anew if nobody looks at it;
@@ -84,28 +85,28 @@ class FrameCutter:
     that the next of that size needs no other.
 
     Args:
-        body_bytes_max: a larger body is refused before room is made for it.
+        body_bytes_max: a larger body is refused before memory is allocated for it.
 
     Attributes:
         opener: opens every frame that is cut from now on; None: frames have no tag.
     """
 
-    def __init__(self, *, room_bytes: int, body_bytes_max: int) -> None:
+    def __init__(self, *, buffer_bytes: int, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
         self.opener: Opener | None = None
-        self._room_bytes = room_bytes
-        self._usual_bytes = room_bytes
-        self._buffer = bytearray(room_bytes)
+        self._buffer_bytes = buffer_bytes
+        self._usual_bytes = buffer_bytes
+        self._buffer = bytearray(buffer_bytes)
         self._spare = bytearray()
         # The unfinished frame: where it begins, how far it has come, and its size once known.
         self._start = self._until = 0
         self._need = HEADER.size
 
-    def room(self) -> memoryview:
+    def free_space(self) -> memoryview:
         """Where the next bytes belong."""
         start, until = self._start, self._until
-        if start == until > 0 or start + max(self._need, self._room_bytes) > len(self._buffer):
-            self._make_room()
+        if start == until > 0 or start + max(self._need, self._buffer_bytes) > len(self._buffer):
+            self._make_space()
         return memoryview(self._buffer)[self._until :]
 
     def received(self, count: int, *, limit: int | None = None) -> list[Frame]:
@@ -137,10 +138,10 @@ class FrameCutter:
             self._start = end
         return frames
 
-    def _make_room(self) -> None:
+    def _make_space(self) -> None:
         """Let the unfinished frame stand at the front of a buffer that can hold it."""
         old, start, held = self._buffer, self._start, self._until - self._start
-        wanted = max(self._need, self._room_bytes, held + 1)
+        wanted = max(self._need, self._buffer_bytes, held + 1)
         is_usual = len(old) <= SPARE_BYTES_MAX or wanted > SPARE_BYTES_MAX
         if wanted > len(old) or not is_usual or not _is_unwatched(old):
             self._buffer = self._another(wanted)
@@ -167,7 +168,7 @@ def _is_unwatched(buffer: bytearray) -> bool:
     return True
 
 
-def _kind(value: int) -> Kind:
+def _kind(value: int) -> FrameKind:
     if value >= len(_KINDS):
         raise Corrupt(f"a frame of kind {value} from a node")
     return _KINDS[value]

@@ -32,6 +32,7 @@ from mainstem.cluster.peers.versions import (
     common_version,
 )
 from mainstem.cluster.secrets import SECRETS_MAX, checked_secrets
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
-NEWCOMER: Final = ""
+NO_CLUSTER: Final = ""
 """The name of a cluster that a node does not know yet."""
 _MARK: Final = b"mspeers"
 CHANCE_BYTES: Final = NONCE_BYTES - len(_MARK) - 1
@@ -186,7 +187,7 @@ class Handshake:
         return [self.hello, self._own_proof()]
 
     def _check_hello(self, hello: Hello) -> None:
-        names = {hello.cluster, self._own.cluster} - {NEWCOMER}
+        names = {hello.cluster, self._own.cluster} - {NO_CLUSTER}
         if len(names) > 1:
             raise Corrupt(
                 f"a node of cluster {hello.cluster!r}; this is {self._own.cluster!r}",
@@ -232,8 +233,8 @@ class Handshake:
                 remedy="give every node the same cluster secret",
             )
         if self.version >= FRAMES_PROTECTED_SINCE:
-            said = hashlib.sha256(self._transcript()).digest()
-            self.keys = self._exchange.keys(self.other.share, said, shared)
+            hello = hashlib.sha256(self._transcript()).digest()
+            self.keys = self._exchange.keys(self.other.share, hello, shared)
         self.is_proved = True
         return [self._own_proof()] if self.side == "dialler" else []
 
@@ -245,8 +246,8 @@ class Handshake:
 
     def _proof(self, secret: bytes, by: Side) -> bytes:
         if self.version >= FRAMES_PROTECTED_SINCE:
-            said = b"mainstem peers 2 " + by.encode() + self._transcript()
-            return hmac.digest(secret, said, "sha256")
+            hello = b"mainstem peers 2 " + by.encode() + self._transcript()
+            return hmac.digest(secret, hello, "sha256")
         assert self.other is not None, "names are known before they are proved"
         own, other = self._own, self.other
         pair = (own, other) if self.side == "dialler" else (other, own)
@@ -272,5 +273,5 @@ def _check_offer(hello: Hello) -> None:
 def _decoded(decoder: "msgspec.msgpack.Decoder[T]", data: bytes | memoryview) -> T:
     try:
         return decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"not a handshake of a node: {error}") from error

@@ -25,7 +25,7 @@ FRAMES_PER_KEY_MAX: Final = 1 << 32
 
 
 class FrameProtection:
-    """See the module's text.
+    """Authenticates and encrypts the frames of one connection.
 
     Args:
         send: the key for frames that this node sends.

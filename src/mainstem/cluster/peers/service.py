@@ -4,7 +4,7 @@ One connection to each node is dialled when it is needed and used by all; what o
 used to answer them. Promises: questions to one node leave in the order in which they were asked; a
 node that cannot be reached is dialled again after a pause that grows, and at once when it is heard
 of; a service that nobody offers is a refusal. When the last connection with a node has ended, it is
-looked for (``lookout``).
+looked for (``watcher``).
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from typing import Final
 import msgspec
 
 from mainstem.cluster.peers.connection_transport import PeerConnection
-from mainstem.cluster.peers.frames import Chunk, Frame, Kind, Service
+from mainstem.cluster.peers.error_codec import Unreachable
+from mainstem.cluster.peers.frames import Chunk, Frame, FrameKind, PeerService
 from mainstem.cluster.peers.handshake import CHANCE_BYTES, Handshake, Hello, Side, own_hello
-from mainstem.cluster.peers.lookout_service import Lookout, refuses
-from mainstem.cluster.peers.refusals import Unreachable
 from mainstem.cluster.peers.versions import OWN_VERSIONS, Versions
+from mainstem.cluster.peers.watcher_service import PeerWatcher, refuses
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NodeId
 
 DIAL_TIMEOUT_S: Final = 5.0
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 5.0
-STRANGERS_MAX: Final = 128
+UNAUTHENTICATED_MAX: Final = 128
 # How long a machine has to say that no process takes connections there.
 LOOK_S: Final = 0.3
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peers:
-    """See the module's text.
+    """Sends notes and requests to other nodes and serves theirs.
 
     Args:
         settings: who this node is.
@@ -87,7 +87,7 @@ class Peers:
         self._accepted: dict[PeerConnection, NodeId | None] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self.lookout = Lookout(
+        self.watcher = PeerWatcher(
             lambda node: self.is_refused(node, timeout_s=LOOK_S),
             lambda node: (
                 node in self._accepted.values()
@@ -122,11 +122,11 @@ class Peers:
         found = (each for each, known in self._accepted.items() if known == node and each.is_open)
         return next((connection.version for connection in found), None)
 
-    def serve(self, service: Service, handler: Handler) -> None:
+    def serve(self, service: PeerService, handler: Handler) -> None:
         """Answer questions for a service."""
         self._handlers[service] = handler
 
-    def hear(self, service: Service, handler: NoteHandler) -> None:
+    def on_note(self, service: PeerService, handler: NoteHandler) -> None:
         """Take notes for a service."""
         self._note_handlers[service] = handler
 
@@ -139,12 +139,12 @@ class Peers:
         found = self._server.sockets[0].getsockname()
         return str(found[0]), int(found[1])
 
-    def note(self, node: NodeId, service: Service, chunks: Sequence[Chunk]) -> bool:
-        """Tell a node something; False if it cannot be told now."""
+    def note(self, node: NodeId, service: PeerService, chunks: Sequence[Chunk]) -> bool:
+        """Send a note to a node; False if that is impossible now."""
         return self._line(node).note(service, chunks)
 
     async def ask(
-        self, node: NodeId, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+        self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
         """A node's answer.
 
@@ -163,7 +163,7 @@ class Peers:
             raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
     async def ask_at(
-        self, address: Address, service: Service, chunks: Sequence[Chunk], *, timeout_s: float
+        self, address: Address, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
         """The answer of whichever node of the cluster is at an address; raises as ``ask`` does."""
         try:
@@ -189,7 +189,7 @@ class Peers:
 
     async def close(self) -> None:
         """End every connection."""
-        await self.lookout.close()
+        await self.watcher.close()
         if self._server is not None:
             self._server.close()
         for line in self._lines.values():
@@ -214,7 +214,7 @@ class Peers:
             raise Unreachable(f"nobody knows where node {node} is")
         try:
             handshake = _handshake(self._settings, self._random_bytes, "dialler", node)
-            return await self._connect(address, handshake, lambda: self.lookout.hung_up(node))
+            return await self._connect(address, handshake, lambda: self.watcher.disconnected(node))
         except Unreachable as error:
             raise Unreachable(f"node {node} at {error.cause}") from error
 
@@ -249,11 +249,11 @@ class Peers:
             take=self._take,
             ended=self._gone,
         )
-        strangers = [each for each, node in self._accepted.items() if node is None]
-        if len(strangers) >= STRANGERS_MAX:
+        unknown = [each for each, node in self._accepted.items() if node is None]
+        if len(unknown) >= UNAUTHENTICATED_MAX:
             # A node proves itself at once; who has waited longest is no node.
             cause = "too many connections have not introduced themselves"
-            strangers[0].close(Unavailable(ErrorCode.OVERLOADED, cause))
+            unknown[0].close(Unavailable(ErrorCode.OVERLOADED, cause))
         self._accepted[connection] = None
         asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, _check_known, connection)
         connection.proved.add_done_callback(lambda proved: self._proved(connection, proved))
@@ -270,12 +270,12 @@ class Peers:
         node = self._accepted.pop(connection, None)
         _log.debug("a node's connection ended: %s", error)
         if node is not None:
-            self.lookout.hung_up(node)
+            self.watcher.disconnected(node)
 
     def _take(self, connection: PeerConnection, frame: Frame) -> None:
-        if frame.kind is Kind.NOTE:
-            if (hear := self._note_handlers.get(frame.service)) is not None:
-                hear(connection.proved.result().node, frame.body)
+        if frame.kind is FrameKind.NOTE:
+            if (handle := self._note_handlers.get(frame.service)) is not None:
+                handle(connection.proved.result().node, frame.body)
             return
         handler = self._handlers.get(frame.service)
         if handler is None:
@@ -359,7 +359,7 @@ class _Line:
         self._not_before_s = 0.0
         self._woken.set()
 
-    def note(self, service: Service, chunks: Sequence[Chunk]) -> bool:
+    def note(self, service: PeerService, chunks: Sequence[Chunk]) -> bool:
         connection = self._connection
         if connection is None or not connection.is_open:
             self._begin()

@@ -54,5 +54,5 @@ def common_version(own: Versions, other: Versions, node: NodeId) -> int:
     raise NoCommonVersion(
         f"node {node} speaks {other} of the protocol between nodes, this node speaks {own}",
         subject=f"node {node}",
-        remedy=f"{remedy}; nodes of a cluster may be one release apart (docs/cluster.md)",
+        remedy=f"{remedy}; nodes of a cluster may be one release apart (docs/guides/cluster.md)",
     )

@@ -13,23 +13,16 @@ taken in between, so a slow disk delays nobody's heartbeat.
 
 from collections.abc import Callable, Sequence
 
-from mainstem.cluster.raft import (
-    election,
-    membership,
-    reads,
-    replication,
-    stepping,
-    transfer,
-)
+from mainstem.cluster.raft import election, membership, reads, replication, stepping, transfer
 from mainstem.cluster.raft.messages import (
     NO_NODE,
     ConfChange,
     ConfState,
-    Durable,
+    DurableState,
     EntryId,
     EntryType,
     HardState,
-    Message,
+    RaftMessage,
     Ready,
     SnapshotMeta,
     encode_change,
@@ -50,7 +43,7 @@ class NotLeader(Unavailable):
 
 
 class Raft:
-    """See the module's text.
+    """Decides for one Raft node; does no I/O.
 
     Args:
         settings: how this node behaves.
@@ -62,7 +55,7 @@ class Raft:
     def __init__(
         self,
         settings: RaftSettings,
-        durable: Durable,
+        durable: DurableState,
         *,
         chance: Callable[[], float],
         now_s: float,
@@ -70,7 +63,7 @@ class Raft:
         self.state = RaftState(settings, durable, chance, now_s)
         self._soft_state = self.state.soft_state
         self._handed_state = durable.hard_state
-        self._own_messages: list[Message] = []
+        self._own_messages: list[RaftMessage] = []
         self._outstanding: Ready | None = None
 
     @property
@@ -92,7 +85,7 @@ class Raft:
         self.state.now_s = now_s
         stepping.tick(self.state)
 
-    def step(self, message: Message, now_s: float) -> None:
+    def step(self, message: RaftMessage, now_s: float) -> None:
         """A message has come; one that makes no sense any more is dropped."""
         self.state.now_s = now_s
         stepping.step(self.state, message)
@@ -212,7 +205,7 @@ class Raft:
         )
         return self._outstanding
 
-    def take_messages(self) -> tuple[Message, ...]:
+    def take_messages(self) -> tuple[RaftMessage, ...]:
         """Messages that may leave at once, also while a ``Ready`` is being stored."""
         messages, self.state.messages = self.state.messages, []
         return tuple(messages)

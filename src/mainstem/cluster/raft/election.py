@@ -7,8 +7,8 @@ from mainstem.cluster.raft.messages import (
     NO_NODE,
     EntryId,
     EntryType,
-    Message,
     MessageType,
+    RaftMessage,
     StateType,
 )
 from mainstem.cluster.raft.quorum import VoteResult
@@ -21,7 +21,7 @@ CAMPAIGN_TRANSFER = 1
 # apart, each up to so much later by chance, and try again so often if nobody listened yet.
 TURN = 0.12
 TURN_CHANCE = 0.04
-HURRIES = 4
+QUICK_CAMPAIGNS = 4
 
 
 class CampaignType(Enum):
@@ -37,9 +37,9 @@ def hup(state: RaftState, campaign_type: CampaignType) -> None:
     if state.is_leader:
         return
     state.reset_election_timer()
-    if state.hurries and campaign_type is CampaignType.CampaignPreElection:
-        state.hurries -= 1
-        state.hurry(2 * TURN, 4 * TURN)
+    if state.quick_campaigns and campaign_type is CampaignType.CampaignPreElection:
+        state.quick_campaigns -= 1
+        state.shorten_election_timeout(2 * TURN, 4 * TURN)
     # With a committed change not yet applied this node would count the wrong majority.
     if state.is_promotable and not state.log.has_unapplied_change():
         campaign(state, campaign_type)
@@ -56,10 +56,10 @@ def leader_gone(state: RaftState, node: NodeId) -> None:
     state.lead = NO_NODE
     others = sorted(voter for voter in state.tracker.voters if voter != node)
     if state.id in others:
-        state.hurries = HURRIES
+        state.quick_campaigns = QUICK_CAMPAIGNS
         # One after the other: two that ask at once would split the votes.
         turn = TURN * others.index(state.id)
-        state.hurry(turn + TURN_CHANCE / 2, turn + TURN_CHANCE)
+        state.shorten_election_timeout(turn + TURN_CHANCE / 2, turn + TURN_CHANCE)
 
 
 def campaign(state: RaftState, campaign_type: CampaignType) -> None:
@@ -76,9 +76,9 @@ def campaign(state: RaftState, campaign_type: CampaignType) -> None:
     context = CAMPAIGN_TRANSFER if campaign_type is CampaignType.CampaignTransfer else 0
     for voter in state.tracker.voters:
         if voter == state.id:
-            state.send(Message(response, voter, state.id, term))
+            state.send(RaftMessage(response, voter, state.id, term))
         else:
-            asked = Message(
+            asked = RaftMessage(
                 request,
                 voter,
                 state.id,
@@ -120,7 +120,7 @@ def become_leader(state: RaftState) -> None:
     replication.broadcast_append(state)
 
 
-def handle_vote_request(state: RaftState, message: Message) -> None:
+def handle_vote_request(state: RaftState, message: RaftMessage) -> None:
     """Somebody wants to lead, or to know whether it could."""
     pre = message.type is MessageType.MsgPreVote
     response = MessageType.MsgPreVoteResp if pre else MessageType.MsgVoteResp
@@ -133,15 +133,15 @@ def handle_vote_request(state: RaftState, message: Message) -> None:
     # they may not have.
     if may_vote and _has_all(state, message):
         # In the term of the request: a candidate drops answers from terms that it has left.
-        state.send(Message(response, message.from_, state.id, message.term))
+        state.send(RaftMessage(response, message.from_, state.id, message.term))
         if not pre:
             state.vote = message.from_
             state.reset_election_timer()
     else:
-        state.send(Message(response, message.from_, state.id, state.term, reject=True))
+        state.send(RaftMessage(response, message.from_, state.id, state.term, reject=True))
 
 
-def _has_all(state: RaftState, message: Message) -> bool:
+def _has_all(state: RaftState, message: RaftMessage) -> bool:
     """Whether a candidate's log holds everything that may be committed, as far as we can tell."""
     if state.log.is_up_to_date(EntryId(message.index, message.log_term)):
         return True
@@ -152,7 +152,7 @@ def _has_all(state: RaftState, message: Message) -> bool:
     return alone and not state.log.has_change_after(state.log.applied)
 
 
-def handle_vote_response(state: RaftState, message: Message) -> None:
+def handle_vote_response(state: RaftState, message: RaftMessage) -> None:
     """A vote, given or refused."""
     wanted = {
         StateType.StatePreCandidate: MessageType.MsgPreVoteResp,

@@ -101,9 +101,9 @@ def drops(change: ConfChange, node: NodeId) -> bool:
 def hand_over(state: RaftState) -> NodeId:
     """Let the voter that is furthest lead; who that is."""
     others = [node for node in state.tracker.voters if node != state.id]
-    heir = max(others, key=lambda node: state.tracker.progress[node].match)
-    transfer.transfer(state, heir)
-    return heir
+    successor = max(others, key=lambda node: state.tracker.progress[node].match)
+    transfer.transfer(state, successor)
+    return successor
 
 
 def _probe_members(state: RaftState) -> None:

@@ -9,6 +9,7 @@ from enum import IntEnum
 
 import msgspec
 
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import MIB
@@ -128,7 +129,7 @@ class ReadState(msgspec.Struct, array_like=True, frozen=True, gc=False):
     index: int
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True):
+class RaftMessage(msgspec.Struct, array_like=True, frozen=True):
     """One message; which fields mean something depends on the type.
 
     ``index`` and ``log_term`` name an entry (the one before ``entries``, the last of a candidate's
@@ -171,8 +172,8 @@ class Ready(msgspec.Struct, frozen=True):
     hard_state: HardState | None
     snapshot: SnapshotMeta | None
     entries: tuple[Entry, ...]
-    messages: tuple[Message, ...]
-    messages_after_append: tuple[Message, ...]
+    messages: tuple[RaftMessage, ...]
+    messages_after_append: tuple[RaftMessage, ...]
     committed_entries: tuple[Entry, ...]
     read_states: tuple[ReadState, ...]
     soft_state: SoftState | None
@@ -183,7 +184,7 @@ class Ready(msgspec.Struct, frozen=True):
         return bool(self.entries or self.hard_state or self.snapshot)
 
 
-class Durable(msgspec.Struct, frozen=True):
+class DurableState(msgspec.Struct, frozen=True):
     """What a node finds when it starts.
 
     ``start`` is the entry before the first of ``entries``; it is at or before the snapshot's end,
@@ -199,27 +200,27 @@ class Durable(msgspec.Struct, frozen=True):
 GENESIS = EntryId(1, 1)
 
 
-def founding(voters: tuple[NodeId, ...]) -> Durable:
+def initial_state(voters: tuple[NodeId, ...]) -> DurableState:
     """How every founder of a group starts, all with the same voters.
 
     The log begins after a snapshot of nothing, so that a node which joins later, with a log of no
     entries at all, is always given a snapshot and learns the founders from it.
     """
     meta = SnapshotMeta(GENESIS.index, GENESIS.term, ConfState(tuple(sorted(voters))))
-    return Durable(HardState(GENESIS.term, NO_NODE, GENESIS.index), meta, GENESIS)
+    return DurableState(HardState(GENESIS.term, NO_NODE, GENESIS.index), meta, GENESIS)
 
 
 _encoder = msgspec.msgpack.Encoder()
-_messages = msgspec.msgpack.Decoder(Message)
+_messages = msgspec.msgpack.Decoder(RaftMessage)
 _changes = msgspec.msgpack.Decoder(ConfChange)
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: RaftMessage) -> bytes:
     """The bytes of a message."""
     return _encoder.encode(message)
 
 
-def decode_message(data: bytes | memoryview) -> Message:
+def decode_message(data: bytes | memoryview) -> RaftMessage:
     """A message that came from another node.
 
     Raises:
@@ -229,13 +230,13 @@ def decode_message(data: bytes | memoryview) -> Message:
         raise Corrupt(f"a Raft message of {len(data)} bytes")
     try:
         message = _messages.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"not a Raft message: {error}") from error
     _check(message)
     return message
 
 
-def _check(message: Message) -> None:
+def _check(message: RaftMessage) -> None:
     numbers = (message.term, message.index, message.log_term, message.commit, message.reject_hint)
     if min(*numbers, message.context, message.position, message.total_bytes) < 0:
         raise Corrupt("a Raft message with a negative number")
@@ -261,5 +262,5 @@ def decode_change(data: bytes) -> ConfChange:
     """The change that an entry holds."""
     try:
         return _changes.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"not a change of membership: {error}") from error

@@ -11,20 +11,23 @@ held here; storage is read only when a node starts.
 
 from collections.abc import Sequence
 
-from mainstem.cluster.raft.messages import Durable, Entry, EntryId, EntryType, SnapshotMeta
+from mainstem.cluster.raft.messages import DurableState, Entry, EntryId, EntryType, SnapshotMeta
 
 ENTRY_OVERHEAD_BYTES = 32
 
 
 class RaftLog:
-    """See the module's text. Indexes count from 1; an unknown place has no term."""
+    """Holds the log of a Raft node in memory and tracks what is durable.
+
+    Indexes count from 1; an unknown place has no term.
+    """
 
     __slots__ = (
         "_entries", "applied", "applying", "committed", "handed", "pending_snapshot", "snapshot",
         "stable", "start",
     )  # fmt: skip
 
-    def __init__(self, durable: Durable) -> None:
+    def __init__(self, durable: DurableState) -> None:
         self.snapshot = durable.snapshot
         self.start = durable.start
         self._entries = list(durable.entries)

@@ -4,7 +4,7 @@ A read served on the strength of clocks alone (a leader's lease) is not offered:
 for one round of heartbeats, and the catalogue is read from memory most of the time anyway.
 """
 
-from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType, ReadState
+from mainstem.cluster.raft.messages import NO_NODE, MessageType, RaftMessage, ReadState
 from mainstem.cluster.raft.read_rounds import ReadRequest
 from mainstem.cluster.raft.state import RaftState
 from mainstem.model.ids import NodeId
@@ -23,7 +23,7 @@ def _send_heartbeat(state: RaftState, to: NodeId, context: int) -> None:
     # Never beyond what the follower is known to hold: what it has after that may be another's.
     commit = min(state.tracker.progress[to].match, state.log.committed)
     heartbeat = MessageType.MsgHeartbeat
-    state.send(Message(heartbeat, to, state.id, state.term, commit=commit, context=context))
+    state.send(RaftMessage(heartbeat, to, state.id, state.term, commit=commit, context=context))
 
 
 def read_index(state: RaftState, request: ReadRequest) -> None:
@@ -31,7 +31,7 @@ def read_index(state: RaftState, request: ReadRequest) -> None:
     if not state.is_leader:
         if state.lead != NO_NODE and request.node == state.id:
             ask = MessageType.MsgReadIndex
-            state.send(Message(ask, state.lead, state.id, state.term, context=request.context))
+            state.send(RaftMessage(ask, state.lead, state.id, state.term, context=request.context))
     elif state.reads.is_full:
         return
     elif not state.committed_in_term:
@@ -49,7 +49,7 @@ def release_waiting(state: RaftState) -> None:
         read_index(state, request)
 
 
-def handle_heartbeat_context(state: RaftState, message: Message) -> None:
+def handle_heartbeat_context(state: RaftState, message: RaftMessage) -> None:
     """A follower answered a heartbeat that asked about reads."""
     settled = state.reads.acknowledge(message.from_, message.context, state.tracker.voters)
     for request, index in settled:
@@ -62,5 +62,5 @@ def _answer(state: RaftState, request: ReadRequest, index: int) -> None:
         return
     kind = MessageType.MsgReadIndexResp
     state.send(
-        Message(kind, request.node, state.id, state.term, index=index, context=request.context)
+        RaftMessage(kind, request.node, state.id, state.term, index=index, context=request.context)
     )

@@ -4,8 +4,8 @@ from mainstem.cluster.raft.messages import (
     Entry,
     EntryId,
     EntryType,
-    Message,
     MessageType,
+    RaftMessage,
     SnapshotMeta,
 )
 from mainstem.cluster.raft.progress import Progress, ProgressState
@@ -45,7 +45,7 @@ def send_append(state: RaftState, to: NodeId, *, if_empty: bool = True) -> bool:
         return False
     committed = state.log.committed
     state.send(
-        Message(
+        RaftMessage(
             MessageType.MsgApp,
             to,
             state.id,
@@ -67,7 +67,7 @@ def _send_snapshot(state: RaftState, to: NodeId, progress: Progress) -> bool:
     snapshot = state.log.snapshot
     progress.become_snapshot(snapshot.index)
     kind = MessageType.MsgSnap
-    state.send(Message(kind, to, state.id, state.term, snapshot=snapshot))
+    state.send(RaftMessage(kind, to, state.id, state.term, snapshot=snapshot))
     return True
 
 
@@ -84,7 +84,7 @@ def maybe_commit(state: RaftState) -> bool:
     return True
 
 
-def handle_append(state: RaftState, message: Message) -> None:
+def handle_append(state: RaftState, message: RaftMessage) -> None:
     """A follower is sent entries."""
     if message.index < state.log.committed:
         state.reply(message, MessageType.MsgAppResp, index=state.log.committed)
@@ -99,7 +99,7 @@ def handle_append(state: RaftState, message: Message) -> None:
         min(message.index, state.log.last_index), message.log_term
     )
     state.send(
-        Message(
+        RaftMessage(
             MessageType.MsgAppResp,
             message.from_,
             state.id,
@@ -112,7 +112,7 @@ def handle_append(state: RaftState, message: Message) -> None:
     )
 
 
-def handle_append_response(state: RaftState, message: Message) -> bool:
+def handle_append_response(state: RaftState, message: RaftMessage) -> bool:
     """A follower answered; whether more is committed now."""
     progress = state.tracker.progress[message.from_]
     progress.recent_active = True
@@ -149,7 +149,7 @@ def _on_match(state: RaftState, progress: Progress, index: int) -> None:
         progress.free_until(index)
 
 
-def _handle_rejection(state: RaftState, message: Message, progress: Progress) -> None:
+def _handle_rejection(state: RaftState, message: RaftMessage, progress: Progress) -> None:
     guess = message.reject_hint
     if message.log_term > 0:
         guess = state.log.find_conflict_by_term(guess, message.log_term).index
@@ -157,7 +157,7 @@ def _handle_rejection(state: RaftState, message: Message, progress: Progress) ->
         send_append(state, message.from_)
 
 
-def handle_heartbeat_response(state: RaftState, message: Message) -> None:
+def handle_heartbeat_response(state: RaftState, message: RaftMessage) -> None:
     """A follower lives; perhaps what was sent to it does not."""
     progress = state.tracker.progress[message.from_]
     progress.recent_active = True
@@ -169,7 +169,7 @@ def handle_heartbeat_response(state: RaftState, message: Message) -> None:
 
 def send_timeout_now(state: RaftState, to: NodeId) -> None:
     """Tell a follower that has everything to campaign at once."""
-    state.send(Message(MessageType.MsgTimeoutNow, to, state.id, state.term))
+    state.send(RaftMessage(MessageType.MsgTimeoutNow, to, state.id, state.term))
 
 
 def report_unreachable(state: RaftState, node: NodeId) -> None:
@@ -206,7 +206,7 @@ def restore(state: RaftState, snapshot: SnapshotMeta) -> bool:
     return True
 
 
-def handle_snapshot(state: RaftState, message: Message) -> None:
+def handle_snapshot(state: RaftState, message: RaftMessage) -> None:
     """All of a snapshot has arrived."""
     assert message.snapshot is not None, "checked when it was decoded"
     restored = restore(state, message.snapshot)

@@ -10,10 +10,10 @@ import msgspec
 
 from mainstem.cluster.raft.messages import (
     NO_NODE,
-    Durable,
+    DurableState,
     HardState,
-    Message,
     MessageType,
+    RaftMessage,
     ReadState,
     SoftState,
     StateType,
@@ -73,17 +73,40 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RaftState:
-    """See the module's text."""
+    """Holds the state of one Raft node and the steps that all its parts share."""
 
     __slots__ = (
-        "_chance", "durable", "election_due_s", "heartbeat_due_s", "hurries", "last_contact_s",
-        "lead", "lead_transferee", "log", "messages", "messages_after_append", "now_s",
-        "pending_conf_index", "quorum_due_s", "read_states", "reads", "settings", "state",
-        "term", "tracker", "transfer_due_s", "uncommitted_bytes", "vote",
+        "_chance",
+        "durable",
+        "election_due_s",
+        "heartbeat_due_s",
+        "last_contact_s",
+        "lead",
+        "lead_transferee",
+        "log",
+        "messages",
+        "messages_after_append",
+        "now_s",
+        "pending_conf_index",
+        "quick_campaigns",
+        "quorum_due_s",
+        "read_states",
+        "reads",
+        "settings",
+        "state",
+        "term",
+        "tracker",
+        "transfer_due_s",
+        "uncommitted_bytes",
+        "vote",
     )  # fmt: skip
 
     def __init__(
-        self, settings: RaftSettings, durable: Durable, chance: Callable[[], float], now_s: float
+        self,
+        settings: RaftSettings,
+        durable: DurableState,
+        chance: Callable[[], float],
+        now_s: float,
     ) -> None:
         self.settings = settings
         self.log = RaftLog(durable)
@@ -100,14 +123,14 @@ class RaftState:
         self.uncommitted_bytes = 0
         self.reads = ReadRounds(settings.reads_max)
         self.read_states: list[ReadState] = []
-        self.messages: list[Message] = []
-        self.messages_after_append: list[Message] = []
+        self.messages: list[RaftMessage] = []
+        self.messages_after_append: list[RaftMessage] = []
         self._chance = chance
         self.now_s = now_s
         self.last_contact_s = float("-inf")
         self.heartbeat_due_s = self.quorum_due_s = self.transfer_due_s = now_s
         self.election_due_s = now_s
-        self.hurries = 0  # pre-campaigns left that follow each other quickly
+        self.quick_campaigns = 0  # pre-campaigns left that follow each other quickly
         self.become_follower(self.term, NO_NODE)
 
     @property
@@ -154,7 +177,7 @@ class RaftState:
         """Whether an entry of this term is committed: only then a leader knows all that is."""
         return self.log.term(self.log.committed) == self.term
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RaftMessage) -> None:
         """Let a message go, now or once what it rests on is durable."""
         waits = message.type in AFTER_APPEND
         if message.type is MessageType.MsgHeartbeatResp:
@@ -165,7 +188,7 @@ class RaftState:
 
     def reply(
         self,
-        to: Message,
+        to: RaftMessage,
         kind: MessageType,
         *,
         index: int = 0,
@@ -174,7 +197,9 @@ class RaftState:
     ) -> None:
         """Answer a message in this node's term."""
         self.send(
-            Message(kind, to.from_, self.id, self.term, index=index, reject=reject, context=context)
+            RaftMessage(
+                kind, to.from_, self.id, self.term, index=index, reject=reject, context=context
+            )
         )
 
     def become_follower(self, term: int, lead: NodeId) -> None:
@@ -206,14 +231,14 @@ class RaftState:
         wait_s = self.settings.election_timeout_s * (1 + self._chance())
         self.election_due_s = self.now_s + wait_s
 
-    def hurry(self, least: float, most: float) -> None:
+    def shorten_election_timeout(self, least: float, most: float) -> None:
         """Campaign sooner, after such shares of the time-out, by chance."""
         share = least + (most - least) * self._chance()
         self.election_due_s = self.now_s + self.settings.election_timeout_s * share
 
-    def heard_leader(self, lead: NodeId) -> None:
+    def note_leader(self, lead: NodeId) -> None:
         """The leader of this term said something."""
         self.lead = lead
-        self.hurries = 0
+        self.quick_campaigns = 0
         self.last_contact_s = self.now_s
         self.reset_election_timer()

@@ -2,7 +2,7 @@
 
 from mainstem.cluster.raft import election, membership, reads, replication, transfer
 from mainstem.cluster.raft.election import CAMPAIGN_TRANSFER, CampaignType
-from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType, ReadState
+from mainstem.cluster.raft.messages import NO_NODE, MessageType, RaftMessage, ReadState
 from mainstem.cluster.raft.read_rounds import ReadRequest
 from mainstem.cluster.raft.state import RaftState
 from mainstem.model.ids import NodeId
@@ -39,7 +39,7 @@ def _tick_leader(state: RaftState) -> None:
         reads.broadcast_heartbeat(state)
 
 
-def step(state: RaftState, message: Message) -> None:
+def step(state: RaftState, message: RaftMessage) -> None:
     """A message has come; one that makes no sense any more is dropped."""
     if message.term > state.term and not _enter_term(state, message):
         return
@@ -60,7 +60,7 @@ def step(state: RaftState, message: Message) -> None:
         state.read_states.append(ReadState(message.context, message.index))
 
 
-def _enter_term(state: RaftState, message: Message) -> bool:
+def _enter_term(state: RaftState, message: RaftMessage) -> bool:
     """Follow a later term; False when there is nothing more to do."""
     if message.type in VOTE_REQUESTS:
         forced = message.context == CAMPAIGN_TRANSFER
@@ -78,7 +78,7 @@ def _enter_term(state: RaftState, message: Message) -> bool:
     return True
 
 
-def _answer_the_past(state: RaftState, message: Message) -> None:
+def _answer_the_past(state: RaftState, message: RaftMessage) -> None:
     """Somebody is behind; without an answer it would never know."""
     if message.type in FROM_LEADER:
         state.reply(message, MessageType.MsgAppResp, reject=True)
@@ -86,11 +86,11 @@ def _answer_the_past(state: RaftState, message: Message) -> None:
         state.reply(message, MessageType.MsgPreVoteResp, reject=True)
 
 
-def _step_follower(state: RaftState, message: Message) -> None:
+def _step_follower(state: RaftState, message: RaftMessage) -> None:
     assert not state.is_leader, "two leaders in one term"
     if state.lead != message.from_:
         state.become_follower(message.term, message.from_)
-    state.heard_leader(message.from_)
+    state.note_leader(message.from_)
     if message.type is MessageType.MsgApp:
         replication.handle_append(state, message)
     elif message.type is MessageType.MsgSnap:
@@ -100,7 +100,7 @@ def _step_follower(state: RaftState, message: Message) -> None:
         state.reply(message, MessageType.MsgHeartbeatResp, context=message.context)
 
 
-def _step_leader(state: RaftState, message: Message) -> None:
+def _step_leader(state: RaftState, message: RaftMessage) -> None:
     if message.from_ not in state.tracker.progress:
         return
     if message.type is MessageType.MsgAppResp:

@@ -56,7 +56,7 @@ class Tracker:
 
     def quorum_active(self, myself: NodeId) -> bool:
         """Whether more than half of the voters were heard since the last time."""
-        heard = {
+        active = {
             node: known.recent_active or node == myself for node, known in self.progress.items()
         }
-        return vote_result(self.voters, heard) is VoteResult.VoteWon
+        return vote_result(self.voters, active) is VoteResult.VoteWon

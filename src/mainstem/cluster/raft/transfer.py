@@ -1,19 +1,19 @@
 """Handing leadership over: bring one follower up to date, then tell it to campaign at once."""
 
 from mainstem.cluster.raft import replication
-from mainstem.cluster.raft.messages import NO_NODE, Message, MessageType
+from mainstem.cluster.raft.messages import NO_NODE, MessageType, RaftMessage
 from mainstem.cluster.raft.state import RaftState
 from mainstem.model.ids import NodeId
 
 
 def transfer(state: RaftState, to: NodeId) -> bool:
-    """Begin a transfer, or pass the wish on to the leader; False when it makes no sense."""
+    """Begin a transfer, or pass the request on to the leader; False when it makes no sense."""
     if not state.is_leader:
         if state.lead == NO_NODE:
             return False
         # ``index`` carries the one who shall lead.
-        wish = MessageType.MsgTransferLeader
-        state.send(Message(wish, state.lead, state.id, state.term, index=to))
+        kind = MessageType.MsgTransferLeader
+        state.send(RaftMessage(kind, state.lead, state.id, state.term, index=to))
         return True
     if to == state.id or to not in state.tracker.voters:
         return False

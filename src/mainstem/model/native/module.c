@@ -1,7 +1,7 @@
 /* The module ``mainstem.model._native``: records of v2 batches to columns and back, and rows of a
  * replication stream.
  *
- * Python calls these functions through mainstem/model/columns.py and mainstem/pipelines/cdc/
+ * Python calls these functions through mainstem/model/records/columns.py and mainstem/pipelines/cdc/
  * pgoutput.py and never relies on them being there: a machine without a compiler runs the Python
  * version, and the tests hold both to the same results on the same bytes. Whatever the bytes, a
  * function returns sound values or raises ValueError, which the caller turns into its own error;
@@ -22,7 +22,7 @@ static PyMethodDef functions[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "mainstem.model._native",
-    "Records to columns and back; use mainstem.model.columns.", -1, functions,
+    "Records to columns and back; use mainstem.model.records.columns.", -1, functions,
     NULL, NULL, NULL, NULL,
 };
 

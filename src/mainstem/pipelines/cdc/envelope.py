@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.avro_kinds import Kind
-from mainstem.pipelines.cdc.avro_schema import TableSchemas
-from mainstem.pipelines.cdc.rows import UNCHANGED, Values
+from mainstem.pipelines.cdc.avro.schema import TableSchemas
+from mainstem.pipelines.cdc.avro.value_types import Kind
+from mainstem.pipelines.cdc.row_values import UNCHANGED, Value
 
 NULL: Final = b"null"
 Convert = Callable[[bytes], bytes]
 
 
-class Record(NamedTuple):
+class ChangeRecord(NamedTuple):
     """A record on its way to a topic; a value of None is a tombstone.
 
     ``schemas`` are those of its table where it is to be told in Avro.
@@ -34,7 +34,7 @@ class Record(NamedTuple):
     schemas: TableSchemas | None = None
 
 
-class Field(Struct, frozen=True):
+class EventField(Struct, frozen=True):
     """A column that is told: where it stands among the table's values and how it is written.
 
     ``kind`` is its type in Avro, where it is told so; ``null`` what stands for null.
@@ -50,14 +50,16 @@ class Field(Struct, frozen=True):
 class RowLayout:
     """Writes rows and keys of one table."""
 
-    def __init__(self, fields: Sequence[Field], key: Sequence[Field], *, placeholder: str) -> None:
+    def __init__(
+        self, fields: Sequence[EventField], key: Sequence[EventField], *, placeholder: str
+    ) -> None:
         self._fields = tuple((field.position, field.convert, field.null) for field in fields)
         self._row = _template(fields)
         self._key_fields = tuple((field.position, field.convert) for field in key)
         self._key = _template(key)
         self._placeholder = msgspec.json.encode(placeholder)
 
-    def row(self, values: Values) -> bytes:
+    def row(self, values: Sequence[Value]) -> bytes:
         """A row as a JSON object."""
         placeholder = self._placeholder
         return self._row % tuple(
@@ -71,7 +73,7 @@ class RowLayout:
             ]
         )
 
-    def key(self, values: Values) -> bytes | None:
+    def key(self, values: Sequence[Value]) -> bytes | None:
         """The key as a JSON object; None for a table without one."""
         if not self._key_fields:
             return None
@@ -88,7 +90,7 @@ class RowLayout:
         return tuple(at for at, _ in self._key_fields)
 
 
-def _template(fields: Sequence[Field]) -> bytes:
+def _template(fields: Sequence[EventField]) -> bytes:
     names = (msgspec.json.encode(field.name).replace(b"%", b"%%") for field in fields)
     return b"{%b}" % b",".join(name + b":%b" for name in names)
 
@@ -109,7 +111,7 @@ def literal(text: str) -> bytes:
     return msgspec.json.encode(text).replace(b"%", b"%%")
 
 
-def heartbeat(source_name: str, at_ms: int) -> Record:
+def heartbeat(source_name: str, at_ms: int) -> ChangeRecord:
     """A record that says that all is well, although nothing happens."""
     key = msgspec.json.encode({"serverName": source_name})
-    return Record(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)
+    return ChangeRecord(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)

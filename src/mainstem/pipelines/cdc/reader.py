@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -24,18 +19,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.pipelines.cdc.avro_events import in_format
+from mainstem.pipelines.cdc.arrow_batches import arrow
+from mainstem.pipelines.cdc.avro.events import in_format
 from mainstem.pipelines.cdc.envelope import heartbeat
-from mainstem.pipelines.cdc.frame import SCHEMA, arrow
-from mainstem.pipelines.cdc.selection import Routing
 from mainstem.pipelines.cdc.settings import CdcConfig
+from mainstem.pipelines.cdc.table_selection import Routing
 from mainstem.pipelines.connector.shapes import Place, TableRoute
-from mainstem.pipelines.spark.planner_upkeep import ease_planner
+from mainstem.pipelines.spark.settings_source import SettingsSource, load
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
 BEAT: Final = "beat"
 Config = TypeVar("Config", bound=CdcConfig)
 
@@ -60,11 +54,10 @@ class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
         )
 
 
-def load(
-    spark: "SparkSession", source: type["CdcDataSource"], config: CdcConfig, place: Place
+def load_changes(
+    spark: "SparkSession", source: type[SettingsSource], config: CdcConfig, place: Place
 ) -> "DataFrame":
     """The frame of a source that stands at a place of a pipeline."""
-    spark.dataSource.register(source)
     settings = ReaderSettings(
         config=config,
         state_dir=str(place.state_dir.absolute()),
@@ -72,42 +65,10 @@ def load(
         rehearsal=place.rehearsal,
         tables=place.tables,
     )
-    reader = spark.readStream if place.streaming else spark.read
-    given = msgspec.json.encode(settings).decode()
-    return reader.format(source.name()).option(OPTION, given).load()
+    return load(spark, source, settings, streaming=place.streaming)
 
 
-class CdcDataSource(DataSource):
-    """The format; its one option is everything as JSON.
-
-    ``settings`` is the type of what it says, ``rows`` and ``changes`` are those of the readers.
-    """
-
-    settings: ClassVar[Any]
-    rows: ClassVar[Any]
-    changes: ClassVar[Any]
-
-    def schema(self) -> str:
-        """Columns of records."""
-        return SCHEMA
-
-    def _settings(self) -> Any:
-        return msgspec.json.decode(self.options[OPTION], type=self.settings)
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """All rows as they are now."""
-        ease_planner()
-        del schema
-        return self.rows(self._settings())  # type: ignore[no-any-return]
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-        """The rows, then their changes."""
-        ease_planner()
-        del schema
-        return self.changes(self._settings())  # type: ignore[no-any-return]
-
-
-class Follows(Protocol):
+class ChangeStream(Protocol):
     """The driver's side of one query."""
 
     def end_of_log(self) -> Any:
@@ -134,7 +95,7 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings
-        self._follower: Follows | None = None
+        self._follower: ChangeStream | None = None
         self._cap: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,7 +103,7 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_settings": self._settings, "_follower": None, "_cap": None}
 
     @abstractmethod
-    def follower(self) -> Follows:
+    def follower(self) -> ChangeStream:
         """A new follower."""
 
     @abstractmethod
@@ -155,14 +116,15 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In the driver.
 
-    def _followed(self) -> Follows:
+    def _followed(self) -> ChangeStream:
         if self._follower is None:
             self._follower = self.follower()
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Before everything; what there is to begin with is found with the first batch."""
-        return msgspec.to_builtins(self.position())  # type: ignore[no-any-return]
+        first: dict[str, Any] = msgspec.to_builtins(self.position())
+        return first
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What one batch may bring."""
@@ -178,7 +140,8 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = msgspec.convert(start, self.position)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._followed().next(begun, rows_max, self._cap)
-        return msgspec.to_builtins(end)  # type: ignore[no-any-return]
+        offset: dict[str, Any] = msgspec.to_builtins(end)
+        return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The parts of a batch, and a heartbeat."""

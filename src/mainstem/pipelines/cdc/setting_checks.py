@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.cdc.avro_events import schema_topic
-from mainstem.pipelines.cdc.selection import Routing, mask
+from mainstem.pipelines.cdc.avro.events import schema_topic
 from mainstem.pipelines.cdc.settings import CdcConfig
+from mainstem.pipelines.cdc.table_selection import Routing, mask
 from mainstem.pipelines.connector.shapes import Finding, failed
 
 
@@ -14,7 +14,7 @@ class Closable(Protocol):
     """What can be closed."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
 
 
 Server = TypeVar("Server", bound=Closable)
@@ -61,5 +61,5 @@ def checked(
         finally:
             server.close()
     except MainstemError as error:
-        told = f"{error.cause} [{error.subject}]"
-        return [failed(told, error.remedy, retriable=error.retriable)]
+        text = f"{error.cause} [{error.subject}]"
+        return [failed(text, error.remedy, retriable=error.retriable)]

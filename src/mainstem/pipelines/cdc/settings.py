@@ -8,6 +8,10 @@ from mainstem.pipelines.connector.spec import Secret
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
+Port = Annotated[int, Meta(ge=1, le=65535, description="Its port.")]
+TopicRouting = Annotated[
+    str, Meta(description="Topic of a table; {database}, {schema}, {table} and {name} are filled.")
+]
 SnapshotMode = Literal["initial", "always", "initial_only", "no_data", "when_needed"]
 
 
@@ -18,7 +22,7 @@ class CdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     host: Annotated[str, Meta(description="Name or address of the server.")] = "localhost"
-    port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")]
+    port: Port
     database: Annotated[str, Meta(min_length=1, description="The database to follow.")]
     user: Annotated[str, Meta(description="Who logs in.")]
     password: Annotated[Secret | None, Meta(description="The user's password.")] = None
@@ -61,10 +65,7 @@ class CdcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Patterns of tables and the columns to be their keys."),
     ] = {}
 
-    topic_routing: Annotated[
-        str,
-        Meta(description="Topic of a table; {database}, {schema}, {table} and {name} are filled."),
-    ]
+    topic_routing: TopicRouting
 
     snapshot_mode: Annotated[
         SnapshotMode,

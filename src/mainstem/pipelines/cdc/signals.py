@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from mainstem.model.decode_errors import DECODE_ERRORS
+
 EXECUTE: Final = "execute-snapshot"
 STOP: Final = "stop-snapshot"
 PAUSE: Final = "pause-snapshot"
@@ -45,10 +47,10 @@ def from_message(content: bytes) -> Signal:
         ValueError: it is none.
     """
     try:
-        told = msgspec.json.decode(content, type=_Message)
-    except msgspec.MsgspecError as error:
+        message = msgspec.json.decode(content, type=_Message)
+    except DECODE_ERRORS as error:
         raise ValueError(f"no signal: {error}") from None
-    return _known(Signal(told.id, told.type, told.data.tables))
+    return _known(Signal(message.id, message.type, message.data.tables))
 
 
 def from_row(values: list[str | None]) -> Signal:
@@ -61,7 +63,7 @@ def from_row(values: list[str | None]) -> Signal:
         raise ValueError("no signal: a row of a signal table is id, type, data")
     try:
         data = msgspec.json.decode(values[2] or "{}", type=_Data)
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise ValueError(f"no signal: data: {error}") from None
     return _known(Signal(values[0] or "", values[1], data.tables))
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.stamps import Stamp, encode
+from mainstem.model.versioned_json import FIRST
+from mainstem.pipelines.cdc.snapshot_stamps import Stamp, encode
 
 STATE_NAME: Final = "snapshot.json"
 SPOOL_NAME: Final = "spool"
@@ -34,6 +36,7 @@ class SpoolState(Struct, kw_only=True):
     is_complete: bool = False
     number: int = 0
     stamps: list[Stamp] = []
+    version: int = FIRST
 
     @property
     def coded_stamps(self) -> str:
@@ -109,6 +112,11 @@ def write_safely(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def save_state(folder: Path, state: SpoolState) -> None:
+    """Remember how far a snapshot is, whatever happens next."""
+    write_safely(folder / STATE_NAME, msgspec.json.encode(state))
 
 
 def first_mark(*, is_first: bool, begins_all: bool) -> str:

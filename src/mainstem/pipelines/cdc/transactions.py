@@ -2,14 +2,14 @@
 
 import msgspec
 
-from mainstem.pipelines.cdc.envelope import NULL, Record
+from mainstem.pipelines.cdc.envelope import NULL, ChangeRecord
 
 
-class TransactionTally:
+class TransactionCounter:
     """Counts the events of one transaction after the other; tells nothing unless it is wanted."""
 
-    def __init__(self, *, is_told: bool) -> None:
-        self.is_told = is_told
+    def __init__(self, *, is_included: bool) -> None:
+        self.is_included = is_included
         self._counts: dict[str, int] = {}
 
     @property
@@ -23,7 +23,7 @@ class TransactionTally:
 
     def order(self, table: str, name: str) -> bytes:
         """The ``transaction`` of a table's next event."""
-        if not self.is_told:
+        if not self.is_included:
             return NULL
         counts = self._counts
         counts[table] = counts.get(table, 0) + 1
@@ -33,16 +33,16 @@ class TransactionTally:
             counts[table],
         )
 
-    def boundary(self, status: str, name: str, at_us: int) -> list[Record]:
+    def boundary(self, status: str, name: str, at_us: int) -> list[ChangeRecord]:
         """The record of a beginning or an end, if it is wanted."""
-        if not self.is_told:
+        if not self.is_included:
             return []
         is_end = status == "END"
         counts = [
             {"data_collection": table, "event_count": count}
             for table, count in self._counts.items()
         ]
-        told = {
+        boundary = {
             "status": status,
             "id": name,
             "event_count": sum(self._counts.values()) if is_end else None,
@@ -50,4 +50,4 @@ class TransactionTally:
             "ts_ms": at_us // 1000,
         }
         key = msgspec.json.encode({"id": name})
-        return [Record(None, key, msgspec.json.encode(told), at_us)]
+        return [ChangeRecord(None, key, msgspec.json.encode(boundary), at_us)]

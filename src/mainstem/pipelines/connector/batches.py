@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -31,6 +34,17 @@ def identity_of(batch: "DataFrame", batch_id: int) -> BatchIdentity:
     query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     assert query_id, "only a batch of a streaming query has an identity"
     return BatchIdentity(query_id, batch_id)
+
+
+def written_by(
+    frame: "DataFrame", write: "Callable[[DataFrame, BatchIdentity], None]"
+) -> "DataStreamWriter":
+    """A writer, not started, that gives a function every batch and its identity."""
+
+    def put(batch: "DataFrame", batch_id: int) -> None:
+        write(batch, identity_of(batch, batch_id))
+
+    return frame.writeStream.foreachBatch(put)
 
 
 def current_batch(spark: "SparkSession") -> BatchIdentity | None:

@@ -1,14 +1,15 @@
 """Figures of a connector's own, such as the bytes that a replication slot holds back.
 
 A source or sink writes them into its state folder; the runtime shows them in the status and among
-the metrics. The file is replaced as a whole, so that whoever reads sees one moment.
+the metrics.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from mainstem.pipelines.connector.state_file import replace_json
 
 FILE_NAME = "gauges.json"
 GAUGES_MAX = 100  # of one connector; more would be one series per table or key
@@ -18,9 +19,7 @@ def write_gauges(state_dir: Path, gauges: Mapping[str, float]) -> None:
     """Replace what was said before."""
     assert len(gauges) <= GAUGES_MAX, "too many figures"
     state_dir.mkdir(parents=True, exist_ok=True)
-    fresh = state_dir / f".{FILE_NAME}.{os.getpid()}"
-    fresh.write_bytes(msgspec.json.encode(dict(gauges)))
-    fresh.replace(state_dir / FILE_NAME)
+    replace_json(state_dir / FILE_NAME, dict(gauges))
 
 
 def read_gauges(state_dir: Path) -> dict[str, float]:

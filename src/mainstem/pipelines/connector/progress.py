@@ -1,14 +1,14 @@
 """How far a source has come with something that ends, such as a snapshot.
 
-A source writes it into its state folder; the runtime shows it as a bar and in the status. The file
-is replaced as a whole, so that whoever reads sees one moment.
+A source writes it into its state folder; the runtime shows it as a bar and in the status.
 """
 
-import os
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
+
+from mainstem.model.versioned_json import FIRST
+from mainstem.pipelines.connector.state_file import read_json, replace_json
 
 FILE_NAME = "progress.json"
 
@@ -20,6 +20,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     done: int
     total: int | None = None
     unit: str = "rows"
+    version: int = FIRST
 
     @property
     def is_complete(self) -> bool:
@@ -30,14 +31,9 @@ class Progress(Struct, frozen=True, kw_only=True):
 def write_progress(state_dir: Path, progress: Progress) -> None:
     """Replace what was said before."""
     state_dir.mkdir(parents=True, exist_ok=True)
-    fresh = state_dir / f".{FILE_NAME}.{os.getpid()}"
-    fresh.write_bytes(msgspec.json.encode(progress))
-    fresh.replace(state_dir / FILE_NAME)
+    replace_json(state_dir / FILE_NAME, progress)
 
 
 def read_progress(state_dir: Path) -> Progress | None:
     """What the source said last; None when it says nothing."""
-    try:
-        return msgspec.json.decode((state_dir / FILE_NAME).read_bytes(), type=Progress)
-    except FileNotFoundError:
-        return None
+    return read_json(state_dir / FILE_NAME, Progress, "a progress of a source")

@@ -1,4 +1,4 @@
-"""Finds connectors by name: those of the house and those that other packages announce.
+"""Finds connectors by name: the built-in ones and those that other packages announce.
 
 A package announces a module under the entry point group ``mainstem.connectors``:
 
@@ -6,10 +6,9 @@ A package announces a module under the entry point group ``mainstem.connectors``
     acme-crm = "acme_mainstem.crm"
 
 The module offers ``SOURCE``, ``SINK`` or both, as the modules of ``pipelines.connectors`` do. Only
-the modules that are asked for are imported. A name of the house cannot be taken over by a package.
+the modules that are asked for are imported. A built-in name cannot be taken over by a package.
 """
 
-import difflib
 import importlib
 import importlib.metadata
 import pkgutil
@@ -20,6 +19,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines import connectors
 from mainstem.pipelines.connector.shapes import Sink, Source
 from mainstem.pipelines.connector.spec import Spec
+from mainstem.pipelines.problems import nearest
 
 GROUP = "mainstem.connectors"
 
@@ -85,12 +85,6 @@ class Registry:
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(self._modules[name])
-
-
-def nearest(word: str, known: "list[str] | dict[str, Any] | frozenset[str]") -> str:
-    """A question naming the known word that was probably meant; empty when none is near."""
-    [*found] = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {found[0]}?" if found else ""
 
 
 def _announced() -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.spec import Spec
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ class Sink(Protocol[ConfigT_contra]):
 def failed(message: str, remedy: str = "", *, retriable: bool = False) -> Finding:
     """A finding that keeps a pipeline from running."""
     return Finding(Severity.ERROR, message, remedy, retriable)
+
+
+def refused(error: MainstemError) -> Finding:
+    """The finding that the other side, or a library, has refused something."""
+    return failed(error.cause, error.remedy, retriable=error.retriable)
 
 
 def warned(message: str, remedy: str = "") -> Finding:

@@ -7,7 +7,7 @@ recognised after a crash like those of any other query: exactly once.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstem.pipelines.connector.batches import identity_of
+from mainstem.pipelines.connector.batches import BatchIdentity, written_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,8 @@ def topic_writer(
     if output_mode != UPDATE:
         return frame.writeStream.format(FORMAT).options(**options).outputMode(output_mode)
 
-    def put(batch: "DataFrame", batch_id: int) -> None:
-        identity = identity_of(batch, batch_id)
+    def put(batch: "DataFrame", identity: BatchIdentity) -> None:
         ledger = {"ledger.query": identity.query_id, "ledger.batch": str(identity.batch_id)}
         batch.write.format(FORMAT).options(**options, **ledger).mode("append").save()
 
-    return frame.writeStream.foreachBatch(put).outputMode(UPDATE)
+    return written_by(frame, put).outputMode(UPDATE)

@@ -33,6 +33,12 @@ def is_wire(frame: DataFrame) -> bool:
     return types.get("value") in {"binary", "string"} and not set(types) - set(WIRE_TYPES)
 
 
+def key_of_value(field: str) -> Column:
+    """A field of the JSON value as a key; null where there is none."""
+    parsed = F.try_parse_json(F.col("value").cast("string"))
+    return F.try_variant_get(parsed, f"$.{field}", "string").cast("binary").alias("key")
+
+
 def as_wire(frame: DataFrame, *, topic: str | None = None) -> DataFrame:
     """All wire columns of any frame, in order, and its plain fields; no topic becomes ``topic``.
 

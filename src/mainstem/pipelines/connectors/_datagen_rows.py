@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from msgspec import Struct
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -26,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.pipelines.connector.progress import Progress, write_progress
-from mainstem.pipelines.spark.planner_upkeep import ease_planner
+from mainstem.pipelines.spark.settings_source import SettingsSource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,20 +136,22 @@ class _Rows(InputPartition):
         self.until = until
 
 
-class _Options:
-    """The settings as Spark hands them over: all text."""
+class DatagenOptions(Struct, frozen=True, kw_only=True):
+    """The settings of the readers."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        self.kind = options["kind"]
-        self.seed = int(options["seed"])
-        self.start = start_us(options["start"])
-        self.tasks = int(options["tasks"])
-        self.progress_dir = Path(options["progress_dir"])
-        self.count = int(options["count"]) if "count" in options else None
-        pace = options.get("rows_per_second")
-        self.rows_per_second = int(pace) if pace else None
-        self.step_us = 1_000_000 // self.rows_per_second if self.rows_per_second else 1_000
-        self.rows_per_batch = int(options.get("rows_per_batch_max", ROWS_PER_BATCH))
+    kind: str
+    seed: int
+    start: str
+    tasks: int
+    progress_dir: str
+    count: int | None
+    rows_per_second: int | None
+    rows_per_batch_max: int | None
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows of one batch at the most."""
+        return self.rows_per_batch_max or ROWS_PER_BATCH
 
     def partitions(self, first: int, until: int) -> list[_Rows]:
         """The rows divided among the tasks."""
@@ -163,41 +161,16 @@ class _Options:
     def read(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in Arrow batches."""
         assert isinstance(part, _Rows)
+        start = start_us(self.start)
+        step_us = 1_000_000 // self.rows_per_second if self.rows_per_second else 1_000
         for low in range(part.first, part.until, ROWS_PER_ARROW_BATCH):
             high = min(low + ROWS_PER_ARROW_BATCH, part.until)
-            table = rows(
-                self.kind, low, high, seed=self.seed, start=self.start, step_us=self.step_us
-            )
+            table = rows(self.kind, low, high, seed=self.seed, start=start, step_us=step_us)
             yield from table.to_batches()
 
 
-class DatagenDataSource(DataSource):
-    """``format("mainstem-datagen")``."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name of the format."""
-        return "mainstem-datagen"
-
-    def schema(self) -> str:
-        """The columns of the kind that was asked for."""
-        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS[self.options["kind"]])
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """Everything at once; an endless source gives one batch."""
-        ease_planner()
-        del schema
-        return _BatchReader(_Options(dict(self.options)))
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-        """Row by row as time goes on."""
-        ease_planner()
-        del schema
-        return _StreamReader(_Options(dict(self.options)))
-
-
 class _BatchReader(DataSourceReader):
-    def __init__(self, options: _Options) -> None:
+    def __init__(self, options: DatagenOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -211,12 +184,12 @@ class _BatchReader(DataSourceReader):
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are row numbers; the pace is counted from the first look in this process."""
 
-    def __init__(self, options: _Options) -> None:
+    def __init__(self, options: DatagenOptions) -> None:
         self._options = options
         self._paced_from: tuple[float, int] | None = None
         self._is_once = False
         self._target: int | None = None
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"row": 0}
@@ -240,7 +213,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             until = min(until, max(row, self._due(row)))
         if self._options.count is not None:
             until = min(until, max(row, self._options.count))
-        self._say(row)
+        self._log_progress(row)
         return {"row": until}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -248,12 +221,6 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._options.read(partition)
-
-    def commit(self, end: dict[str, int]) -> None:
-        """Nothing is kept that could be let go."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
 
     def _allowed(self, limit: ReadLimit) -> int:
         if isinstance(limit, ReadMaxRows):
@@ -269,12 +236,24 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert self._options.rows_per_second is not None
         return first + int((now - since) * self._options.rows_per_second)
 
-    def _say(self, row: int) -> None:
+    def _log_progress(self, row: int) -> None:
         total = self._options.count
         now = time.monotonic()
-        if total is None or (now - self._said_at < PROGRESS_EVERY_S and row < total):
+        if total is None or (now - self._logged_at < PROGRESS_EVERY_S and row < total):
             return
-        self._said_at = now
-        write_progress(
-            self._options.progress_dir, Progress(what="made-up rows", done=row, total=total)
-        )
+        self._logged_at = now
+        folder = Path(self._options.progress_dir)
+        write_progress(folder, Progress(what="made-up rows", done=row, total=total))
+
+
+class DatagenDataSource(SettingsSource):
+    """Rows as time goes on; as a table all of them, or one batch of an endless source."""
+
+    format_name = "mainstem-datagen"
+    settings = DatagenOptions
+    table_reader = _BatchReader
+    stream_reader = _StreamReader
+
+    def schema(self) -> str:
+        """The columns of the kind that was asked for."""
+        return ", ".join(f"{name} {type_}" for name, type_ in COLUMNS[self._settings().kind])

@@ -5,7 +5,7 @@ compared with one that was not. Values are computed column by column with NumPy;
 into JSON, so that no Python runs per row.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -14,8 +14,6 @@ from mainstem.pipelines.connector.spec import Category, Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-KINDS = ("orders", "clicks", "sensors", "numbers")
 
 
 class DatagenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +42,7 @@ class DatagenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DatagenSource:
-    """Makes up rows."""
+    """Generates rows."""
 
     def spec(self) -> Spec:
         """What this source is."""
@@ -101,24 +99,21 @@ class DatagenSource:
         from mainstem.pipelines.connectors._datagen_rows import (  # noqa: PLC0415
             COLUMNS,
             DatagenDataSource,
+            DatagenOptions,
         )
+        from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
 
-        spark.dataSource.register(DatagenDataSource)
-        options: dict[str, Any] = {
-            "kind": config.kind,
-            "seed": config.seed,
-            "start": config.start,
-            "tasks": config.tasks,
-        }
-        optional = {
-            "count": config.count,
-            "rows_per_second": config.rows_per_second,
-            "rows_per_batch_max": place.rows_per_batch_max,
-        }
-        options |= {name: value for name, value in optional.items() if value is not None}
-        options["progress_dir"] = str(place.state_dir)
-        reader = spark.readStream if place.streaming else spark.read
-        frame = reader.format(DatagenDataSource.name()).options(**options).load()
+        options = DatagenOptions(
+            kind=config.kind,
+            seed=config.seed,
+            start=config.start,
+            tasks=config.tasks,
+            progress_dir=str(place.state_dir),
+            count=config.count,
+            rows_per_second=config.rows_per_second,
+            rows_per_batch_max=place.rows_per_batch_max,
+        )
+        frame = load(spark, DatagenDataSource, options, streaming=place.streaming)
         key = config.key or COLUMNS[config.kind][0][0]
         columns = [F.col(name) for name in frame.columns]
         return frame.select(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.batches import BatchIdentity, written_by
+from mainstem.pipelines.connector.shapes import Finding, Place, passed, refused, warned
 from mainstem.pipelines.connector.spec import Category, Secret, Spec
+from mainstem.pipelines.connectors.file import TableSchema, format_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from mainstem.pipelines.connector.batches import BatchIdentity
 
 
 class DeltaSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,15 +25,7 @@ class DeltaSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     path: Annotated[
         str, Meta(min_length=1, description="Folder of the table, or `s3://bucket/folder`.")
     ]
-    schema: Annotated[
-        str | None,
-        Meta(
-            description=(
-                "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
-                " of the record are the columns."
-            )
-        ),
-    ] = None
+    schema: TableSchema = None
     partition_by: Annotated[list[str], Meta(description="Columns that divide the files.")] = []
     merge_schema: Annotated[
         bool, Meta(description="Add columns that the table does not have yet.")
@@ -60,15 +52,13 @@ class DeltaSink:
 
     def check(self, config: DeltaSinkConfig) -> list[Finding]:
         """Whether the table is there and has the columns."""
-        from mainstem.pipelines.connectors.file import format_findings  # noqa: PLC0415
-
         found = format_findings("parquet", "default", config.schema)
         if found:
             return found
         try:
             table = _table(config)
         except MainstemError as error:
-            return [failed(error.cause, error.remedy, retriable=error.retriable)]
+            return [refused(error)]
         if table is None:
             return [warned(f"{config.path} holds no table yet; the first batch makes it")]
         return [passed(f"{config.path} is at version {table.version()}")]
@@ -78,22 +68,19 @@ class DeltaSink:
     ) -> "DataStreamWriter":
         """A writer that appends batch by batch."""
         self.spec().require()
-        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
-
-        def put(batch: "DataFrame", batch_id: int) -> None:
-            write_batch(batch, identity_of(batch, batch_id), config, place)
-
-        return frame.writeStream.foreachBatch(put)
+        return written_by(
+            frame, lambda batch, identity: write_batch(batch, identity, config, place)
+        )
 
 
 def write_batch(
-    batch: "DataFrame", identity: "BatchIdentity", config: DeltaSinkConfig, place: Place
+    batch: "DataFrame", identity: BatchIdentity, config: DeltaSinkConfig, place: Place
 ) -> None:
     """Append one batch unless the table has it."""
     from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    from mainstem.pipelines.connectors._table_rows import arrow_reader, table_columns  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns  # noqa: PLC0415
 
     table = _table(config)
     application = f"mainstem-{place.pipeline}-{identity.query_id}"
@@ -139,19 +126,19 @@ def _table(config: DeltaSinkConfig) -> Any:
 def _refusal(error: Exception, config: DeltaSinkConfig) -> MainstemError:
     from deltalake.exceptions import SchemaMismatchError  # noqa: PLC0415
 
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     for secret in config.storage_options.values():
-        said = said.replace(secret, "***")
-    if isinstance(error, SchemaMismatchError) or "schema" in said.lower():
+        text = text.replace(secret, "***")
+    if isinstance(error, SchemaMismatchError) or "schema" in text.lower():
         return InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            said[:400],
+            text[:400],
             subject=config.path,
             remedy="correct schema, or set merge_schema: true",
         )
     return Unavailable(
         ErrorCode.STORAGE_FAILED,
-        said[:400],
+        text[:400],
         subject=config.path,
         remedy="check path, storage_options and free space",
     )

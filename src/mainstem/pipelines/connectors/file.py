@@ -1,13 +1,13 @@
 """The ``file`` connector: folders of Parquet, JSON, CSV, Avro and text files, in and out.
 
 ``parquet``, ``json``, ``csv`` and ``avro`` are the same connector with the format in its name. The
-sink writes every record exactly once (``_object_sink`` says how); the source reads every file that
-appears once (``_object_source``).
+sink writes every record exactly once (``sink`` says how); the source reads every file that
+appears once (``source``).
 """
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -24,6 +24,8 @@ from mainstem.pipelines.connector.spec import Category, Spec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from mainstem.pipelines.object_store.formats import Compression, Format
 
 LOW_BYTES = 256 * 1024 * 1024
 DISCOVERED_MAX = 1_000
@@ -42,6 +44,15 @@ Schema = Annotated[
             "Columns of the files, taken out of JSON values: `id bigint, at timestamp`. Without it"
             " Parquet and Avro files have the parts of the record as columns, and JSON and text"
             " files the value on a line. CSV needs it."
+        )
+    ),
+]
+TableSchema = Annotated[
+    str | None,
+    Meta(
+        description=(
+            "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
+            " of the record are the columns."
         )
     ),
 ]
@@ -88,13 +99,13 @@ class FileSinkConfig(FolderSinkConfig, frozen=True, kw_only=True, forbid_unknown
     format: FormatName = "json"
 
 
-def format_findings(format_: str, compression: str, schema: str | None) -> list[Finding]:
+def format_findings(format_: "Format", compression: str, schema: str | None) -> list[Finding]:
     """Whether settings of files fit together."""
-    from mainstem.pipelines.connectors._formats import COMPRESSIONS  # noqa: PLC0415
-    from mainstem.pipelines.connectors._table_rows import column_names  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import column_names  # noqa: PLC0415
+    from mainstem.pipelines.object_store.formats import COMPRESSIONS  # noqa: PLC0415
 
     found = []
-    allowed = {"default", *COMPRESSIONS[format_]}  # type: ignore[index]
+    allowed = {"default", *COMPRESSIONS[format_]}
     if compression not in allowed:
         remedy = f"one of {', '.join(sorted(allowed))}"
         found.append(failed(f"{format_} files are not packed with {compression}", remedy))
@@ -108,36 +119,48 @@ def format_findings(format_: str, compression: str, schema: str | None) -> list[
     return found
 
 
-def compression_of(format_: str, named: str) -> Any:
+def compression_of(format_: "Format", named: "CompressionName") -> "Compression":
     """The compression that a setting stands for."""
     if named != "default":
         return named
     return "snappy" if format_ == "parquet" else "none"
 
 
-class FileSource:
-    """Reads a folder's files as they appear."""
+class _Files:
+    """A connector of files whose format is in its name, or else in its settings."""
 
-    def __init__(self, name: str = "file", format_: str | None = None) -> None:
+    def __init__(self, name: str = "file", format_: "Format | None" = None) -> None:
         self._name = name
         self._format = format_
 
-    def spec(self) -> Spec:
-        """What this source is."""
+    def _spec(self, kind: Literal["source", "sink"], config: type[Struct]) -> Spec:
+        is_avro = self._format == "avro"
         return Spec(
             name=self._name,
-            kind="source",
+            kind=kind,
             title=f"{self._format.capitalize()} files" if self._format else "Files of a folder",
             category=Category.FILES,
-            config=FolderSourceConfig if self._format else FileSourceConfig,
-            extra="avro" if self._format == "avro" else "",
-            modules=("fastavro",) if self._format == "avro" else (),
-            limits_rows=False,
+            config=config,
+            extra="avro" if is_avro else "",
+            modules=("fastavro",) if is_avro else (),
+            limits_rows=kind == "sink",
         )
 
-    def format_of(self, config: Any) -> Any:
+    def format_of(self, config: FolderSourceConfig | FolderSinkConfig) -> "Format":
         """What the files hold."""
-        return self._format or config.format
+        if self._format is not None:
+            return self._format
+        assert isinstance(config, FileSourceConfig | FileSinkConfig)
+        return config.format
+
+
+class FileSource(_Files):
+    """Reads a folder's files as they appear."""
+
+    def spec(self) -> Spec:
+        """What this source is."""
+        config = FolderSourceConfig if self._format else FileSourceConfig
+        return self._spec("source", config)
 
     def check(self, config: FolderSourceConfig) -> list[Finding]:
         """Whether the folder is there and can be read."""
@@ -156,8 +179,8 @@ class FileSource:
 
     def discover(self, config: FolderSourceConfig) -> list[Discovered]:
         """The files that would be read, the first thousand."""
-        from mainstem.pipelines.connectors._object_source import files_of  # noqa: PLC0415
-        from mainstem.pipelines.connectors._stores import Folder  # noqa: PLC0415
+        from mainstem.pipelines.object_store.source import files_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.stores import Folder  # noqa: PLC0415
 
         found = files_of(Folder(Path(config.path)), config.pattern)[:DISCOVERED_MAX]
         return [
@@ -173,9 +196,9 @@ class FileSource:
 
     def read(self, spark: "SparkSession", config: FolderSourceConfig, place: Place) -> "DataFrame":
         """Values of the files, as records."""
-        from mainstem.pipelines.connectors import _object_frames, _object_source  # noqa: PLC0415
+        from mainstem.pipelines.object_store import record_frames, source  # noqa: PLC0415
 
-        objects = _object_source.Place(
+        objects = source.Place(
             format=self.format_of(config),
             pattern=config.pattern,
             files_per_batch=config.files_per_batch,
@@ -183,35 +206,20 @@ class FileSource:
             folder=str(Path(config.path).resolve()),
             delete=config.when_done == "delete" and not place.rehearsal,
         )
-        return _object_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+        return record_frames.records(spark, objects, key=config.key, streaming=place.streaming)
 
 
-class FileSink:
+class FileSink(_Files):
     """Writes files into a folder, every record exactly once."""
-
-    def __init__(self, name: str = "file", format_: str | None = None) -> None:
-        self._name = name
-        self._format = format_
 
     def spec(self) -> Spec:
         """What this sink is."""
-        return Spec(
-            name=self._name,
-            kind="sink",
-            title=f"{self._format.capitalize()} files" if self._format else "Files of a folder",
-            category=Category.FILES,
-            config=FolderSinkConfig if self._format else FileSinkConfig,
-            extra="avro" if self._format == "avro" else "",
-            modules=("fastavro",) if self._format == "avro" else (),
-        )
-
-    def format_of(self, config: Any) -> Any:
-        """What the files hold."""
-        return self._format or config.format
+        config = FolderSinkConfig if self._format else FileSinkConfig
+        return self._spec("sink", config)
 
     def check(self, config: FolderSinkConfig) -> list[Finding]:
         """Whether the folder can be written to, and the settings fit together."""
-        from mainstem.pipelines.connectors._stores import (  # noqa: PLC0415
+        from mainstem.pipelines.object_store.stores import (  # noqa: PLC0415
             free_bytes,
             nearest_folder,
         )
@@ -234,12 +242,12 @@ class FileSink:
         self, frame: "DataFrame", config: FolderSinkConfig, place: Place
     ) -> "DataStreamWriter":
         """A writer of files."""
-        from mainstem.pipelines.connectors._object_sink import Layout, writer_of  # noqa: PLC0415
-        from mainstem.pipelines.connectors._stores import Folder  # noqa: PLC0415
+        from mainstem.pipelines.object_store.sink import FileLayout, writer_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.stores import Folder  # noqa: PLC0415
 
         require_library(self.format_of(config), self._name)
         format_ = self.format_of(config)
-        layout = Layout(
+        layout = FileLayout(
             store=Folder(Path(config.path).resolve()),
             format=format_,
             schema=config.schema,

@@ -1,17 +1,18 @@
 """The ``http-webhook`` connector: requests in, requests out.
 
 The source listens and answers *accepted* when a request is on disk. The sink sends each record as a
-request with an idempotency key; ``_webhook_listener`` and ``_webhook_sender`` say more.
+request with an idempotency key; ``listener`` and ``sender`` say more.
 """
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
+from mainstem.pipelines.connector.batches import written_by
 from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
 from mainstem.pipelines.connector.spec import Category, Delivery, Secret, Spec
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from mainstem.pipelines.connectors._webhook_sender import Outgoing, SenderSettings
+    from mainstem.pipelines.webhook.sender import Outgoing, SenderSettings
 
 CHECK_TIMEOUT_S = 10.0
 
@@ -95,8 +96,6 @@ class WebhookSource:
 
     def check(self, config: WebhookSourceConfig) -> list[Finding]:
         """Whether the port is free and strangers are kept out."""
-        import socket  # noqa: PLC0415
-
         protected = config.token is not None or config.signature_secret is not None
         if not (protected or config.insecure or _is_loopback(config.host)):
             return [
@@ -109,48 +108,40 @@ class WebhookSource:
         try:
             socket.create_server((config.host, config.port), family=family).close()
         except OSError as error:
-            said = f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"
-            return [failed(said, "choose another port or address", retriable=True)]
+            text = f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"
+            return [failed(text, "choose another port or address", retriable=True)]
         return [passed(f"can listen on {config.host}:{config.port}")]
 
     def discover(self, config: WebhookSourceConfig) -> list[Discovered]:
-        """The one path."""
+        """Return the path of the webhook."""
         return [Discovered(name=config.path, config={"path": config.path})]
 
     def read(self, spark: "SparkSession", config: WebhookSourceConfig, place: Place) -> "DataFrame":
         """Bodies as values, chosen headers as headers, the moment as timestamp."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
         self.spec().require()
-        from mainstem.pipelines.connectors._webhook_listener import (  # noqa: PLC0415
-            ListenerSettings,
-        )
-        from mainstem.pipelines.connectors._webhook_source import (  # noqa: PLC0415
-            Options,
+        from mainstem.pipelines.connector.wire import key_of_value  # noqa: PLC0415
+        from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
+        from mainstem.pipelines.webhook.listener import ListenerSettings  # noqa: PLC0415
+        from mainstem.pipelines.webhook.source import (  # noqa: PLC0415
             WebhookDataSource,
+            WebhookSourceOptions,
         )
 
-        spark.dataSource.register(WebhookDataSource)
         names = [name for name in ListenerSettings.__struct_fields__ if name != "forward_headers"]
         settings = ListenerSettings(
             **{name: getattr(config, name) for name in names},
             forward_headers=tuple(config.forward_headers),
         )
-        options = Options(
+        options = WebhookSourceOptions(
             listener=settings,
             state_dir=str(place.state_dir.resolve()),
             buffer_bytes_max=config.buffer_bytes_max,
             rows_per_batch_max=place.rows_per_batch_max,
         )
-        reader = spark.readStream if place.streaming else spark.read
-        # The name of the option keeps it out of plans.
-        given = {"secretoptions": msgspec.json.encode(options).decode()}
-        frame = reader.format(WebhookDataSource.name()).options(**given).load()
+        frame = load(spark, WebhookDataSource, options, streaming=place.streaming)
         if config.key is None:
             return frame
-        parsed = F.try_parse_json(F.col("value").cast("string"))
-        key = F.try_variant_get(parsed, f"$.{config.key}", "string").cast("binary")
-        return frame.select(key.alias("key"), *frame.columns)
+        return frame.select(key_of_value(config.key), *frame.columns)
 
 
 class WebhookSink:
@@ -177,11 +168,11 @@ class WebhookSink:
         try:
             answer = httpx.options(config.url, headers=_headers(config), timeout=CHECK_TIMEOUT_S)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            said = f"{config.url} does not answer: {type(error).__name__} {error}".strip()
-            return [failed(said, "check url and the receiver", retriable=True)]
+            text = f"{config.url} does not answer: {type(error).__name__} {error}".strip()
+            return [failed(text, "check url and the receiver", retriable=True)]
         if answer.status_code in {401, 403}:
-            said = f"{config.url} refuses the login: HTTP {answer.status_code}"
-            return [failed(said, "check token and headers")]
+            text = f"{config.url} refuses the login: HTTP {answer.status_code}"
+            return [failed(text, "check token and headers")]
         return [passed(f"{config.url} answers")]
 
     def write(
@@ -189,22 +180,18 @@ class WebhookSink:
     ) -> "DataStreamWriter":
         """A writer that sends batch by batch."""
         self.spec().require()
-        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
-
         settings = sender_settings(config)
-
-        def send(batch: "DataFrame", batch_id: int) -> None:
-            prefix = f"{place.pipeline}-{identity_of(batch, batch_id)}"
-            deliver(batch, prefix, settings, place)
-
-        return frame.writeStream.foreachBatch(send)
+        return written_by(
+            frame,
+            lambda batch, identity: deliver(batch, f"{place.pipeline}-{identity}", settings, place),
+        )
 
 
 def deliver(batch: "DataFrame", prefix: str, settings: "SenderSettings", place: Place) -> None:
     """Send a batch; what is refused for good goes to the dead letters."""
     from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire  # noqa: PLC0415
-    from mainstem.pipelines.connectors._table_rows import refuse  # noqa: PLC0415
-    from mainstem.pipelines.connectors._webhook_sender import send_all  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import refuse  # noqa: PLC0415
+    from mainstem.pipelines.webhook.sender import send_all  # noqa: PLC0415
 
     wire = as_wire(batch)
     refused = asyncio.run(send_all(_outgoing(wire, prefix), settings))
@@ -215,8 +202,8 @@ def deliver(batch: "DataFrame", prefix: str, settings: "SenderSettings", place: 
 
 
 def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
-    from mainstem.pipelines.connectors._table_rows import arrow_pieces  # noqa: PLC0415
-    from mainstem.pipelines.connectors._webhook_sender import Outgoing  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_pieces  # noqa: PLC0415
+    from mainstem.pipelines.webhook.sender import Outgoing  # noqa: PLC0415
 
     rows = (row for piece in arrow_pieces(wire) for row in piece.to_pylist())
     for number, row in enumerate(rows):
@@ -225,7 +212,7 @@ def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
 
 def sender_settings(config: WebhookSinkConfig) -> "SenderSettings":
     """The settings as the sender wants them."""
-    from mainstem.pipelines.connectors._webhook_sender import SenderSettings  # noqa: PLC0415
+    from mainstem.pipelines.webhook.sender import SenderSettings  # noqa: PLC0415
 
     given: dict[str, Any] = {
         name: getattr(config, name)

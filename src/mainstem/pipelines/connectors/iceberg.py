@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.batches import BatchIdentity, written_by
+from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, refused, warned
 from mainstem.pipelines.connector.spec import Category, Secret, Spec
+from mainstem.pipelines.connectors.file import TableSchema, format_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from mainstem.pipelines.connector.batches import BatchIdentity
 
 QUERY = "mainstem.query"
 BATCH = "mainstem.batch"
@@ -41,15 +41,7 @@ class IcebergSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     catalog_name: Annotated[
         str, Meta(description="Name of the catalogue; an SQL catalogue keeps tables by it.")
     ] = "default"
-    schema: Annotated[
-        str | None,
-        Meta(
-            description=(
-                "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
-                " of the record are the columns."
-            )
-        ),
-    ] = None
+    schema: TableSchema = None
     create: Annotated[bool, Meta(description="Make namespace and table when missing.")] = True
 
 
@@ -70,16 +62,13 @@ class IcebergSink:
 
     def check(self, config: IcebergSinkConfig) -> list[Finding]:
         """Whether the catalogue answers and knows the table."""
-        from mainstem.pipelines.connectors.file import format_findings  # noqa: PLC0415
-
         found = format_findings("parquet", "default", config.schema)
         if found:
             return found
         try:
             known = _catalog(config).table_exists(config.table)
         except Exception as error:  # noqa: BLE001  # a check reports; catalogues raise anything
-            refused = _refusal(error, config)
-            return [failed(refused.cause, refused.remedy, retriable=refused.retriable)]
+            return [refused(_refusal(error, config))]
         if known:
             return [passed(f"{config.table} is there")]
         if config.create:
@@ -91,21 +80,18 @@ class IcebergSink:
     ) -> "DataStreamWriter":
         """A writer that appends batch by batch."""
         self.spec().require()
-        from mainstem.pipelines.connector.batches import identity_of  # noqa: PLC0415
-
-        def put(batch: "DataFrame", batch_id: int) -> None:
-            write_batch(batch, identity_of(batch, batch_id), config, place)
-
-        return frame.writeStream.foreachBatch(put)
+        return written_by(
+            frame, lambda batch, identity: write_batch(batch, identity, config, place)
+        )
 
 
 def write_batch(
-    batch: "DataFrame", identity: "BatchIdentity", config: IcebergSinkConfig, place: Place
+    batch: "DataFrame", identity: BatchIdentity, config: IcebergSinkConfig, place: Place
 ) -> None:
     """Append one batch unless the table has it."""
     from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
 
-    from mainstem.pipelines.connectors._table_rows import arrow_reader, table_columns  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns  # noqa: PLC0415
 
     owner = f"{place.pipeline}-{identity.query_id}"
     catalog = _catalog(config)
@@ -163,16 +149,16 @@ def _table(catalog: Any, config: IcebergSinkConfig, schema: Any) -> Any:
 
 
 def _refusal(error: Exception, config: IcebergSinkConfig) -> MainstemError:
-    said = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
     for secret in config.catalog.values():
-        said = said.replace(secret, "***") if len(secret) > 7 else said
+        text = text.replace(secret, "***") if len(secret) > 7 else text
     if isinstance(error, ValueError):
         return InvalidRequest(
-            ErrorCode.INVALID_CONFIG, said[:400], subject=config.table, remedy="correct schema"
+            ErrorCode.INVALID_CONFIG, text[:400], subject=config.table, remedy="correct schema"
         )
     return Unavailable(
         ErrorCode.STORAGE_FAILED,
-        said[:400],
+        text[:400],
         subject=config.table,
         remedy="check the properties of catalog and free space",
     )

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from mainstem.client.admin import Admin
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
 from mainstem.pipelines.connector.spec import Category, Delivery, Spec
 from mainstem.pipelines.connector.topic_writer import topic_writer
 from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
+from mainstem.pipelines.running.client_options import cluster_of, spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,9 +85,6 @@ class KafkaSinkConfig(ClusterConfig, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def _topics(config: ClusterConfig) -> list[str]:
-    from mainstem.client.admin import Admin  # noqa: PLC0415
-    from mainstem.pipelines.running.broker import cluster_of  # noqa: PLC0415
-
     async def ask() -> list[str]:
         async with cluster_of(config.broker()) as cluster:
             return sorted(await Admin(cluster, timeout_ms=config.request_timeout_ms).list_topics())
@@ -130,7 +129,6 @@ class KafkaSource:
     def read(self, spark: "SparkSession", config: KafkaSourceConfig, place: Place) -> "DataFrame":
         """The records as they are."""
         from mainstem.pipelines.connector.wire import PLAIN_FIELDS  # noqa: PLC0415
-        from mainstem.pipelines.running.broker import spark_options  # noqa: PLC0415
 
         options: dict[str, Any] = {
             **spark_options(config.broker()),
@@ -179,8 +177,6 @@ class KafkaSink:
         self, frame: "DataFrame", config: KafkaSinkConfig, place: Place
     ) -> "DataStreamWriter":
         """A writer of records as they are."""
-        from mainstem.pipelines.running.broker import spark_options  # noqa: PLC0415
-
         out = frame if config.keep_partitions else frame.drop("partition")
         options = {
             **spark_options(config.broker()),

@@ -1,6 +1,6 @@
-"""The ``mysql`` connector: tables of MySQL and MariaDB, in and out; ``_tables`` says how."""
+"""The ``mysql`` connector: tables of MySQL and MariaDB, in and out; ``connector`` says how."""
 
-from mainstem.pipelines.connectors._tables import TableSink, TableSource
+from mainstem.pipelines.database_tables.connector import TableSink, TableSource
 
 SOURCE = TableSource("mysql")
 SINK = TableSink("mysql")

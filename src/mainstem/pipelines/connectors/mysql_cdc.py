@@ -1,12 +1,12 @@
 """The ``mysql-cdc`` source: the rows of MySQL or MariaDB tables, then every change of them.
 
 Reads the server's binary log; needs ``binlog_format = ROW``, ``binlog_row_metadata = FULL`` and a
-user that may replicate. What it promises and how is told in ``docs/cdc.md``.
+user that may replicate. Its guarantees are described in ``docs/guides/cdc.md``.
 """
 
 from typing import TYPE_CHECKING
 
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.setting_checks import checked, setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
@@ -22,7 +22,7 @@ from mainstem.pipelines.connector.spec import Category, Spec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mainstem.pipelines.cdc.mysql_server import Server
+    from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer
 
 _NEEDED = {"binlog_format": "ROW", "binlog_row_metadata": "FULL"}
 _FORBIDDEN = {
@@ -54,15 +54,17 @@ class MysqlCdcSource:
             return problems
         if missing := self.spec().missing:
             return [failed(f"needs {', '.join(missing)}", "pip install 'mainstem[mysql]'")]
-        from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
 
-        return checked(lambda: Server(config), lambda server: _server_findings(server, config))
+        return checked(
+            lambda: MysqlCdcServer(config), lambda server: _server_findings(server, config)
+        )
 
     def discover(self, config: MysqlCdcConfig) -> list[Discovered]:
         """Every table of the server that could be followed."""
-        from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
 
-        server = Server(config)
+        server = MysqlCdcServer(config)
         try:
             return [
                 Discovered(
@@ -87,15 +89,15 @@ class MysqlCdcSource:
             MainstemError: the log does not go back to where this pipeline stopped.
         """
         self.spec().require()
-        from mainstem.pipelines.cdc.mysql_reader import MysqlCdcDataSource  # noqa: PLC0415
-        from mainstem.pipelines.cdc.reader import load  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.reader import MysqlCdcDataSource  # noqa: PLC0415
+        from mainstem.pipelines.cdc.reader import load_changes  # noqa: PLC0415
 
         if place.streaming:
             _refuse_lost_log(config, place)
-        return load(spark, MysqlCdcDataSource, config, place)
+        return load_changes(spark, MysqlCdcDataSource, config, place)
 
 
-def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:
+def _server_findings(server: "MysqlCdcServer", config: MysqlCdcConfig) -> list[Finding]:
     server.end_of_log()
     found = [
         failed(f"{name} is {server.setting(name) or 'unknown here'}", f"set {name} = {wanted}")
@@ -131,14 +133,14 @@ def _server_findings(server: "Server", config: MysqlCdcConfig) -> list[Finding]:
 
 def _refuse_lost_log(config: MysqlCdcConfig, place: Place) -> None:
     """A log that was thrown away is no matter of waiting."""
-    from mainstem.pipelines.cdc.mysql_dump import locate  # noqa: PLC0415
-    from mainstem.pipelines.cdc.mysql_follower import load_reached  # noqa: PLC0415
-    from mainstem.pipelines.cdc.mysql_server import Server  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql.binlog_stream import locate  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql.change_stream import load_reached  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
 
     reached = load_reached(place.state_dir)
     if reached is None or config.snapshot_mode in {"initial_only", "when_needed"}:
         return
-    server = Server(config)
+    server = MysqlCdcServer(config)
     try:
         locate(server, reached)
     finally:

@@ -1,6 +1,6 @@
-"""The ``postgres`` connector: tables of PostgreSQL, in and out; ``_tables`` says how."""
+"""The ``postgres`` connector: tables of PostgreSQL, in and out; ``connector`` says how."""
 
-from mainstem.pipelines.connectors._tables import TableSink, TableSource
+from mainstem.pipelines.database_tables.connector import TableSink, TableSource
 
 SOURCE = TableSource("postgres")
 SINK = TableSink("postgres")

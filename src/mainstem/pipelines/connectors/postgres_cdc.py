@@ -1,14 +1,14 @@
 """The ``postgres-cdc`` source: the rows of PostgreSQL tables, then every change of them.
 
 Reads the server's log through a replication slot (``pgoutput``); needs ``wal_level = logical`` and
-a role that may log in for replication. What it promises and how is told in ``docs/cdc.md``.
+a role that may log in for replication. Its guarantees are described in ``docs/guides/cdc.md``.
 """
 
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.setting_checks import checked, setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
@@ -34,7 +34,7 @@ FROM pg_roles WHERE pg_has_role(current_user, oid, 'member')
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mainstem.pipelines.cdc.postgres_server import PublishedTable, Server
+    from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer, PublishedTable
 
 
 class PostgresCdcSource:
@@ -57,16 +57,18 @@ class PostgresCdcSource:
         """Whether the server answers, keeps a logical log and lets us read it."""
         if problems := setting_problems(config):
             return problems
-        from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
 
-        return checked(lambda: Server(config), lambda server: _server_findings(server, config))
+        return checked(
+            lambda: PostgresCdcServer(config), lambda server: _server_findings(server, config)
+        )
 
     def discover(self, config: PostgresCdcConfig) -> list[Discovered]:
         """Every table of the database that could be followed."""
-        from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
 
         everything = msgspec.structs.replace(config, tables=("*",), exclude_tables=())
-        server = Server(everything)
+        server = PostgresCdcServer(everything)
         try:
             return [_discovered(each) for each in server.tables()]
         finally:
@@ -78,18 +80,18 @@ class PostgresCdcSource:
         Raises:
             MainstemError: the slot that this pipeline read from is lost.
         """
-        from mainstem.pipelines.cdc.postgres_reader import PostgresCdcDataSource  # noqa: PLC0415
-        from mainstem.pipelines.cdc.reader import load  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.reader import PostgresCdcDataSource  # noqa: PLC0415
+        from mainstem.pipelines.cdc.reader import load_changes  # noqa: PLC0415
 
         self.spec().require()
         if place.streaming and not place.rehearsal:
             _refuse_lost_slot(config, place)
-        return load(spark, PostgresCdcDataSource, config, place)
+        return load_changes(spark, PostgresCdcDataSource, config, place)
 
 
-def _server_findings(server: "Server", config: PostgresCdcConfig) -> list[Finding]:
-    from mainstem.pipelines.cdc.postgres_follower import chosen_tables  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres_slot import lost_slot  # noqa: PLC0415
+def _server_findings(server: "PostgresCdcServer", config: PostgresCdcConfig) -> list[Finding]:
+    from mainstem.pipelines.cdc.postgres.change_stream import chosen_tables  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.slot import lost_slot  # noqa: PLC0415
 
     found: list[Finding] = []
     [(level,)] = server.ask("SELECT current_setting('wal_level')")
@@ -145,15 +147,15 @@ def _discovered(table: "PublishedTable") -> Discovered:
 
 def _refuse_lost_slot(config: PostgresCdcConfig, place: Place) -> None:
     """A slot that this pipeline made and that is gone is no matter of waiting."""
-    from mainstem.pipelines.cdc.postgres_server import Server  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres_slot import lost_slot  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres_snapshot import load_state  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.slot import lost_slot  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.snapshot import load_state  # noqa: PLC0415
 
     begun = load_state(place.state_dir)
     is_needed = config.snapshot_mode not in {"when_needed", "initial_only"}
     if begun is None or not is_needed or (begun.shown_until == 0 and not begun.is_complete):
         return
-    server = Server(config)
+    server = PostgresCdcServer(config)
     try:
         slot = server.slot()
     finally:

@@ -11,7 +11,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed, warned
+from mainstem.pipelines.connector.shapes import (
+    Discovered,
+    Finding,
+    Place,
+    passed,
+    refused,
+    warned,
+)
 from mainstem.pipelines.connector.spec import Category, Secret, Spec
 from mainstem.pipelines.connectors.file import (
     DISCOVERED_MAX,
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from mainstem.pipelines.connectors._bucket import Bucket
+    from mainstem.pipelines.object_store.bucket import Bucket
 
 
 class BucketConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +81,7 @@ class S3SinkConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _bucket(config: BucketConfig) -> "Bucket":
-    from mainstem.pipelines.connectors._bucket import Bucket, BucketSettings  # noqa: PLC0415
+    from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings  # noqa: PLC0415
 
     names = BucketSettings.__struct_fields__
     return Bucket(BucketSettings(**{name: getattr(config, name) for name in names}))
@@ -85,7 +92,7 @@ def _reached(config: BucketConfig) -> list[Finding]:
     try:
         first = next(iter(_bucket(config).files("")), None)
     except MainstemError as error:
-        return [failed(error.cause, error.remedy, retriable=error.retriable)]
+        return [refused(error)]
     if first is None:
         return [warned(f"{config.bucket} can be listed; there is nothing below the prefix yet")]
     return [passed(f"{config.bucket} can be listed")]
@@ -114,7 +121,7 @@ class S3Source:
 
     def discover(self, config: S3SourceConfig) -> list[Discovered]:
         """The files that would be read, the first thousand."""
-        from mainstem.pipelines.connectors._object_source import files_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.source import files_of  # noqa: PLC0415
 
         found = files_of(_bucket(config), config.pattern)[:DISCOVERED_MAX]
         return [
@@ -124,10 +131,10 @@ class S3Source:
 
     def read(self, spark: "SparkSession", config: S3SourceConfig, place: Place) -> "DataFrame":
         """Values of the files, as records."""
-        from mainstem.pipelines.connectors import _object_frames, _object_source  # noqa: PLC0415
+        from mainstem.pipelines.object_store import record_frames, source  # noqa: PLC0415
 
         self.spec().require()
-        objects = _object_source.Place(
+        objects = source.Place(
             format=config.format,
             pattern=config.pattern,
             files_per_batch=config.files_per_batch,
@@ -135,7 +142,7 @@ class S3Source:
             bucket=msgspec.to_builtins(_bucket(config).settings),
             delete=config.when_done == "delete" and not place.rehearsal,
         )
-        return _object_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+        return record_frames.records(spark, objects, key=config.key, streaming=place.streaming)
 
 
 class S3Sink:
@@ -163,11 +170,11 @@ class S3Sink:
 
     def write(self, frame: "DataFrame", config: S3SinkConfig, place: Place) -> "DataStreamWriter":
         """A writer of files."""
-        from mainstem.pipelines.connectors._object_sink import Layout, writer_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.sink import FileLayout, writer_of  # noqa: PLC0415
 
         self.spec().require()
         require_library(config.format, "s3")
-        layout = Layout(
+        layout = FileLayout(
             store=_bucket(config),
             format=config.format,
             schema=config.schema,

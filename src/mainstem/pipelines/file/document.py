@@ -27,14 +27,14 @@ _RESOLVER = yaml.resolver.Resolver()
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
-class Mark(NamedTuple):
+class SourceLocation(NamedTuple):
     """A place in the file; both count from one."""
 
     line: int
     column: int
 
 
-class Filled(str):
+class EnvironmentText(str):
     """A text that came, at least in part, from the environment.
 
     It counts as a number or a truth value where one is wanted. ``is_plain`` tells that it stood
@@ -50,8 +50,8 @@ class Document(Struct, frozen=True):
     """The values of a file, where each stands, and what was wrong with it so far."""
 
     value: object
-    keys: dict[str, Mark]
-    values: dict[str, Mark]
+    keys: dict[str, SourceLocation]
+    values: dict[str, SourceLocation]
     problems: list[Problem]
 
     def located(self, problem: Problem, *, at_key: bool = False) -> Problem:
@@ -63,7 +63,7 @@ class Document(Struct, frozen=True):
             if mark is not None or not path:
                 break
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        line, column = mark or Mark(1, 1)
+        line, column = mark or SourceLocation(1, 1)
         return Problem(problem.path, problem.message, problem.remedy, line, column)
 
 
@@ -88,7 +88,7 @@ def parse(text: str, environment: Mapping[str, str], secrets: Secrets) -> Docume
 
 def typed(value: object) -> object:
     """A tree in which text from the environment has the type that YAML gives it."""
-    if isinstance(value, Filled):
+    if isinstance(value, EnvironmentText):
         return _scalar(str(value)) if value.is_plain else str(value)
     if isinstance(value, dict):
         return {name: typed(inner) for name, inner in value.items()}
@@ -105,8 +105,8 @@ class _Builder:
         self._secrets = secrets
         self._count = 0
         self._open: set[int] = set()
-        self.keys: dict[str, Mark] = {}
-        self.values: dict[str, Mark] = {}
+        self.keys: dict[str, SourceLocation] = {}
+        self.values: dict[str, SourceLocation] = {}
         self.problems: list[Problem] = []
 
     def build(self, node: yaml.Node, path: str) -> object:
@@ -164,11 +164,11 @@ class _Builder:
                 message = f"{text!r} cannot be read: {error}".split("\n", maxsplit=1)[0]
                 self.problems.append(Problem(path, message, "put it in quotes", *_mark(node)))
                 return text
-        filled = Filled(self._filled(text, path, _mark(node)))
+        filled = EnvironmentText(self._filled(text, path, _mark(node)))
         filled.is_plain = node.style is None
         return filled
 
-    def _filled(self, text: str, path: str, mark: Mark) -> str:
+    def _filled(self, text: str, path: str, mark: SourceLocation) -> str:
         def value_of(found: re.Match[str]) -> str:
             if found["escaped"]:
                 return found.group()[1:]
@@ -199,8 +199,8 @@ def _scalar(text: str) -> object:
     return _constructed(yaml.ScalarNode(tag, text))
 
 
-def _mark(node: yaml.Node) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(node: yaml.Node) -> SourceLocation:
+    return SourceLocation(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:

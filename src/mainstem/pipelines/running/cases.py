@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.pipelines.connector.wire import WIRE_TYPES
-from mainstem.pipelines.file.model import Case, Record, SourceEntry
-from mainstem.pipelines.file.reading import Pipeline
-from mainstem.pipelines.running.assembly import plan_of
+from mainstem.pipelines.file.loader import Pipeline, SourcePipeline
+from mainstem.pipelines.file.model import Case, Record
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
 
 
-class Outcome(Struct, frozen=True):
+class CaseResult(Struct, frozen=True):
     """How a case went; each difference is a line."""
 
     case: str
@@ -28,20 +28,17 @@ class Outcome(Struct, frozen=True):
         return not self.differences
 
 
-def run_case(case: Case, pipeline: Pipeline, spark: SparkSession) -> Outcome:
+def run_case(case: Case, pipeline: Pipeline, spark: SparkSession) -> CaseResult:
     """Send the case's records through the pipeline's steps."""
-    topic = pipeline.entry.topic if isinstance(pipeline.entry, SourceEntry) else None
+    topic = pipeline.entry.topic if isinstance(pipeline, SourcePipeline) else None
     rows = [_row(record, topic) for record in case.input]
     frame = spark.createDataFrame(rows, SCHEMA)
-    good, dead = frame, None
-    if pipeline.steps:
-        applied = plan_of(pipeline).apply(frame)
-        good, dead = applied.frame, applied.dead
+    good, dead = pipeline.plan.apply(frame)
     differences = [
         *_compare("expect", case.expect, _shown(good)),
         *_compare("expect_dead", case.expect_dead, [] if dead is None else _shown(dead)),
     ]
-    return Outcome(case.name, tuple(differences))
+    return CaseResult(case.name, tuple(differences))
 
 
 def _row(record: Record, topic: str | None) -> tuple[object, ...]:
@@ -120,7 +117,7 @@ def _mismatches(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> list[st
 def _parsed(text: str) -> object:
     try:
         parsed: object = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return text
     return parsed
 

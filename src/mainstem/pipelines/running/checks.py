@@ -7,12 +7,12 @@ from msgspec import Struct
 from mainstem.client.admin import Admin
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.shapes import Finding, Severity, failed, passed
+from mainstem.pipelines.file.loader import Pipeline, PipelineFile
 from mainstem.pipelines.file.model import BrokerSection
-from mainstem.pipelines.file.reading import Pipeline, PipelineFile
-from mainstem.pipelines.running.broker import cluster_of
+from mainstem.pipelines.running.client_options import cluster_of
 
 
-class Checked(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """One finding about one thing: the broker or a pipeline."""
 
     what: str
@@ -24,7 +24,7 @@ class Checked(Struct, frozen=True):
         return self.finding.severity is Severity.ERROR
 
 
-def check_broker(broker: BrokerSection) -> list[Checked]:
+def check_broker(broker: BrokerSection) -> list[CheckResult]:
     """Whether the cluster answers and lets us in."""
 
     async def ask() -> Finding:
@@ -41,14 +41,14 @@ def check_broker(broker: BrokerSection) -> list[Checked]:
             await cluster.close()
         return passed(f"{len(info.nodes)} node{'s' * (len(info.nodes) != 1)}, cluster {info.id}")
 
-    return [Checked("broker", asyncio.run(ask()))]
+    return [CheckResult("broker", asyncio.run(ask()))]
 
 
-def check_pipeline(pipeline: Pipeline, file: PipelineFile) -> list[Checked]:
+def check_pipeline(pipeline: Pipeline, file: PipelineFile) -> list[CheckResult]:
     """What the pipeline's connector finds."""
     redact = file.secrets.redact
     return [
-        Checked(
+        CheckResult(
             pipeline.id,
             Finding(each.severity, redact(each.message), redact(each.remedy), each.retriable),
         )

@@ -7,28 +7,28 @@ records, because the other side has changed meanwhile, they are written in any c
 letter is lost; one that is told twice differs from the batch's first attempt.
 """
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import msgspec
 from msgspec import Struct
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
+from mainstem.model.versioned_json import FIRST
 from mainstem.pipelines.connector.batches import BatchIdentity, current_batch
+from mainstem.pipelines.connector.state_file import read_json, replace_json
 from mainstem.pipelines.running.dead_letters import envelopes
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FORMAT: Final = "mainstem"
 FILE_NAME: Final = "refused.json"
 
 
-class Noted(Struct, frozen=True):
+class RefusedDigests(Struct, frozen=True):
     """What a batch has refused so far: a digest for each time its sink sent letters."""
 
     batch: str = ""
     digests: tuple[str, ...] = ()
+    version: int = FIRST
 
 
 class DeadLetterTopic:
@@ -46,9 +46,9 @@ class DeadLetterTopic:
         self._pipeline = pipeline
         self._options = options
         self._folder = folder
-        self._sent = Noted()  # by this attempt
+        self._sent = RefusedDigests()  # by this attempt
 
-    def send(self, refused: "DataFrame") -> None:
+    def send(self, refused: DataFrame) -> None:
         """Write what a sink refused for good: wire columns and ``error``."""
         letters = envelopes(refused, topic=self._topic, pipeline=self._pipeline)
         batch = current_batch(refused.sparkSession)
@@ -56,45 +56,44 @@ class DeadLetterTopic:
         options = {**self._options, **ledger}
         letters.write.format(FORMAT).options(**options).mode("append").save()
 
-    def _once(self, refused: "DataFrame", batch: BatchIdentity) -> dict[str, str]:
+    def _once(self, refused: DataFrame, batch: BatchIdentity) -> dict[str, str]:
         """The options that let the topic sink recognise these letters; none if they are others."""
         digest = _digest(refused)
         if self._sent.batch != str(batch):
-            self._sent = Noted(str(batch))
+            self._sent = RefusedDigests(str(batch))
         number = len(self._sent.digests)
-        self._sent = Noted(str(batch), (*self._sent.digests, digest))
-        noted = self._read()
+        self._sent = RefusedDigests(str(batch), (*self._sent.digests, digest))
+        noted = read_refused_digests(self._folder)
         if noted.batch == str(batch) and number < len(noted.digests):
             if noted.digests[number] != digest:
                 return {}
         else:
-            self._write(self._sent)
+            write_refused_digests(self._folder, self._sent)
         return {
             "ledger.query": batch.query_id,
             "ledger.batch": str(batch.batch_id),
             "sinkName": f"dead-{number}",
         }
 
-    def _read(self) -> Noted:
-        try:
-            return msgspec.json.decode((self._folder / FILE_NAME).read_bytes(), type=Noted)
-        except FileNotFoundError:
-            return Noted()
 
-    def _write(self, noted: Noted) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        fresh = self._folder / f".{FILE_NAME}.{os.getpid()}"
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(noted))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._folder / FILE_NAME)
+def read_refused_digests(folder: Path) -> RefusedDigests:
+    """What the last batch has refused, as far as it came.
+
+    Raises:
+        UnknownVersion: a later release wrote it, in a form of its own.
+    """
+    noted = read_json(folder / FILE_NAME, RefusedDigests, "a list of refused records")
+    return noted or RefusedDigests()
 
 
-def _digest(refused: "DataFrame") -> str:
+def write_refused_digests(folder: Path, noted: RefusedDigests) -> None:
+    """Replace what was noted; on disk when this returns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_json(folder / FILE_NAME, noted, durable=True)
+
+
+def _digest(refused: DataFrame) -> str:
     """What was refused and why, whatever the order."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     parts = [name for name in ("topic", "key", "value", "error") if name in refused.columns]
     hashed = F.xxhash64(*parts).cast("decimal(38,0)")
     [row] = refused.agg(F.count(F.lit(1)).alias("rows"), F.sum(hashed).alias("sum")).collect()

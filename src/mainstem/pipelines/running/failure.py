@@ -16,7 +16,7 @@ _RAISED = re.compile(
     r"\[USER_RAISED_EXCEPTION\]\s*(?P<text>.+?)(?:\s+SQLSTATE|\n\s*at |\Z)", re.DOTALL
 )
 _PYTHON = re.compile(r"^(?:[A-Za-z_][\w.]*)(?:Error|Exception|[A-Z]\w+): .+$")
-_HOUSE = re.compile(r"^mainstem\.[\w.]+: (?P<text>[A-Z_]+.*)$", re.MULTILINE)
+_MAINSTEM = re.compile(r"^mainstem\.[\w.]+: (?P<text>[A-Z_]+.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"^mainstem\.model\.errors\.InvalidRequest: ([A-Z_]+)", re.MULTILINE)
 _RETRIABLE = frozenset(code.name for code in RETRIABLE)
 _CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$", re.MULTILINE)
@@ -53,8 +53,8 @@ def is_final(error: BaseException) -> bool:
 def _found_in(text: str) -> str:
     if raised := _RAISED.search(text):
         return raised["text"]
-    if house := _HOUSE.findall(text):
-        return str(house[-1])
+    if own := _MAINSTEM.findall(text):
+        return str(own[-1])
     traceback = text.rpartition("Traceback (most recent call last)")[2]
     for line in traceback.splitlines() if traceback != text else ():
         if _PYTHON.match(line.strip()):

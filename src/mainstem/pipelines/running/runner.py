@@ -23,14 +23,14 @@ from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.pipelines.connector.gauges import read_gauges
 from mainstem.pipelines.connector.progress import read_progress
 from mainstem.pipelines.connector.shapes import Severity
-from mainstem.pipelines.file.reading import Pipeline, PipelineFile
-from mainstem.pipelines.running.assembly import Assembly, Query
-from mainstem.pipelines.running.counts import ProgressListener
-from mainstem.pipelines.running.course import Course, State
-from mainstem.pipelines.running.engine import activate
+from mainstem.pipelines.file.loader import Pipeline, PipelineFile
 from mainstem.pipelines.running.failure import StartFailed, is_final, sentence
+from mainstem.pipelines.running.query_builder import PendingQuery, QueryBuilder
+from mainstem.pipelines.running.query_counts import ProgressListener
+from mainstem.pipelines.running.restart_policy import RestartPolicy, State
+from mainstem.pipelines.running.spark_session import activate
 from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
-from mainstem.pipelines.running.topics import ensure_topics, wanted_topics
+from mainstem.pipelines.running.topics import ensure_topics, required_topics
 from mainstem.telemetry.logs import logger
 
 ROUND_S = 0.1
@@ -52,15 +52,15 @@ _log = logger("pipelines")
 class _Job:
     """One pipeline and what runs of it."""
 
-    def __init__(self, pipeline: Pipeline, course: Course) -> None:
+    def __init__(self, pipeline: Pipeline, policy: RestartPolicy) -> None:
         self.pipeline = pipeline
-        self.course = course
+        self.policy = policy
         self.queries: list[StreamingQuery] = []
         self.start: Future[list[StreamingQuery]] | None = None
         self.batches_seen = 0
 
 
-class Summary(Struct, frozen=True):
+class RunSummary(Struct, frozen=True):
     """How a run ended."""
 
     failed: tuple[str, ...]
@@ -85,10 +85,10 @@ class Runner:
         self._state_dir = state_dir
         self._once = once
         model = file.model
-        self._assembly = Assembly(spark, model.broker, model.settings, state_dir)
+        self._assembly = QueryBuilder(spark, model.broker, model.settings, state_dir)
         self._listener = ProgressListener()
         self._jobs = [
-            _Job(each, Course(model.settings.retry, enabled=each.entry.enabled))
+            _Job(each, RestartPolicy(model.settings.retry, enabled=each.entry.enabled))
             for each in file.pipelines
         ]
         self._opening = threading.BoundedSemaphore(OPENED_AT_ONCE)
@@ -96,13 +96,13 @@ class Runner:
         self._stopping = threading.Event()
         self.status = self._observe()
 
-    def run(self, stop: threading.Event, each_round: Callable[[Status], None]) -> Summary:
+    def run(self, stop: threading.Event, each_round: Callable[[Status], None]) -> RunSummary:
         """Work until ``stop`` is set or every pipeline has ended."""
         self._spark.streams.addListener(self._listener)
         written_at = float("-inf")
         with ThreadPoolExecutor(STARTERS_MAX, thread_name_prefix="pipeline") as starters:
             try:
-                while not stop.is_set() and not all(job.course.has_ended for job in self._jobs):
+                while not stop.is_set() and not all(job.policy.has_ended for job in self._jobs):
                     changed = self._round(starters)
                     self.status = self._observe()
                     if changed or time.monotonic() - written_at >= STATUS_EVERY_S:
@@ -112,30 +112,30 @@ class Runner:
                     stop.wait(ROUND_S)
             finally:
                 self._stop_all(starters)
-                self._hear_the_last()
+                self._read_last_output()
                 self.status = self._observe()
                 write_status(self._state_dir, self.status)
                 each_round(self.status)
-        return Summary(self._named(State.FAILED), self._named(State.FINISHED))
+        return RunSummary(self._named(State.FAILED), self._named(State.FINISHED))
 
     def _named(self, state: State) -> tuple[str, ...]:
-        return tuple(job.pipeline.id for job in self._jobs if job.course.state is state)
+        return tuple(job.pipeline.id for job in self._jobs if job.policy.state is state)
 
     def _round(self, starters: ThreadPoolExecutor) -> bool:
         """Look at every pipeline once; whether any changed its state."""
         changed = False
         for job in self._jobs:
-            before = job.course.state
+            before = job.policy.state
             if job.start is not None:
-                self._harvest(job)
-            elif job.course.state is State.RUNNING:
+                self._collect(job)
+            elif job.policy.state is State.RUNNING:
                 self._watch(job)
-            elif job.course.is_due(time.monotonic()) and not self._waits_for_sources(job):
-                job.course.starting()
+            elif job.policy.is_due(time.monotonic()) and not self._waits_for_sources(job):
+                job.policy.starting()
                 job.start = starters.submit(self._start, job.pipeline)
-            if job.course.state is not before:
+            if job.policy.state is not before:
                 changed = True
-                self._tell(job)
+                self._log_state(job)
         return changed
 
     def _waits_for_sources(self, job: _Job) -> bool:
@@ -144,7 +144,7 @@ class Runner:
             self._once
             and job.pipeline.kind == "sink"
             and any(
-                not each.course.has_ended for each in self._jobs if each.pipeline.kind == "source"
+                not each.policy.has_ended for each in self._jobs if each.pipeline.kind == "source"
             )
         )
 
@@ -152,7 +152,7 @@ class Runner:
         """Runs on a thread of its own: connecting may take its time."""
         activate(self._spark)
         model = self._file.model
-        ensure_topics(model.broker, model.settings.topic, wanted_topics(pipeline.entry, model))
+        ensure_topics(model.broker, model.settings.topic, required_topics(pipeline.entry, model))
         for finding in pipeline.connector.check(pipeline.config):
             if finding.severity is Severity.ERROR:
                 text = (
@@ -169,7 +169,7 @@ class Runner:
             raise
         return started
 
-    def _open(self, query: Query) -> StreamingQuery:
+    def _open(self, query: PendingQuery) -> StreamingQuery:
         """Start a query; returns when its source has answered once, or has failed to."""
         with self._opening:
             if self._stopping.is_set():
@@ -181,7 +181,7 @@ class Runner:
                     break
             return started
 
-    def _harvest(self, job: _Job) -> None:
+    def _collect(self, job: _Job) -> None:
         assert job.start is not None
         if not job.start.done():
             return
@@ -193,20 +193,20 @@ class Runner:
             self._failed(job, error)
         else:
             job.batches_seen = self._listener.counts(job.pipeline.id).batches
-            job.course.started()
+            job.policy.started()
 
     def _watch(self, job: _Job) -> None:
         batches = self._listener.counts(job.pipeline.id).batches
         if batches > job.batches_seen:
             job.batches_seen = batches
-            job.course.progressed()
+            job.policy.progressed()
         ended = [query for query in job.queries if not _answered(getattr, query, "isActive")]
         errors = [error for query in ended if (error := _answered(query.exception)) is not None]
         if errors:
             self._stop_queries(job.queries)
             self._failed(job, errors[0])
         elif len(ended) == len(job.queries):
-            job.course.finished()
+            job.policy.finished()
         elif ended and not self._once:
             self._stop_queries(job.queries)
             self._failed(job, StartFailed("a query ended by itself", retriable=True))
@@ -215,17 +215,17 @@ class Runner:
         text = self._file.secrets.redact(sentence(error))
         _log.debug("failure in full", extra={"pipeline": job.pipeline.id, "text": str(error)})
         job.queries = []
-        job.course.failed(time.monotonic(), text, retriable=not is_final(error))
+        job.policy.failed(time.monotonic(), text, retriable=not is_final(error))
 
-    def _tell(self, job: _Job) -> None:
-        course, facts = job.course, {"pipeline": job.pipeline.id}
-        if course.state is State.WAITING:
-            pause_s = round(course.pause_left(time.monotonic()), 1)
-            _log.warning("failed: %s", course.error, extra={**facts, "next_start_s": pause_s})
-        elif course.state is State.FAILED:
-            _log.error("gave up: %s", course.error, extra=facts)
+    def _log_state(self, job: _Job) -> None:
+        policy, facts = job.policy, {"pipeline": job.pipeline.id}
+        if policy.state is State.WAITING:
+            pause_s = round(policy.pause_left(time.monotonic()), 1)
+            _log.warning("failed: %s", policy.error, extra={**facts, "next_start_s": pause_s})
+        elif policy.state is State.FAILED:
+            _log.error("gave up: %s", policy.error, extra=facts)
         else:
-            _log.info("%s", course.state, extra=facts)
+            _log.info("%s", policy.state, extra=facts)
 
     def _stop_all(self, starters: ThreadPoolExecutor) -> None:
         self._stopping.set()
@@ -239,9 +239,9 @@ class Runner:
         running = [job for job in self._jobs if job.queries]
         list(starters.map(lambda job: self._stop_queries(job.queries), running))
         for job in self._jobs:
-            job.course.stopped()
+            job.policy.stopped()
 
-    def _hear_the_last(self) -> None:
+    def _read_last_output(self) -> None:
         """Wait for what Spark still has to report, so that the last batches are counted."""
         try:
             bus = self._spark.sparkContext._jsc.sc().listenerBus()
@@ -281,10 +281,10 @@ class Runner:
         return PipelineStatus(
             id=job.pipeline.id,
             connector=job.pipeline.entry.connector,
-            state=job.course.state,
-            error=job.course.error,
-            restarts=job.course.restarts,
-            next_start_s=round(job.course.pause_left(now), 3),
+            state=job.policy.state,
+            error=job.policy.error,
+            restarts=job.policy.restarts,
+            next_start_s=round(job.policy.pause_left(now), 3),
             batches=counts.batches,
             records=counts.records,
             dead_letters=counts.dead_letters,

@@ -1,14 +1,14 @@
 """How all pipelines are, at one moment: for the status command, the HTTP port and the metrics."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from mainstem.model.versioned_json import FIRST
 from mainstem.pipelines.connector.progress import Progress
-from mainstem.pipelines.running.course import State
+from mainstem.pipelines.connector.state_file import read_json, replace_json
+from mainstem.pipelines.running.restart_policy import State
 from mainstem.telemetry.health import Component, Health, summarize
 from mainstem.telemetry.health import State as HealthState
 
@@ -44,6 +44,7 @@ class Status(Struct, frozen=True, kw_only=True):
     updated_at: float
     pipelines: tuple[PipelineStatus, ...]
     stopping: bool = False
+    version: int = FIRST
 
 
 def health_of(status: Status) -> Health:
@@ -121,14 +122,9 @@ def _label(text: str) -> str:
 
 def write_status(state_dir: Path, status: Status) -> None:
     """Replace the status file as a whole."""
-    fresh = state_dir / f".{FILE_NAME}.{os.getpid()}"
-    fresh.write_bytes(msgspec.json.encode(status))
-    fresh.replace(state_dir / FILE_NAME)
+    replace_json(state_dir / FILE_NAME, status)
 
 
 def read_status(state_dir: Path) -> Status | None:
     """What the process that uses the folder said last; None when there never was one."""
-    try:
-        return msgspec.json.decode((state_dir / FILE_NAME).read_bytes(), type=Status)
-    except FileNotFoundError:
-        return None
+    return read_json(state_dir / FILE_NAME, Status, "a status of pipelines")

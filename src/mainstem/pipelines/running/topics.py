@@ -17,10 +17,10 @@ from mainstem.pipelines.file.model import (
     SourceEntry,
     TopicSettings,
 )
-from mainstem.pipelines.running.broker import cluster_of
+from mainstem.pipelines.running.client_options import cluster_of
 
 
-class WantedTopic(Struct, frozen=True, kw_only=True):
+class RequiredTopic(Struct, frozen=True, kw_only=True):
     """A topic that a pipeline needs; None leaves a number to the defaults."""
 
     name: str
@@ -30,9 +30,9 @@ class WantedTopic(Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str] = {}
 
 
-def wanted_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[WantedTopic]:
+def required_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[RequiredTopic]:
     """The topics of one pipeline. What a sink reads is made as the source that feeds it says."""
-    wanted: dict[str, WantedTopic] = {}
+    wanted: dict[str, RequiredTopic] = {}
     if isinstance(entry, SourceEntry):
         for name in [entry.topic, *(route.topic for route in entry.tables)]:
             wanted[name] = _of_source(name, entry)
@@ -41,15 +41,15 @@ def wanted_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[Want
         for name in entry.topics:
             if not rules.is_pattern(name):
                 source = feeding.get(name)
-                wanted[name] = _of_source(name, source) if source else WantedTopic(name=name)
+                wanted[name] = _of_source(name, source) if source else RequiredTopic(name=name)
     if entry.dead_letter_topic is not None:
         name = entry.dead_letter_topic
-        wanted.setdefault(name, WantedTopic(name=name, partitions=1))
+        wanted.setdefault(name, RequiredTopic(name=name, partitions=1))
     return list(wanted.values())
 
 
 def ensure_topics(
-    broker: BrokerSection, settings: TopicSettings, wanted: Iterable[WantedTopic]
+    broker: BrokerSection, settings: TopicSettings, wanted: Iterable[RequiredTopic]
 ) -> None:
     """Create what is missing, or refuse.
 
@@ -108,9 +108,9 @@ async def _create(admin: Admin, topic: NewTopic) -> None:
             raise
 
 
-def _of_source(name: str, entry: SourceEntry) -> WantedTopic:
+def _of_source(name: str, entry: SourceEntry) -> RequiredTopic:
     asked = entry.topic_config
-    return WantedTopic(
+    return RequiredTopic(
         name=name,
         partitions=asked.partitions,
         replication_factor=asked.replication_factor,
@@ -119,7 +119,7 @@ def _of_source(name: str, entry: SourceEntry) -> WantedTopic:
     )
 
 
-def _to_create(topic: WantedTopic, settings: TopicSettings) -> NewTopic:
+def _to_create(topic: RequiredTopic, settings: TopicSettings) -> NewTopic:
     allowed = settings.auto_create if topic.auto_create is None else topic.auto_create
     if settings.require_topic_exists or not allowed:
         why = "require_topic_exists is set" if settings.require_topic_exists else "auto_create off"
@@ -137,7 +137,7 @@ def _to_create(topic: WantedTopic, settings: TopicSettings) -> NewTopic:
     )
 
 
-def _compare(topic: WantedTopic, found: TopicInfo, settings: TopicSettings) -> None:
+def _compare(topic: RequiredTopic, found: TopicInfo, settings: TopicSettings) -> None:
     if not settings.validate_existing:
         return
     partitions = len(found.partitions)

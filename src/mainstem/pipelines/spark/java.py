@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.pipelines.spark.shell_script import cache_folder, write_script
+from mainstem.pipelines.spark.processes.shell_script import cache_folder, write_script
 
 VERSION_MIN: Final = 17
 PROBE_TIMEOUT_S: Final = 30

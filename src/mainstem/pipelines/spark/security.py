@@ -76,13 +76,13 @@ def _sasl(options: Mapping[str, str]) -> SaslSettings:
         raise _refusal(
             "kafka.sasl.mechanism", f"{mechanism!r}", f"use one of {', '.join(MECHANISMS)}"
         )
-    said = _jaas(options.get("kafka.sasl.jaas.config", ""))
+    jaas = _jaas(options.get("kafka.sasl.jaas.config", ""))
     return SaslSettings(
         mechanism=mechanism,
-        username=options.get("kafka.sasl.username", said.get("username", "")),
-        password=options.get("kafka.sasl.password", said.get("password", "")),
-        token=options.get("kafka.sasl.oauthbearer.token", said.get("token", "")),
-        by_token=said.get("tokenauth", "").lower() == "true",
+        username=options.get("kafka.sasl.username", jaas.get("username", "")),
+        password=options.get("kafka.sasl.password", jaas.get("password", "")),
+        token=options.get("kafka.sasl.oauthbearer.token", jaas.get("token", "")),
+        by_token=jaas.get("tokenauth", "").lower() == "true",
     )
 
 

@@ -19,9 +19,9 @@ import msgspec
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from mainstem.pipelines.spark.data_source import MainstemSource
 from mainstem.pipelines.spark.java import find_java_home, quick_fork_flags
-from mainstem.pipelines.spark.python_shim import python_shim
-from mainstem.pipelines.spark.source import MainstemSource
+from mainstem.pipelines.spark.processes.python_shim import python_shim
 
 EMBEDDED: Final = "local[*]"
 _LOCAL: Final = "local"
@@ -95,7 +95,7 @@ def register(session: SparkSession) -> None:
 
 
 def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
-    """The Spark settings that ours stand for; the reasons are measured in ``docs/spark.md``."""
+    """The Spark settings that ours stand for; ``docs/guides/spark.md`` has the measurements."""
     flags = quick_fork_flags(java_home)
     options = {
         "spark.driver.memory": settings.driver_memory,
@@ -105,7 +105,7 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.redaction.regex": "(?i)secret|passw|token|jaas|credential|key",
         "spark.pyspark.python": sys.executable,
-        "spark.python.daemon.module": "mainstem.pipelines.spark.worker_daemon",
+        "spark.python.daemon.module": "mainstem.pipelines.spark.processes.worker_daemon",
         # Tasks talk to Python workers of their own machine: 45 ms less per task than TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         # Micro-batches are small and cut by the source: waiting for a better place, or planning

@@ -6,14 +6,13 @@
 No step but ``externalize_blob`` runs Python per record.
 """
 
-from mainstem.pipelines.transforms.plan import Plan, compile_steps, predicate_schema, step_schemas
-from mainstem.pipelines.transforms.typed import Applied, structured
+from mainstem.pipelines.transforms.plan import Plan, compile_steps, step_schemas
+from mainstem.pipelines.transforms.typed_columns import TransformResult, structured
 
 __all__ = [
-    "Applied",
     "Plan",
+    "TransformResult",
     "compile_steps",
-    "predicate_schema",
     "step_schemas",
     "structured",
 ]

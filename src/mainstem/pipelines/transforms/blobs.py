@@ -25,8 +25,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mainstem.pipelines.connector.spec import Secret
 from mainstem.pipelines.transforms.fields import Change, edit, false, is_string, text, value_at
-from mainstem.pipelines.transforms.predicate import Said
-from mainstem.pipelines.transforms.rows import BEFORE, FIELDS, Rows, Turn, change_source
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import BEFORE, FIELDS, Rows, StepContext, change_source
 from mainstem.pipelines.transforms.step import Step, path_problems
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LARGE_TYPE: Final = "array<struct<name:string,value:string,is_text:boolean>>"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
-class Place(Struct, frozen=True):
+class BlobStoreLocation(Struct, frozen=True):
     """A place in an object store."""
 
     provider: Provider
@@ -65,7 +65,7 @@ class ExternalizeBlob(Step, frozen=True, kw_only=True):
     encoding: Literal["text", "base64"] = "text"
     options: dict[str, Secret] = field(default_factory=dict)
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields, required=False)
         if not self.bucket:
@@ -73,9 +73,9 @@ class ExternalizeBlob(Step, frozen=True, kw_only=True):
         if self.provider == "local" and not Path(self.bucket).is_absolute():
             yield "bucket", "a folder is given by its whole path", ""
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Stores, then puts references into both images."""
-        place = Place(
+        place = BlobStoreLocation(
             self.provider,
             self.bucket.rstrip("/"),
             self.prefix.strip("/"),
@@ -88,7 +88,7 @@ class ExternalizeBlob(Step, frozen=True, kw_only=True):
             large = F.when(turn.and_(F.col(image).isNotNull()), self._large(F.col(image)))
             references = stored(table, F.coalesce(large, F.array().cast(_LARGE_TYPE)))
             rows = rows.beside({_REFERENCES: references})
-            here = Turn(turn.label, F.coalesce(F.size(_REFERENCES) > 0, false()))
+            here = StepContext(turn.label, F.coalesce(F.size(_REFERENCES) > 0, false()))
             replaced = self._replaced(F.col(image), F.col(_REFERENCES))
             rows = rows.replace_fields({image: here.chosen(replaced, F.col(image))}, here)
         return rows.without(_REFERENCES)
@@ -123,7 +123,7 @@ def _candidate(name: Column, value: Column) -> Column:
     )
 
 
-def _storing(place: Place) -> Any:
+def _storing(place: BlobStoreLocation) -> Any:
     """A function of Spark: table and large values in, references by name out."""
     # No other step needs it: it would be a third of the memory of a pipeline's driver.
     import pyarrow as pa  # noqa: PLC0415
@@ -142,7 +142,7 @@ def _storing(place: Place) -> Any:
     return cast("Any", arrow_udf)(stored, returnType="map<string,string>")
 
 
-def _store(place: Place, table: str, name: str, value: str, *, text: bool) -> str:
+def _store(place: BlobStoreLocation, table: str, name: str, value: str, *, text: bool) -> str:
     """Stores one value and returns the reference to it as JSON."""
     content, kind = _content(value, text=text, is_base64=place.is_base64)
     digest = hashlib.sha256(content).hexdigest()
@@ -176,7 +176,7 @@ def _safe(part: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _object_store(place: Place) -> "ObjectStore":
+def _object_store(place: BlobStoreLocation) -> "ObjectStore":
     """The store of a place, kept for the life of the worker process."""
     from obstore.store import AzureStore, GCSStore, LocalStore, S3Store  # noqa: PLC0415
 

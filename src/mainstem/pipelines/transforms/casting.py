@@ -16,8 +16,8 @@ from mainstem.pipelines.transforms.fields import (
     true,
     value_at,
 )
-from mainstem.pipelines.transforms.predicate import Said
-from mainstem.pipelines.transforms.rows import Rows, Turn, row_fields
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import Rows, StepContext, row_fields
 from mainstem.pipelines.transforms.step import OnError, Step, path_problems
 
 Type = Literal["string", "integer", "float", "boolean", "json"]
@@ -36,11 +36,11 @@ class Cast(Step, frozen=True, kw_only=True):
     specs: dict[str, Type]
     on_error: OnError = "dead_letter"
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         return path_problems("specs", self.specs)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Converts the fields that a record has and that are not null."""
         casts: dict[Type, Change] = {
             "string": lambda value: text(value).cast("variant"),
@@ -53,7 +53,7 @@ class Cast(Step, frozen=True, kw_only=True):
         return convert(rows, changes, self.on_error, turn)
 
 
-def convert(rows: Rows, converted: dict[str, Change], on_error: OnError, turn: Turn) -> Rows:
+def convert(rows: Rows, converted: dict[str, Change], on_error: OnError, turn: StepContext) -> Rows:
     """Converts fields; what a conversion answers with SQL's null cannot be converted."""
 
     def safely(change: Change) -> Change:
@@ -69,8 +69,8 @@ def convert(rows: Rows, converted: dict[str, Change], on_error: OnError, turn: T
             value = value_at(row_fields(), name)
             bad = ~is_empty(value) & change(value).isNull()
             shown = F.substring(F.to_json(value), 1, SHOWN_CHARACTERS_MAX)
-            said = F.concat(F.lit(f"{name} cannot be converted: "), shown)
-            rows = rows.fail(turn, bad, said)
+            problem_text = F.concat(F.lit(f"{name} cannot be converted: "), shown)
+            rows = rows.fail(turn, bad, problem_text)
     changes = {name: safely(change) for name, change in converted.items()}
     return rows.edit(lambda fields: edit(fields, changes), turn)
 

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.pipelines.transforms.fields import constant, is_empty, put, text, value_at, variant
 from mainstem.pipelines.transforms.paths import parse_path
-from mainstem.pipelines.transforms.predicate import Said
-from mainstem.pipelines.transforms.rows import Rows, Turn
-from mainstem.pipelines.transforms.shaping import fail_where_stuck
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import Rows, StepContext
+from mainstem.pipelines.transforms.shaping import fail_where_not_object
 from mainstem.pipelines.transforms.step import Step, path_problems
 from mainstem.pipelines.transforms.times import iso8601
 
@@ -19,22 +19,22 @@ Operation = Literal["concat", "hash", "upper", "lower", "coalesce", "uuid", "tim
 _SEPARATOR: Final = "\x1f"
 
 
-class Need(NamedTuple):
+class OperationSettings(NamedTuple):
     """Which settings an operation takes, and which it cannot do without."""
 
     required: str | None
     optional: tuple[str, ...] = ()
 
 
-_NEEDS: Final[dict[str, Need]] = {
-    "concat": Need("parts"),
-    "hash": Need("fields", ("algorithm",)),
-    "upper": Need("source"),
-    "lower": Need("source"),
-    "coalesce": Need("fields", ("default",)),
-    "uuid": Need(None, ("fields",)),
-    "timestamp": Need(None),
-    "now": Need(None),
+_NEEDS: Final[dict[str, OperationSettings]] = {
+    "concat": OperationSettings("parts"),
+    "hash": OperationSettings("fields", ("algorithm",)),
+    "upper": OperationSettings("source"),
+    "lower": OperationSettings("source"),
+    "coalesce": OperationSettings("fields", ("default",)),
+    "uuid": OperationSettings(None, ("fields",)),
+    "timestamp": OperationSettings(None),
+    "now": OperationSettings(None),
 }
 
 
@@ -62,7 +62,7 @@ class Computation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     default: Any = None
     algorithm: Literal["sha256", "sha512", "md5"] = "sha256"
 
-    def problems(self) -> Iterator[Said]:
+    def problems(self) -> Iterator[StepProblem]:
         """What the types of the settings do not tell."""
         need = _NEEDS[self.type]
         for name, unset in (("parts", ()), ("fields", ()), ("source", None)):
@@ -117,18 +117,18 @@ class ComputeField(Step, frozen=True, kw_only=True):
 
     computations: tuple[Computation, ...]
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         if not self.computations:
             yield "computations", "nothing to compute", "give at least one"
         for index, computation in enumerate(self.computations):
-            for where, said, remedy in computation.problems():
-                yield f"computations[{index}].{where}", said, remedy
+            for where, problem_text, remedy in computation.problems():
+                yield f"computations[{index}].{where}", problem_text, remedy
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Adds every computed field."""
         for computation in self.computations:
-            rows = fail_where_stuck(rows, computation.target, turn)
+            rows = fail_where_not_object(rows, computation.target, turn)
 
             def computed(fields: Column, computation: Computation = computation) -> Column:
                 return put(fields, computation.target, computation.column(fields))

@@ -82,7 +82,7 @@ class Comparison(Struct, frozen=True):
 
 
 class Not(Struct, frozen=True):
-    """The opposite."""
+    """Negates a condition."""
 
     of: "Condition"
 
@@ -91,7 +91,7 @@ class Not(Struct, frozen=True):
         return ~self.of.column(fields)
 
 
-class Both(Struct, frozen=True):
+class ConditionList(Struct, frozen=True):
     """Every one of several, or with ``any`` at least one."""
 
     parts: "tuple[Condition, ...]"
@@ -103,7 +103,7 @@ class Both(Struct, frozen=True):
         return reduce(Column.__or__ if self.any else Column.__and__, columns)
 
 
-Condition = Comparison | Not | Both
+Condition = Comparison | Not | ConditionList
 
 
 def parse_condition(source: str) -> Condition:
@@ -131,7 +131,7 @@ class _Reader:
         parts = [self._all()]
         while self._take("or"):
             parts.append(self._all())
-        return parts[0] if len(parts) == 1 else Both(tuple(parts), any=True)
+        return parts[0] if len(parts) == 1 else ConditionList(tuple(parts), any=True)
 
     def peek(self) -> str | None:
         found = self._match()
@@ -141,7 +141,7 @@ class _Reader:
         parts = [self._one()]
         while self._take("and"):
             parts.append(self._one())
-        return parts[0] if len(parts) == 1 else Both(tuple(parts))
+        return parts[0] if len(parts) == 1 else ConditionList(tuple(parts))
 
     def _one(self) -> Condition:
         self._depth += 1
@@ -205,8 +205,8 @@ class _Reader:
             self._position = len(self._source)
         if not pattern:
             raise ValueError("a regular expression is missing after matches")
-        if said := pattern_problem(pattern):
-            raise ValueError(said)
+        if problem_text := pattern_problem(pattern):
+            raise ValueError(problem_text)
         return pattern
 
     def _next(self, wanted: str) -> str:

@@ -8,16 +8,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.pipelines.transforms.fields import json_null, put, text, value_at, variant
-from mainstem.pipelines.transforms.predicate import Said
+from mainstem.pipelines.transforms.predicate import StepProblem
 from mainstem.pipelines.transforms.rows import (
     ENVELOPE,
     Rows,
-    Turn,
+    StepContext,
     change_source,
     change_word,
     row_fields,
 )
-from mainstem.pipelines.transforms.shaping import fail_where_stuck
+from mainstem.pipelines.transforms.shaping import fail_where_not_object
 from mainstem.pipelines.transforms.step import Step, path_problems
 
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
@@ -34,17 +34,17 @@ class ValueToKey(Step, frozen=True, kw_only=True):
     fields: tuple[str, ...]
     format: Literal["json", "text"] = "json"
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields)
         if self.format == "text" and len(self.fields) > 1:
             yield "format", "a key as text is made of one field", "use json, or concat before"
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Sets the key."""
         fields = row_fields()
         values = [value_at(fields, name) for name in self.fields]
-        here = Turn(turn.label, turn.and_(fields.isNotNull()))
+        here = StepContext(turn.label, turn.and_(fields.isNotNull()))
         absent = F.coalesce(*(text(value) for value in values)).isNull()
         rows = rows.fail(here, absent, f"no value for the key: {', '.join(self.fields)}")
         if self.format == "text":
@@ -71,18 +71,18 @@ class HeaderToValue(Step, frozen=True, kw_only=True):
     all_headers_prefix: str | None = None
     move: bool = False
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         if not self.fields and self.all_headers_prefix is None:
             yield "fields", "nothing to copy", "give fields or all_headers_prefix"
         yield from path_problems("fields", self.fields.values(), required=False)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Copies, then removes."""
         for source, target in self.fields.items():
             found = _source(source)
-            here = Turn(turn.label, turn.and_(found.isNotNull()))
-            rows = fail_where_stuck(rows, target, here)
+            here = StepContext(turn.label, turn.and_(found.isNotNull()))
+            rows = fail_where_not_object(rows, target, here)
 
             def copied(fields: Column, target: str = target, found: Column = found) -> Column:
                 return put(fields, target, variant(found))
@@ -113,21 +113,21 @@ def _source(name: str) -> Column:
     header = _readable(_header(name))
     match name:
         case "source_type":
-            said = change_source("connector")
+            column = change_source("connector")
         case "database":
-            said = change_source("db")
+            column = change_source("db")
         case "schema" | "table":
-            said = change_source(name)
+            column = change_source(name)
         case "operation":
-            said = change_word("op")
+            column = change_word("op")
         case "timestamp":
-            said = F.coalesce(change_source("ts_ms"), change_word("ts_ms"))
+            column = F.coalesce(change_source("ts_ms"), change_word("ts_ms"))
         case "transaction_id":
             transaction = F.try_variant_get(F.col(ENVELOPE)["transaction"], "$.id", "string")
-            said = F.coalesce(transaction, change_source("txId"), change_source("gtid"))
+            column = F.coalesce(transaction, change_source("txId"), change_source("gtid"))
         case _:
             return header
-    return F.coalesce(said, header)
+    return F.coalesce(column, header)
 
 
 def _header(name: str) -> Column:

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.pipelines.connector.spec import Secret
 from mainstem.pipelines.transforms.fields import edit, is_empty, json_null, text, variant
-from mainstem.pipelines.transforms.predicate import Said, equals, pattern_problem, whole
-from mainstem.pipelines.transforms.rows import Rows, Turn
+from mainstem.pipelines.transforms.predicate import StepProblem, equals, pattern_problem, whole
+from mainstem.pipelines.transforms.rows import Rows, StepContext
 from mainstem.pipelines.transforms.step import Step, path_problems
 
 
@@ -28,13 +28,13 @@ class MaskField(Step, frozen=True, kw_only=True):
     salt: Secret = ""
     keep: Annotated[int, Meta(ge=1, le=1000)] = 4
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields)
         if self.salt and not self.method.startswith("sha"):
             yield "salt", f"{self.method} takes no salt", "choose sha256 or sha512"
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Masks the fields that a record has."""
         return rows.edit(lambda fields: edit(fields, dict.fromkeys(self.fields, self._mask)), turn)
 
@@ -66,7 +66,7 @@ class SetNull(Step, frozen=True, kw_only=True):
     fields: tuple[str, ...]
     condition: Literal["always", "if_empty"] | dict[Literal["equals", "matches"], Any] = "always"
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields)
         if isinstance(self.condition, str):
@@ -76,10 +76,10 @@ class SetNull(Step, frozen=True, kw_only=True):
         pattern = self.condition.get("matches", "")
         if not isinstance(pattern, str):
             yield "condition.matches", "a regular expression is wanted", ""
-        elif said := pattern_problem(pattern):
-            yield "condition.matches", said, ""
+        elif problem_text := pattern_problem(pattern):
+            yield "condition.matches", problem_text, ""
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Empties the fields that a record has."""
         return rows.edit(lambda fields: edit(fields, dict.fromkeys(self.fields, self._null)), turn)
 

@@ -3,7 +3,7 @@
 ``compile_steps`` needs no Spark: every problem is found, and told at once, before it starts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,14 +15,13 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.problems import Problem, Problems
 from mainstem.pipelines.transforms.blobs import ExternalizeBlob
 from mainstem.pipelines.transforms.casting import Cast
-from mainstem.pipelines.transforms.changes import ExtractNewRecordState, Outbox
+from mainstem.pipelines.transforms.change_events import ExtractNewRecordState, Outbox
 from mainstem.pipelines.transforms.computing import ComputeField
 from mainstem.pipelines.transforms.keys import HeaderToValue, ValueToKey
 from mainstem.pipelines.transforms.masking import MaskField, SetNull
-from mainstem.pipelines.transforms.predicate import Predicate, Said
-from mainstem.pipelines.transforms.query import OutputMode, Sql
+from mainstem.pipelines.transforms.predicate import Predicate, StepProblem
 from mainstem.pipelines.transforms.routing import ContentRouter, Filter, RegexRouter
-from mainstem.pipelines.transforms.rows import Rows, Turn, open_rows
+from mainstem.pipelines.transforms.rows import Rows, StepContext, open_rows
 from mainstem.pipelines.transforms.shaping import (
     Flatten,
     InsertField,
@@ -30,9 +29,10 @@ from mainstem.pipelines.transforms.shaping import (
     ReplaceField,
     Unwrap,
 )
+from mainstem.pipelines.transforms.sql import OutputMode, Sql
 from mainstem.pipelines.transforms.step import Step, read
 from mainstem.pipelines.transforms.times import TimestampConverter, TimezoneConverter
-from mainstem.pipelines.transforms.typed import Applied, dead_of, pinned
+from mainstem.pipelines.transforms.typed_columns import TransformResult, dead_of, pinned
 
 STEPS: Final[dict[str, type[Step]]] = {
     "cast": Cast,
@@ -92,10 +92,10 @@ class PlannedStep(Struct, frozen=True, kw_only=True):
         """Adds the step to the frame."""
         if self.needs_fields:
             rows = rows.parse()
-        everywhere = Turn(self.label, where=self.where)
+        everywhere = StepContext(self.label, where=self.where)
         turn = everywhere
         if self.predicate is not None:
-            turn = Turn(self.label, self.predicate.column(), self.where)
+            turn = StepContext(self.label, self.predicate.column(), self.where)
         if self.asks:
             rows = rows.require_fields(everywhere)
         elif self.step.needs_fields:
@@ -106,7 +106,7 @@ class PlannedStep(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True):
     """Checked steps, in order. Applying them adds expressions to a frame and runs nothing."""
 
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[PlannedStep, ...] = ()
 
     @property
     def output_mode(self) -> OutputMode:
@@ -120,7 +120,7 @@ class Plan(Struct, frozen=True):
         first = next((one for one in self.steps if one.needs_fields or type(one.step) is Sql), None)
         return first is not None and first.needs_fields
 
-    def apply(self, frame: DataFrame) -> Applied:
+    def apply(self, frame: DataFrame) -> TransformResult:
         """The records that go on, and those that failed, each as a frame of its own.
 
         Raises:
@@ -128,14 +128,14 @@ class Plan(Struct, frozen=True):
             InvalidRequest: the session's time zone is not UTC.
         """
         if not self.steps:
-            return Applied(frame, None)
+            return TransformResult(frame, None)
         rows = self._run(frame)
         marked = _pinned_marks(rows)
         good = marked.where(F.col("error").isNull()).drop("error", "step")
         dead = dead_of(marked)
         for earlier in rows.set_aside:
             dead = earlier.unionByName(dead)
-        return Applied(good, dead)
+        return TransformResult(good, dead)
 
     def marked(self, frame: DataFrame) -> DataFrame:
         """All records in one frame: wire columns, and ``error`` and ``step`` where one failed.
@@ -169,10 +169,10 @@ def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
     Raises:
         Problems: everything that is wrong with them.
     """
+    if len(steps) > STEPS_MAX:
+        raise Problems([Problem(where, f"more than {STEPS_MAX} steps")], subject=where)
     problems: list[Problem] = []
     planned: list[PlannedStep] = []
-    if len(steps) > STEPS_MAX:
-        problems.append(Problem(where, f"more than {STEPS_MAX} steps"))
     for index, given in enumerate(steps):
         found = _planned(given, f"{where}[{index}]")
         if isinstance(found, PlannedStep):
@@ -193,11 +193,6 @@ def step_schemas() -> dict[str, dict[str, Any]]:
     return {name: msgspec.json.schema(kind) for name, kind in sorted(named.items())}
 
 
-def predicate_schema() -> dict[str, Any]:
-    """The JSON Schema of predicates."""
-    return msgspec.json.schema(Predicate)
-
-
 def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
     entry = read(StepEntry, given, where)
     if isinstance(entry, list):
@@ -207,11 +202,11 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
         known = ", ".join(sorted({*STEPS, *ALIASES}))
         return [Problem(f"{where}.type", f"{entry.type!r} is no step", f"one of {known}")]
     step = read(kind, entry.config, f"{where}.config")
-    problems = _said(step, f"{where}.config")
+    problems = _problems_of(step, f"{where}.config")
     predicate = None
     if entry.predicate is not None:
         predicate = read(Predicate, entry.predicate, f"{where}.predicate")
-        problems += _said(predicate, f"{where}.predicate")
+        problems += _problems_of(predicate, f"{where}.predicate")
         if entry.type in _WITHOUT_PREDICATE:
             remedy = "put the condition into WHERE"
             problems.append(Problem(f"{where}.predicate", "sql takes no predicate", remedy))
@@ -223,15 +218,15 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
     return PlannedStep(label=label, where=where, step=step, predicate=predicate)
 
 
-def _said(part: Step | Predicate | list[Problem], where: str) -> list[Problem]:
+def _problems_of(part: Step | Predicate | list[Problem], where: str) -> list[Problem]:
     """The problems of a part: those of its types, or else those it tells itself."""
     if isinstance(part, list):
         return part
     return list(_placed(part.problems(), where))
 
 
-def _placed(said: Iterator[Said] | Any, where: str) -> Iterator[Problem]:
-    for place, message, remedy in said:
+def _placed(found: Iterable[StepProblem], where: str) -> Iterator[Problem]:
+    for place, message, remedy in found:
         yield Problem(f"{where}.{place}" if place else where, message, remedy)
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.pipelines.transforms.fields import constant, false, has, is_string, text, value_at
 from mainstem.pipelines.transforms.paths import parse_path
 from mainstem.pipelines.transforms.rows import change_source, change_word, row_fields
@@ -31,7 +32,7 @@ OPERATIONS: Final = {
 OPERATION_FIELD: Final = "__op"
 PATTERN_CHARACTERS_MAX: Final = 10_000
 
-Said = tuple[str, str, str]
+StepProblem = tuple[str, str, str]
 """A problem: where below the struct, what, and the remedy."""
 
 
@@ -69,15 +70,15 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
              self.field_exists, self.field_value)
         )  # fmt: skip
 
-    def problems(self) -> Iterator[Said]:
+    def problems(self) -> Iterator[StepProblem]:
         """What is wrong with it."""
         for one, many in (("table", "tables"), ("schema", "schemas"), ("topic", "topics")):
             if getattr(self, one) is not None and getattr(self, many):
                 yield one, f"{one} and {many} exclude each other", f"put all into {many}"
         for name in ("table", "tables", "schema", "schemas", "database", "topic", "topics"):
             for pattern in _listed(getattr(self, name)):
-                if said := pattern_problem(pattern):
-                    yield name, said, ""
+                if problem_text := pattern_problem(pattern):
+                    yield name, problem_text, ""
         for word in self.operations:
             if word not in OPERATIONS:
                 yield "operations", f"{word!r} is no operation", f"one of {', '.join(OPERATIONS)}"
@@ -85,11 +86,11 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self == Predicate(negate=self.negate):
             yield "", "the predicate has no condition", "give one, or leave the predicate out"
 
-    def _named_badly(self) -> Iterator[Said]:
-        if self.field_exists is not None and (said := path_problem(self.field_exists)):
-            yield "field_exists", said, ""
-        if self.field_value is not None and (said := path_problem(self.field_value.field)):
-            yield "field_value.field", said, ""
+    def _named_badly(self) -> Iterator[StepProblem]:
+        if self.field_exists is not None and (problem_text := path_problem(self.field_exists)):
+            yield "field_exists", problem_text, ""
+        if self.field_value is not None and (problem_text := path_problem(self.field_value.field)):
+            yield "field_value.field", problem_text, ""
 
     def column(self) -> Column:
         """Whether a record meets it; never null."""
@@ -144,7 +145,7 @@ def _reads_as_json(plain: str) -> bool:
     """Whether a value that is no string could look like this text."""
     try:
         msgspec.json.decode(plain)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return False
     return True
 

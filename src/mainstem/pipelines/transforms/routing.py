@@ -13,13 +13,13 @@ from mainstem.pipelines.transforms.conditions import parse_condition
 from mainstem.pipelines.transforms.fields import false, text, value_at
 from mainstem.pipelines.transforms.paths import is_path
 from mainstem.pipelines.transforms.predicate import (
-    Said,
+    StepProblem,
     equals,
     path_problem,
     pattern_problem,
     whole,
 )
-from mainstem.pipelines.transforms.rows import Rows, Turn, row_fields
+from mainstem.pipelines.transforms.rows import Rows, StepContext, row_fields
 from mainstem.pipelines.transforms.step import Step
 
 ROUTES_MAX: Final = 1000
@@ -37,18 +37,18 @@ class Filter(Step, frozen=True, kw_only=True):
     condition: str
     drop: bool = False
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         return _condition_problems("condition", self.condition)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Drops what is not wanted."""
         met = parse_condition(self.condition).column(row_fields())
         unwanted = met if self.drop else ~met
         return rows.drop(turn, unwanted & row_fields().isNotNull())
 
 
-class Asked(NamedTuple):
+class RoutedField(NamedTuple):
     """A field that several routes ask for, looked up once per record."""
 
     value: Column
@@ -64,7 +64,7 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pattern: str | None = None
     when: str | None = None
 
-    def problems(self) -> Iterator[Said]:
+    def problems(self) -> Iterator[StepProblem]:
         """What the types of the settings do not tell."""
         yield from topic_problems("topic", self.topic)
         given = [self.value is not UNSET, self.pattern is not None, self.when is not None]
@@ -72,20 +72,20 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield "", "one of value, pattern and when is wanted", ""
         if (self.field is None) != (self.when is not None):
             yield "field", "field goes with value and pattern, not with when", ""
-        if self.field is not None and (said := path_problem(self.field)):
-            yield "field", said, ""
-        if self.pattern is not None and (said := pattern_problem(self.pattern)):
-            yield "pattern", said, ""
+        if self.field is not None and (problem_text := path_problem(self.field)):
+            yield "field", problem_text, ""
+        if self.pattern is not None and (problem_text := pattern_problem(self.pattern)):
+            yield "pattern", problem_text, ""
         if self.when is not None:
             yield from _condition_problems("when", self.when)
 
-    def column(self, fields: Column, asked: Mapping[str, Asked]) -> Column:
+    def column(self, fields: Column, asked: Mapping[str, RoutedField]) -> Column:
         """Whether a record takes this route; some fields were looked up already."""
         if self.when is not None:
             return parse_condition(self.when).column(fields)
         assert self.field is not None, "checked by problems"
         found = value_at(fields, self.field)
-        value, plain = asked.get(self.field) or Asked(found, text(found))
+        value, plain = asked.get(self.field) or RoutedField(found, text(found))
         if self.pattern is not None:
             return plain.rlike(whole(self.pattern))
         return equals(value, self.value, plain=plain)
@@ -101,13 +101,13 @@ class ContentRouter(Step, frozen=True, kw_only=True):
     routes: tuple[ContentRoute, ...] = ()
     default_topic: str | None = None
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from _route_problems(self.routes, self.default_topic)
         if self.default_topic is not None:
             yield from topic_problems("default_topic", self.default_topic)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Sets the topic."""
         fields = row_fields()
         last = F.col("topic")
@@ -127,16 +127,16 @@ class ContentRouter(Step, frozen=True, kw_only=True):
         rows = route_to(rows, topic, turn, checked=any("{" in one for one in templates))
         return rows.without(*columns)
 
-    def _asked(self, fields: Column) -> tuple[dict[str, Column], dict[str, Asked]]:
+    def _asked(self, fields: Column) -> tuple[dict[str, Column], dict[str, RoutedField]]:
         """Columns of the fields that more than one route asks for, and where to find them."""
         counted = Counter(route.field for route in self.routes if route.field is not None)
         columns: dict[str, Column] = {}
-        asked: dict[str, Asked] = {}
+        asked: dict[str, RoutedField] = {}
         for name in (name for name, count in counted.items() if count > 1):
             value, plain = f"{_ASKED}{len(columns)}", f"{_ASKED}{len(columns) + 1}"
             found = value_at(fields, name)
             columns |= {value: found, plain: text(found)}
-            asked[name] = Asked(F.col(value), F.col(plain))
+            asked[name] = RoutedField(F.col(value), F.col(plain))
         return columns, asked
 
 
@@ -146,10 +146,10 @@ class RegexRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pattern: str
     topic: str
 
-    def problems(self) -> Iterator[Said]:
+    def problems(self) -> Iterator[StepProblem]:
         """What the types of the settings do not tell."""
-        if said := pattern_problem(self.pattern):
-            yield "pattern", said, ""
+        if problem_text := pattern_problem(self.pattern):
+            yield "pattern", problem_text, ""
             return
         groups = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", self.pattern)).groups
         asked = [int(number) for number in re.findall(r"\$(\d)", self.topic)]
@@ -169,11 +169,11 @@ class RegexRouter(Step, frozen=True, kw_only=True):
     routes: tuple[RegexRoute, ...] = ()
     default_topic: str | None = None
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from _route_problems(self.routes, self.default_topic)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Sets the topic."""
         topic = F.col("topic")
         last = topic if self.default_topic is None else F.lit(self.default_topic)
@@ -198,19 +198,19 @@ def topic_of(template: str, fields: Column) -> Column:
     return F.concat(*parts) if len(parts) > 1 else parts[0]
 
 
-def route_to(rows: Rows, topic: Column, turn: Turn, *, checked: bool) -> Rows:
+def route_to(rows: Rows, topic: Column, turn: StepContext, *, checked: bool) -> Rows:
     """Sends records to a topic; with ``checked`` those whose topic is no legal name fail."""
     if checked:
         illegal = ~F.coalesce(topic.rlike(_TOPIC), false())
         illegal = F.when(topic.eqNullSafe(F.col("topic")), false()).otherwise(illegal)
-        said = F.concat(
+        problem_text = F.concat(
             F.lit("the route leads to no legal topic: "), F.coalesce(topic, F.lit("null"))
         )
-        rows = rows.fail(turn, illegal, F.substring(said, 1, 400))
+        rows = rows.fail(turn, illegal, F.substring(problem_text, 1, 400))
     return rows.with_columns({"topic": topic}, turn)
 
 
-def topic_problems(where: str, template: str) -> Iterator[Said]:
+def topic_problems(where: str, template: str) -> Iterator[StepProblem]:
     """What is wrong with a topic that may name fields."""
     for name in _HOLE.findall(template):
         if not is_path(name):
@@ -221,17 +221,17 @@ def topic_problems(where: str, template: str) -> Iterator[Said]:
 
 def _route_problems(
     routes: Sequence[ContentRoute | RegexRoute], default_topic: str | None
-) -> Iterator[Said]:
+) -> Iterator[StepProblem]:
     if not routes and default_topic is None:
         yield "routes", "no route is given", ""
     if len(routes) > ROUTES_MAX:
         yield "routes", f"more than {ROUTES_MAX} routes", "use several steps"
     for index, route in enumerate(routes):
-        for where, said, remedy in route.problems():
-            yield f"routes[{index}].{where}".rstrip("."), said, remedy
+        for where, problem_text, remedy in route.problems():
+            yield f"routes[{index}].{where}".rstrip("."), problem_text, remedy
 
 
-def _condition_problems(where: str, source: str) -> Iterator[Said]:
+def _condition_problems(where: str, source: str) -> Iterator[StepProblem]:
     try:
         parse_condition(source)
     except ValueError as error:

@@ -24,7 +24,7 @@ from mainstem.pipelines.transforms.fields import (
     json_null,
     true,
 )
-from mainstem.pipelines.transforms.typed import pinned
+from mainstem.pipelines.transforms.typed_columns import pinned
 
 FIELDS: Final = "__fields"
 BEFORE: Final = "__before"
@@ -45,7 +45,7 @@ _INFINITY: Final = b"Infinity"
 _STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
-class Turn(NamedTuple):
+class StepContext(NamedTuple):
     """The turn of one step: how it is called and to which records it applies (None: to all)."""
 
     label: str
@@ -82,16 +82,16 @@ class Rows:
         """Looks into the values; what is wrong with one is remembered until a step needs it."""
         return self if self.parsed else replace(self, frame=_parsed(self.frame), parsed=True)
 
-    def require_fields(self, turn: Turn) -> "Rows":
+    def require_fields(self, turn: StepContext) -> "Rows":
         """Fails records whose value a step would need to look into but cannot."""
         return self.fail(turn, F.col(_MALFORMED).isNotNull(), F.col(_MALFORMED))
 
-    def edit(self, change: Callable[[Column], Column], turn: Turn) -> "Rows":
+    def edit(self, change: Callable[[Column], Column], turn: StepContext) -> "Rows":
         """Changes the fields of a record, in both images of a change event."""
         images = {name: turn.chosen(change(F.col(name)), F.col(name)) for name in (FIELDS, BEFORE)}
         return self.replace_fields(images, turn)
 
-    def replace_fields(self, columns: dict[str, Column], turn: Turn) -> "Rows":
+    def replace_fields(self, columns: dict[str, Column], turn: StepContext) -> "Rows":
         """Sets columns of the working frame and notes that the value has to be written anew."""
         applied = true() if turn.applies is None else turn.applies
         marked = F.col(_CHANGED) | (applied & F.col(_MALFORMED).isNull())
@@ -106,7 +106,7 @@ class Rows:
         """Takes such columns away again."""
         return replace(self, frame=self.frame.drop(*names))
 
-    def with_columns(self, columns: dict[str, Column], turn: Turn) -> "Rows":
+    def with_columns(self, columns: dict[str, Column], turn: StepContext) -> "Rows":
         """Sets wire columns."""
         chosen = {name: turn.chosen(new, F.col(name)) for name, new in columns.items()}
         fresh = columns.keys() - self.kept
@@ -114,22 +114,22 @@ class Rows:
         frame = self.frame.withColumns(chosen | copies)
         return replace(self, frame=frame, kept=self.kept | fresh)
 
-    def fail(self, turn: Turn, condition: Column, message: Column | str) -> "Rows":
+    def fail(self, turn: StepContext, condition: Column, message: Column | str) -> "Rows":
         """Gives up on records for which a condition holds; the first failure counts."""
-        said = F.lit(message) if isinstance(message, str) else message
-        fault = F.struct(F.lit(turn.label).alias("step"), said.alias("error"))
+        problem_text = F.lit(message) if isinstance(message, str) else message
+        fault = F.struct(F.lit(turn.label).alias("step"), problem_text.alias("error"))
         frame = self.frame.withColumn(
             _FAULT, F.coalesce(F.col(_FAULT), F.when(turn.and_(condition), fault))
         )
         return replace(self, frame=frame, faulty=True)
 
-    def drop(self, turn: Turn, condition: Column) -> "Rows":
+    def drop(self, turn: StepContext, condition: Column) -> "Rows":
         """Drops records; those that failed before stay, to be reported."""
         gone = turn.and_(condition) & F.col(_FAULT).isNull()
         frame = pinned(self.frame, {_GONE: gone}).where(~F.col(_GONE)).drop(_GONE)
         return replace(self, frame=frame)
 
-    def unwrap_change(self, fields: Column, turn: Turn) -> "Rows":
+    def unwrap_change(self, fields: Column, turn: StepContext) -> "Rows":
         """Takes the envelope off change events and leaves ``fields`` as the record."""
         was_wrapped = F.col(_WRAPPED)
         columns = {
@@ -140,9 +140,9 @@ class Rows:
             _WRAPPED: turn.chosen(false(), was_wrapped),
         }
         only_changes = turn.and_(was_wrapped)
-        return self.replace_fields(columns, Turn(turn.label, only_changes))
+        return self.replace_fields(columns, StepContext(turn.label, only_changes))
 
-    def replace_value(self, value: Column, turn: Turn) -> "Rows":
+    def replace_value(self, value: Column, turn: StepContext) -> "Rows":
         """Gives a record another value as bytes; it has not been looked into yet."""
         rows = self.close_value().with_columns({"value": value}, turn)
         frame = rows.frame.drop(*_SIDE_COLUMNS, PLAIN_FIELDS)
@@ -161,9 +161,9 @@ class Rows:
         rows = replace(self, frame=self.frame.withColumn(_TEXT, text), changed_by="")
         # A number beyond the range of a double would go on as a text.
         infinite = F.col(_TEXT).contains('Infinity"') & ~F.col("value").contains(F.lit(_INFINITY))
-        turn = Turn(self.changed_by)
+        turn = StepContext(self.changed_by)
         rows = rows.fail(turn, infinite, "a number is beyond the range of a double")
-        changed = Turn(self.changed_by, F.col(_CHANGED))
+        changed = StepContext(self.changed_by, F.col(_CHANGED))
         rows = rows.with_columns({"value": F.col(_TEXT).cast("binary")}, changed)
         return replace(rows, frame=rows.frame.drop(_TEXT))
 

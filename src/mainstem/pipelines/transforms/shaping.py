@@ -22,8 +22,8 @@ from mainstem.pipelines.transforms.fields import (
     variant,
 )
 from mainstem.pipelines.transforms.paths import parse_path
-from mainstem.pipelines.transforms.predicate import Said
-from mainstem.pipelines.transforms.rows import Rows, Turn, row_fields
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import Rows, StepContext, row_fields
 from mainstem.pipelines.transforms.step import Step, path_problems
 from mainstem.pipelines.transforms.times import iso8601
 
@@ -40,7 +40,7 @@ class ReplaceField(Step, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         if not (self.renames or self.include or self.exclude):
             yield "", "nothing to do", "give renames, include or exclude"
@@ -51,7 +51,7 @@ class ReplaceField(Step, frozen=True, kw_only=True):
         for name in sorted({name for name in targets if targets.count(name) > 1}):
             yield "renames", f"two fields are renamed to {name!r}", "choose different names"
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Leaves, removes and renames fields."""
         for old, new in self.renames.items():
             if parse_path(new).rest is not None:
@@ -73,11 +73,11 @@ class RemoveField(Step, frozen=True, kw_only=True):
 
     fields: tuple[str, ...]
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         return path_problems("fields", self.fields)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Removes the fields that a record has."""
         return rows.edit(lambda fields: remove(fields, self.fields), turn)
 
@@ -98,13 +98,13 @@ class InsertField(Step, frozen=True, kw_only=True):
     record_timestamp_field: str | None = None
     overwrite: bool = True
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         computed = [name for name in self._computed_names() if name is not None]
         yield from path_problems("static_fields", self.static_fields, required=not computed)
         yield from path_problems("", computed, required=False)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Adds every field."""
         values: dict[str, Column] = {
             name: constant(value) for name, value in self.static_fields.items()
@@ -141,7 +141,7 @@ class Flatten(Step, frozen=True, kw_only=True):
     delimiter: Annotated[str, Meta(max_length=20)] = "."
     max_depth: Annotated[int, Meta(ge=0, le=FLATTEN_DEPTH_MAX)] = 0
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Lifts level after level."""
         names = F.transform(self._entries(row_fields()), lambda entry: entry["key"])
         twice = F.size(F.array_distinct(names)) != F.size(names)
@@ -188,11 +188,11 @@ class Unwrap(Step, frozen=True, kw_only=True):
     field: str
     only: bool = False
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         return path_problems("field", [self.field])
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Lifts the object."""
         found = value_at(row_fields(), self.field)
         odd = found.isNotNull() & ~F.is_variant_null(found) & as_fields(found).isNull()
@@ -207,10 +207,10 @@ class Unwrap(Step, frozen=True, kw_only=True):
         return rows.edit(lifted, turn)
 
 
-def insert(rows: Rows, values: Mapping[str, Column], turn: Turn, *, overwrite: bool) -> Rows:
+def insert(rows: Rows, values: Mapping[str, Column], turn: StepContext, *, overwrite: bool) -> Rows:
     """Adds fields to records, failing those in which a name leads through a scalar."""
     for name, value in values.items():
-        rows = fail_where_stuck(rows, name, turn)
+        rows = fail_where_not_object(rows, name, turn)
 
         def added(fields: Column, name: str = name, value: Column = value) -> Column:
             new = put(fields, name, value)
@@ -220,7 +220,7 @@ def insert(rows: Rows, values: Mapping[str, Column], turn: Turn, *, overwrite: b
     return rows
 
 
-def fail_where_stuck(rows: Rows, name: str, turn: Turn) -> Rows:
+def fail_where_not_object(rows: Rows, name: str, turn: StepContext) -> Rows:
     """Fails records in which a field would have to be put into something that is no object."""
     if parse_path(name).rest is None:
         return rows

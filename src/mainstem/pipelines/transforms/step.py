@@ -1,15 +1,14 @@
 """The shape of a step: settings that check themselves, and a turn at the working frame."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.problems import Problem
-from mainstem.pipelines.transforms.predicate import Said, path_problem
-from mainstem.pipelines.transforms.rows import Rows, Turn
+from mainstem.pipelines.problems import Problem, nearest
+from mainstem.pipelines.transforms.predicate import StepProblem, path_problem
+from mainstem.pipelines.transforms.rows import Rows, StepContext
 
 OnError = Literal["dead_letter", "null", "keep"]
 """What becomes of a field that cannot be converted."""
@@ -24,16 +23,18 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     needs_fields: ClassVar[bool] = True
     """Whether the value has to be looked into."""
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell; nothing is wrong by default."""
         return ()
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Adds the step to the frame."""
         raise AssertionError(f"{type(self).__name__} does nothing")
 
 
-def path_problems(where: str, names: Iterable[str], *, required: bool = True) -> Iterator[Said]:
+def path_problems(
+    where: str, names: Iterable[str], *, required: bool = True
+) -> Iterator[StepProblem]:
     """What is wrong with a list of field names."""
     listed = list(names)
     if required and not listed:
@@ -41,8 +42,8 @@ def path_problems(where: str, names: Iterable[str], *, required: bool = True) ->
     if len(listed) > FIELDS_NAMED_MAX:
         yield where, f"more than {FIELDS_NAMED_MAX} fields", "use several steps"
     for name in listed:
-        if said := path_problem(name):
-            yield where, said, ""
+        if problem_text := path_problem(name):
+            yield where, problem_text, ""
 
 
 def read(kind: type[StructT], given: object, where: str) -> StructT | list[Problem]:
@@ -69,15 +70,14 @@ def read(kind: type[StructT], given: object, where: str) -> StructT | list[Probl
 
 
 def _unknown(key: str, known: Iterable[str], where: str) -> Problem:
-    near = difflib.get_close_matches(key, known, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known) or 'nothing'}"
+    remedy = nearest(key, known) or f"known here: {', '.join(known) or 'nothing'}"
     return Problem(f"{where}.{key}", "is not known here", remedy)
 
 
 def _refused(error: msgspec.ValidationError, where: str) -> Problem:
-    said, _, place = str(error).partition(" - at `$")
-    return Problem(where + place.rstrip("`"), said[:1].lower() + said[1:])
+    problem_text, _, place = str(error).partition(" - at `$")
+    return Problem(where + place.rstrip("`"), problem_text[:1].lower() + problem_text[1:])
 
 
-def _kind(given: Any) -> str:
+def _kind(given: object) -> str:
     return "nothing" if given is None else type(given).__name__

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.pipelines.transforms.casting import convert
 from mainstem.pipelines.transforms.fields import is_string, text
-from mainstem.pipelines.transforms.predicate import Said
-from mainstem.pipelines.transforms.rows import Rows, Turn
+from mainstem.pipelines.transforms.predicate import StepProblem
+from mainstem.pipelines.transforms.rows import Rows, StepContext
 from mainstem.pipelines.transforms.step import OnError, Step, path_problems
 
 Format = Literal[
@@ -49,14 +49,14 @@ class TimestampConverter(Step, frozen=True, kw_only=True):
     timezone: str = "UTC"
     on_error: OnError = "dead_letter"
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields)
         yield from zone_problems("timezone", self.timezone)
         if (self.source == "pattern") != (self.pattern is not None):
             yield "pattern", "a pattern goes with from: pattern", ""
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Converts the fields that a record has and that are not null."""
 
         def converted(value: Column) -> Column:
@@ -91,13 +91,13 @@ class TimezoneConverter(Step, frozen=True, kw_only=True):
     date_only: bool = False
     on_error: OnError = "dead_letter"
 
-    def problems(self) -> Iterable[Said]:
+    def problems(self) -> Iterable[StepProblem]:
         """What the types of the settings do not tell."""
         yield from path_problems("fields", self.fields)
         yield from zone_problems("from", self.source)
         yield from zone_problems("to", self.to)
 
-    def apply(self, rows: Rows, turn: Turn) -> Rows:
+    def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Converts the fields that a record has and that are not null."""
 
         def converted(value: Column) -> Column:
@@ -143,7 +143,7 @@ def iso8601(at: Column) -> Column:
     return F.concat(_clock(at), F.lit("Z"))
 
 
-def zone_problems(where: str, zone: str) -> Iterable[Said]:
+def zone_problems(where: str, zone: str) -> Iterable[StepProblem]:
     """What is wrong with the name of a time zone."""
     if zone not in available_timezones():
         yield where, f"{zone!r} is no time zone", "use an IANA name such as Europe/Berlin"

@@ -8,28 +8,28 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RETURN, Settlement
+from mainstem.broker.api.queues import ACKNOWLEDGE, REJECT, RETURN, Settlement
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import entities_service
+from mainstem.protocols.amqp.channel_link import AmqpService, ChannelLink
 from mainstem.protocols.amqp.consuming import Consuming, Held
-from mainstem.protocols.amqp.contents import Assembly, Content, Unfinished
-from mainstem.protocols.amqp.entities_service import Place, all_settled, get_message
-from mainstem.protocols.amqp.link import AmqpService, Link
-from mainstem.protocols.amqp.permissions import Permissions
-from mainstem.protocols.amqp.publishing import Mode, Publishing
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.content_assembly import Content, ContentAssembly, Unfinished
+from mainstem.protocols.amqp.direct_reply import REPLY_TO
+from mainstem.protocols.amqp.entities_service import ChannelContext, all_settled, get_message
+from mainstem.protocols.amqp.errors import (
     COMMAND_INVALID,
     INTERNAL_ERROR,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     SYNTAX_ERROR,
+    AmqpError,
     ChannelRefusal,
     ConnectionRefusal,
-    Refusal,
     translated,
 )
-from mainstem.protocols.amqp.replies import REPLY_TO
-from mainstem.security.acl import Operation
+from mainstem.protocols.amqp.permissions import amqp_permissions
+from mainstem.protocols.amqp.publishing import Mode, Publishing
+from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import entity_methods as entity
@@ -43,17 +43,17 @@ Item = Method | Content
 
 
 class Channel:
-    """See the module."""
+    """Serves the methods and messages of one channel in order."""
 
     def __init__(
-        self, number: int, link: Link, service: AmqpService, unfinished: Unfinished
+        self, number: int, link: ChannelLink, service: AmqpService, unfinished: Unfinished
     ) -> None:
         self.number = number
-        self.assembly = Assembly(service.limits.message_bytes_max, unfinished)
+        self.assembly = ContentAssembly(service.limits.message_bytes_max, unfinished)
         self._link = link
-        permissions = Permissions(link.rights, link.namespace, link.user)
+        permissions = amqp_permissions(link.rights, link.namespace, link.user)
         self.permissions = permissions
-        self.place = Place(link, service, permissions)
+        self.place = ChannelContext(link, service, permissions)
         self.publishing = Publishing(number, link, service, permissions)
         self.consuming = Consuming(number, link, service)
         self._settled: list[tuple[list[Held], Settlement]] = []
@@ -76,7 +76,7 @@ class Channel:
             return
         try:
             self.settle(tag, ACKNOWLEDGE, multiple=multiple)
-        except (Refusal, MainstemError, Malformed) as error:
+        except (AmqpError, MainstemError, Malformed) as error:
             refusal = _refusal(error, self._link.namespace)
             self._link.refuse(self.number, refusal, basic.BasicAck.ID)
 
@@ -206,7 +206,7 @@ class Channel:
                 self.publishing.publish(item)
             else:
                 _dispatch(self, item)
-        except (Refusal, MainstemError, Malformed) as error:
+        except (AmqpError, MainstemError, Malformed) as error:
             self._link.refuse(self.number, _refusal(error, self._link.namespace), numbers)
 
 
@@ -214,8 +214,8 @@ def _weight(item: Item) -> int:
     return METHOD_BYTES + (item.size_bytes if isinstance(item, Content) else 0)
 
 
-def _refusal(error: BaseException, namespace: str) -> Refusal:
-    if isinstance(error, Refusal):
+def _refusal(error: BaseException, namespace: str) -> AmqpError:
+    if isinstance(error, AmqpError):
         return error
     if isinstance(error, MainstemError):
         return translated(error, "", "", namespace)

@@ -1,7 +1,7 @@
 """Consuming on one channel: consumers, delivery tags, windows, settlements.
 
 Tags count the channel's deliveries, over all its queues. How many messages may be unsettled is the
-queue's business (``Window``); here it is seen to that a client that takes its deliveries slowly is
+queue's business (``ConsumerWindow``); this module sees to it that a client that reads slowly is
 not sent more than it takes: credit is granted for what fits into ``UNSENT_BYTES``.
 """
 
@@ -11,21 +11,22 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Final
 
-from mainstem.broker.queues_api import (
+from mainstem.broker.api.queues import (
     RELEASE,
-    ConsumerWish,
+    ConsumeRequest,
+    ConsumerWindow,
     Delivery,
+    DeliverySource,
     Settlement,
-    Settling,
     Subscription,
-    Window,
 )
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import DELIVERIES_UNSETTLED_PER_CHANNEL_MAX, MIB, QUEUE_CONSUMERS_MAX
-from mainstem.protocols.amqp.contents import Content
-from mainstem.protocols.amqp.entities_service import Got
-from mainstem.protocols.amqp.link import AmqpService, Link
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.channel_link import AmqpService, ChannelLink
+from mainstem.protocols.amqp.content_assembly import Content
+from mainstem.protocols.amqp.direct_reply import PREFIX
+from mainstem.protocols.amqp.entities_service import GetResult
+from mainstem.protocols.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
@@ -35,7 +36,6 @@ from mainstem.protocols.amqp.refusal import (
     ConnectionRefusal,
     translated,
 )
-from mainstem.protocols.amqp.replies import PREFIX
 from mainstem.security.quotas import FETCH_BYTES
 from mainstem.wire.amqp.basic_methods import (
     BasicCancel,
@@ -55,40 +55,46 @@ CREDIT_FIRST: Final = 32  # how large messages are is not known yet
 RETRY_MS: Final = 10
 CANCEL_NOTIFY: Final = "consumer_cancel_notify"
 
-Held = tuple[int, Settling, int]  # tag, holder, number there
+Held = tuple[int, DeliverySource, int]  # tag, holder, number there
 
 
-class Consumer:
+class ChannelConsumer:
     """One consumer of the channel."""
 
     __slots__ = (
-        "credit", "frame_tag", "is_waiting", "no_ack", "subscription", "tag", "tells_failures",
+        "credit",
+        "frame_tag",
+        "is_waiting",
+        "no_ack",
+        "reports_failures",
+        "subscription",
+        "tag",
         "window",
     )  # fmt: skip
 
-    def __init__(self, tag: str, window: Window, *, no_ack: bool) -> None:
+    def __init__(self, tag: str, window: ConsumerWindow, *, no_ack: bool) -> None:
         self.tag = tag
         self.frame_tag = short_text(tag)
         self.window = window
         self.no_ack = no_ack
         self.credit = CREDIT_FIRST
         self.is_waiting = False  # for the client to take what it was sent
-        self.tells_failures = False
+        self.reports_failures = False
         self.subscription: Subscription | None = None
 
 
 class Consuming:
-    """See the module."""
+    """Serves the consumers of one channel: delivery tags, prefetch, settlement."""
 
-    def __init__(self, channel: int, link: Link, service: AmqpService) -> None:
+    def __init__(self, channel: int, link: ChannelLink, service: AmqpService) -> None:
         self._channel = channel
         self._link = link
         self._service = service
-        self._consumers: dict[str, Consumer] = {}
+        self._consumers: dict[str, ChannelConsumer] = {}
         self._unsettled: dict[int, Held] = {}
         self._tag = 0
         self._prefetch = (0, 0)
-        self._shared = Window()
+        self._shared = ConsumerWindow()
         self._is_flowing = True
         self._is_closed = False
         # Tags of consumers whose queue is gone, while an answer is due that comes first.
@@ -113,10 +119,10 @@ class Consuming:
         tag = method.consumer_tag or f"amq.ctag-{self._service.new_name()}"
         self._check(method, tag)
         messages, size = self._prefetch
-        consumer = Consumer(
-            tag, Window(messages, bytes_max=size, credit=CREDIT_FIRST), no_ack=method.no_ack
+        consumer = ChannelConsumer(
+            tag, ConsumerWindow(messages, bytes_max=size, credit=CREDIT_FIRST), no_ack=method.no_ack
         )
-        wish = ConsumerWish(
+        request = ConsumeRequest(
             name=tag,
             connection=self._link.connection,
             no_ack=method.no_ack,
@@ -127,13 +133,13 @@ class Consuming:
             shared=None if method.no_ack else self._shared,
         )
         with _consuming(queue, self._link.namespace):
-            consumer.tells_failures = self._service.queues.status(
+            consumer.reports_failures = self._service.queues.status(
                 self._link.namespace, queue, connection=self._link.connection
-            ).tells_failures
+            ).reports_failures
             consumer.subscription = self._service.queues.consume(
                 self._link.namespace,
                 queue,
-                wish,
+                request,
                 partial(self._deliver, consumer),
                 partial(self._ended, consumer),
             )
@@ -149,7 +155,7 @@ class Consuming:
         if self._reply_name:
             raise ChannelRefusal(PRECONDITION_FAILED, "reply consumer already set")
         self._reply_name = PREFIX + self._service.new_name()
-        consumer = Consumer(tag, Window(), no_ack=True)
+        consumer = ChannelConsumer(tag, ConsumerWindow(), no_ack=True)
         self._consumers[tag] = consumer
         self._service.replies.open(self._reply_name, partial(self._replied, consumer))
         return tag, self._reply_name
@@ -229,9 +235,9 @@ class Consuming:
 
     # Deliveries
 
-    def got(self, found: Got, *, no_ack: bool) -> None:
+    def got(self, found: GetResult, *, no_ack: bool) -> None:
         """The answer to ``basic.get``."""
-        delivery, left, tells_failures = found
+        delivery, left, reports_failures = found
         link = self._link
         if delivery is None:
             if not self._is_closed:
@@ -250,14 +256,14 @@ class Consuming:
             message_count=left,
         )
         now_ms = self._service.clock.wall_ms()
-        failures = delivery.failures if tells_failures else 0
+        failures = delivery.failures if reports_failures else 0
         link.write(self._content(encode_method(method), delivery, now_ms, failures))
 
-    def _deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+    def _deliver(self, consumer: ChannelConsumer, deliveries: Sequence[Delivery]) -> None:
         if self._is_closed:
             return  # what the channel had was returned with it
         no_ack, frame_tag = consumer.no_ack, consumer.frame_tag
-        tells_failures = consumer.tells_failures
+        reports_failures = consumer.reports_failures
         parts = []
         now_ms = self._service.clock.wall_ms()
         exchange, exchange_text = "", short_text("")
@@ -271,7 +277,7 @@ class Consuming:
                 _short_key(delivery.message.key),
                 redelivered=delivery.attempt > 1,
             )
-            failures = delivery.failures if tells_failures else 0
+            failures = delivery.failures if reports_failures else 0
             parts.append(self._content(payload, delivery, now_ms, failures))
         data = b"".join(parts)
         self._link.write(data)
@@ -285,7 +291,7 @@ class Consuming:
         else:
             self._link.runner.soon(again)
 
-    def _replenish(self, consumer: Consumer, wanted: int) -> None:
+    def _replenish(self, consumer: ChannelConsumer, wanted: int) -> None:
         """Grant credit, once the client has taken enough of what it was sent."""
         subscription = consumer.subscription
         if self._is_closed or subscription is None or not self._is_flowing:
@@ -301,7 +307,7 @@ class Consuming:
             consumer.credit += granted
             subscription.credit(granted)
 
-    def _replied(self, consumer: Consumer, content: Content) -> bool:
+    def _replied(self, consumer: ChannelConsumer, content: Content) -> bool:
         """An answer for this channel; a client that takes none is as good as gone."""
         if self._link.unsent_bytes() > UNSENT_BYTES:
             return False
@@ -333,7 +339,7 @@ class Consuming:
         body = message.value or b""
         return content_frames(self._channel, payload, properties, body, self._link.frame_max)
 
-    def _ended(self, consumer: Consumer, _error: MainstemError | None) -> None:
+    def _ended(self, consumer: ChannelConsumer, _error: MainstemError | None) -> None:
         """The queue is gone, or lost to this node: the client is told where it wants to know."""
         if self._is_closed or self._consumers.get(consumer.tag) is not consumer:
             return
@@ -379,8 +385,8 @@ def _priority(arguments: dict[str, Any]) -> int:
     return priority
 
 
-def _by_source(held: Iterable[Held]) -> list[tuple[Settling, list[int]]]:
-    grouped: dict[int, tuple[Settling, list[int]]] = {}
+def _by_source(held: Iterable[Held]) -> list[tuple[DeliverySource, list[int]]]:
+    grouped: dict[int, tuple[DeliverySource, list[int]]] = {}
     for _, source, number in held:
         grouped.setdefault(id(source), (source, []))[1].append(number)
     return list(grouped.values())

@@ -1,4 +1,4 @@
-"""Contents of AMQP to messages of the house and back.
+"""Converts AMQP contents to our messages and back.
 
     properties ──▶ record headers with agreed names, readable by every protocol
     headers    ──▶ record headers, values as text; with a prefix where they are named as properties
@@ -19,12 +19,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mainstem.broker.queues_api import AT_ONCE, Routing
+from mainstem.broker.api.queues import AT_ONCE, Routing
 from mainstem.model import message as names
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.limits import HEADERS_PER_RECORD_MAX
 from mainstem.model.message import Message
-from mainstem.model.record import Header
-from mainstem.protocols.amqp.refusal import PRECONDITION_FAILED, ChannelRefusal
+from mainstem.model.records.record import Header
+from mainstem.protocols.amqp.errors import PRECONDITION_FAILED, ChannelRefusal
 from mainstem.wire.amqp.fields import Long, Malformed, Timestamp
 from mainstem.wire.amqp.properties import Properties, decode_properties, encode_properties
 
@@ -298,7 +299,7 @@ def _deaths(value: bytes) -> Any:
     """The history of a dead letter as RabbitMQ's clients know it."""
     try:
         deaths = msgspec.json.decode(value, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return _text_or_bytes(value)
     for death in deaths:
         time_ms = death.pop("time-ms", 0)

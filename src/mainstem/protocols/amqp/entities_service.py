@@ -1,6 +1,6 @@
 """Exchanges, queues, bindings and single messages as AMQP's methods ask for them.
 
-Each handler takes the channel's ``Place`` and a method and returns the answer, which is sent unless
+Each handler takes the ``ChannelContext`` and a method and returns the answer, which is sent unless
 the client did not want one. Refusals come in RabbitMQ's words.
 """
 
@@ -10,25 +10,25 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from mainstem.broker.queues_api import (
+from mainstem.broker.api.queues import (
     DEFAULT_EXCHANGE,
     DEFAULT_NAMESPACE,
     Binding,
     Delivery,
+    DeliverySource,
     Destination,
     Exchange,
     ExchangeKind,
     Queues,
-    Settling,
     exchange_of,
     settings_of,
 )
-from mainstem.broker.security_api import Rights
+from mainstem.broker.api.security import Rights
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.amqp.channel_link import AmqpService, ChannelLink
 from mainstem.protocols.amqp.convert import binding_arguments
-from mainstem.protocols.amqp.link import AmqpService, Link
-from mainstem.protocols.amqp.permissions import Permissions
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.direct_reply import PREFIX, REPLY_TO
+from mainstem.protocols.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     NOT_ALLOWED,
@@ -38,8 +38,8 @@ from mainstem.protocols.amqp.refusal import (
     ConnectionRefusal,
     translated,
 )
-from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
-from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
+from mainstem.protocols.permissions import ClientPermissions
+from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.wire.amqp.entity_methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -68,12 +68,12 @@ ALWAYS_THERE: Final = Exchange(name="amq.direct", kind=ExchangeKind.DIRECT)
 _TYPES: Final = frozenset({*ExchangeKind, "x-delayed-message"})
 
 
-class Place(Struct):
+class ChannelContext(Struct):
     """Where a channel works: its connection, its rights, the queue that it declared last."""
 
-    link: Link
+    link: ChannelLink
     service: AmqpService
-    permissions: Permissions
+    permissions: ClientPermissions
     last_queue: str = ""
 
     def queue(self, name: str) -> str:
@@ -85,15 +85,15 @@ class Place(Struct):
         return self.last_queue
 
 
-class Got(NamedTuple):
+class GetResult(NamedTuple):
     """The answer to ``basic.get``; ``left`` counts what is ready besides it."""
 
     delivery: Delivery | None
     left: int
-    tells_failures: bool
+    reports_failures: bool
 
 
-Handler = Callable[[Place, Any], Awaitable[Method]]
+Handler = Callable[[ChannelContext, Any], Awaitable[Method]]
 
 
 async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> None:
@@ -115,19 +115,19 @@ async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> No
     await queues.declare_exchange(namespace, ALWAYS_THERE, passive=True)
 
 
-async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
+async def declare_exchange(place: ChannelContext, method: ExchangeDeclare) -> Method:
     """``exchange.declare``."""
     name, link = _clean(method.exchange), place.link
     _not_default(name)
     if method.passive:
-        wish = Exchange(name=name, kind=ExchangeKind.DIRECT)
+        declared = Exchange(name=name, kind=ExchangeKind.DIRECT)
     else:
         if method.type not in _TYPES:
             raise ConnectionRefusal(COMMAND_INVALID, f"unknown exchange type '{method.type}'")
         place.permissions.exchange(Operation.CREATE, name)
     with _about("exchange", name, link):
         if not method.passive:
-            wish = exchange_of(
+            declared = exchange_of(
                 name,
                 method.type,
                 method.arguments,
@@ -135,11 +135,13 @@ async def declare_exchange(place: Place, method: ExchangeDeclare) -> Method:
                 auto_delete=method.auto_delete,
                 internal=method.internal,
             )
-        await place.service.queues.declare_exchange(link.namespace, wish, passive=method.passive)
+        await place.service.queues.declare_exchange(
+            link.namespace, declared, passive=method.passive
+        )
     return ExchangeDeclareOk()
 
 
-async def delete_exchange(place: Place, method: ExchangeDelete) -> Method:
+async def delete_exchange(place: ChannelContext, method: ExchangeDelete) -> Method:
     """``exchange.delete``."""
     name, link = _clean(method.exchange), place.link
     _not_default(name)
@@ -153,19 +155,19 @@ async def delete_exchange(place: Place, method: ExchangeDelete) -> Method:
     return ExchangeDeleteOk()
 
 
-async def bind_exchange(place: Place, method: ExchangeBind) -> Method:
+async def bind_exchange(place: ChannelContext, method: ExchangeBind) -> Method:
     """``exchange.bind``."""
     await _bind(place, _between_exchanges(place, method))
     return ExchangeBindOk()
 
 
-async def unbind_exchange(place: Place, method: ExchangeUnbind) -> Method:
+async def unbind_exchange(place: ChannelContext, method: ExchangeUnbind) -> Method:
     """``exchange.unbind``."""
     await _unbind(place, _between_exchanges(place, method))
     return ExchangeUnbindOk()
 
 
-async def declare_queue(place: Place, method: QueueDeclare) -> Method:
+async def declare_queue(place: ChannelContext, method: QueueDeclare) -> Method:
     """``queue.declare``."""
     link, queues = place.link, place.service.queues
     name = _clean(method.queue)
@@ -197,19 +199,19 @@ async def declare_queue(place: Place, method: QueueDeclare) -> Method:
     )
 
 
-async def bind_queue(place: Place, method: QueueBind) -> Method:
+async def bind_queue(place: ChannelContext, method: QueueBind) -> Method:
     """``queue.bind``."""
     await _bind(place, _to_queue(place, method))
     return QueueBindOk()
 
 
-async def unbind_queue(place: Place, method: QueueUnbind) -> Method:
+async def unbind_queue(place: ChannelContext, method: QueueUnbind) -> Method:
     """``queue.unbind``."""
     await _unbind(place, _to_queue(place, method))
     return QueueUnbindOk()
 
 
-async def purge_queue(place: Place, method: QueuePurge) -> Method:
+async def purge_queue(place: ChannelContext, method: QueuePurge) -> Method:
     """``queue.purge``."""
     name, link = place.queue(method.queue), place.link
     place.permissions.queue(Operation.READ, name)
@@ -220,7 +222,7 @@ async def purge_queue(place: Place, method: QueuePurge) -> Method:
     return QueuePurgeOk(message_count=count)
 
 
-async def delete_queue(place: Place, method: QueueDelete) -> Method:
+async def delete_queue(place: ChannelContext, method: QueueDelete) -> Method:
     """``queue.delete``; one that is not there is gone already."""
     name, link = place.queue(_clean(method.queue)), place.link
     place.permissions.queue(Operation.DELETE, name)
@@ -236,7 +238,7 @@ async def delete_queue(place: Place, method: QueueDelete) -> Method:
     return QueueDeleteOk(message_count=count)
 
 
-async def get_message(place: Place, queue: str, *, no_ack: bool) -> Got:
+async def get_message(place: ChannelContext, queue: str, *, no_ack: bool) -> GetResult:
     """``basic.get``: a message, if there is one."""
     link, queues = place.link, place.service.queues
     with _about("queue", queue, link):
@@ -244,7 +246,7 @@ async def get_message(place: Place, queue: str, *, no_ack: bool) -> Got:
         delivery, left = await queues.get(
             link.namespace, queue, connection=link.connection, no_ack=no_ack
         )
-    return Got(delivery, left, status.tells_failures)
+    return GetResult(delivery, left, status.reports_failures)
 
 
 HANDLERS: Final[dict[type[Method], Handler]] = {
@@ -260,13 +262,13 @@ HANDLERS: Final[dict[type[Method], Handler]] = {
 }
 
 
-async def _bind(place: Place, binding: Binding) -> None:
+async def _bind(place: ChannelContext, binding: Binding) -> None:
     link = place.link
     with _about(*_destination(binding), link):
         await place.service.queues.bind(link.namespace, binding, connection=link.connection)
 
 
-async def _unbind(place: Place, binding: Binding) -> None:
+async def _unbind(place: ChannelContext, binding: Binding) -> None:
     link = place.link
     # What is not bound is unbound; so it is with what is not there.
     with _about(*_destination(binding), link, may_miss=True):
@@ -277,7 +279,7 @@ def _destination(binding: Binding) -> tuple[str, str]:
     return ("queue" if binding.destination.is_queue else "exchange"), binding.destination.name
 
 
-def _between_exchanges(place: Place, method: ExchangeBind | ExchangeUnbind) -> Binding:
+def _between_exchanges(place: ChannelContext, method: ExchangeBind | ExchangeUnbind) -> Binding:
     source, name = _clean(method.source), _clean(method.destination)
     _not_default(source)
     _not_default(name)
@@ -287,7 +289,7 @@ def _between_exchanges(place: Place, method: ExchangeBind | ExchangeUnbind) -> B
     return Binding(source, destination, method.routing_key, binding_arguments(method.arguments))
 
 
-def _to_queue(place: Place, method: QueueBind | QueueUnbind) -> Binding:
+def _to_queue(place: ChannelContext, method: QueueBind | QueueUnbind) -> Binding:
     queue, exchange = place.queue(_clean(method.queue)), _clean(method.exchange)
     _not_default(exchange)
     place.permissions.queue(Operation.WRITE, queue)
@@ -309,7 +311,7 @@ def _clean(name: str) -> str:
     return name.replace("\r", "").replace("\n", "")
 
 
-def _declared_replies(place: Place, name: str) -> Method:
+def _declared_replies(place: ChannelContext, name: str) -> Method:
     if name != REPLY_TO and name not in place.service.replies:
         raise ChannelRefusal(NOT_FOUND, f"no queue '{name}' in vhost '{place.link.namespace}'")
     return QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
@@ -320,8 +322,8 @@ def _not_default(exchange: str) -> None:
         raise ChannelRefusal(ACCESS_REFUSED, "operation not permitted on the default exchange")
 
 
-def _not_new(place: Place, name: str) -> None:
-    """Names of the house are not for clients to choose; a queue that has one may be declared."""
+def _not_new(place: ChannelContext, name: str) -> None:
+    """Reserved names are not for clients to choose; a queue that has one may be declared."""
     link = place.link
     try:
         place.service.queues.status(link.namespace, name, connection=link.connection)
@@ -333,7 +335,7 @@ def _not_new(place: Place, name: str) -> None:
 
 
 @contextmanager
-def _about(what: str, name: str, link: Link, *, may_miss: bool = False) -> Iterator[None]:
+def _about(what: str, name: str, link: ChannelLink, *, may_miss: bool = False) -> Iterator[None]:
     try:
         yield
     except MainstemError as error:
@@ -347,7 +349,7 @@ def _about(what: str, name: str, link: Link, *, may_miss: bool = False) -> Itera
         raise translated(error, what, name, link.namespace) from error
 
 
-async def all_settled(sources: Iterable[Settling]) -> None:
+async def all_settled(sources: Iterable[DeliverySource]) -> None:
     """Return once everything that was settled is committed."""
     for source in sources:
         await source.settled()

@@ -5,8 +5,8 @@ AMQP header ─▶ start ─▶ start-ok ─▶ (secure ─▶ secure-ok)* ─�
 
 from typing import Any, Final
 
-from mainstem.protocols.amqp.link import AmqpLimits
-from mainstem.protocols.amqp.refusal import NOT_ALLOWED, ConnectionRefusal
+from mainstem.protocols.amqp.channel_link import AmqpLimits
+from mainstem.protocols.amqp.errors import NOT_ALLOWED, ConnectionRefusal
 from mainstem.wire.amqp.connection_methods import (
     ConnectionStart,
     ConnectionTune,
@@ -52,10 +52,10 @@ def start(mechanisms: tuple[str, ...], cluster_name: str, version: str) -> Conne
 
 def capabilities(client_properties: dict[str, Any]) -> frozenset[str]:
     """What the client says that it understands."""
-    said = client_properties.get("capabilities")
-    if not isinstance(said, dict):
+    client_capabilities = client_properties.get("capabilities")
+    if not isinstance(client_capabilities, dict):
         return frozenset()
-    return frozenset(name for name, value in said.items() if value is True)
+    return frozenset(name for name, value in client_capabilities.items() if value is True)
 
 
 def is_qos_for_channel(client_properties: dict[str, Any]) -> bool:
@@ -89,9 +89,10 @@ def check_tuned(chosen: ConnectionTuneOk, limits: AmqpLimits) -> None:
 
 def _check(name: str, value: int, low: int, high: int) -> None:
     if value == 0 or value > high:
-        told = "no limit" if value == 0 else str(value)
+        value_text = "no limit" if value == 0 else str(value)
         raise ConnectionRefusal(
-            NOT_ALLOWED, f"negotiated {name} = {told} is higher than the maximum allowed ({high})"
+            NOT_ALLOWED,
+            f"negotiated {name} = {value_text} is higher than the maximum allowed ({high})",
         )
     if value < low:
         raise ConnectionRefusal(

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from mainstem.protocols.amqp.link import Runner
-from mainstem.protocols.amqp.outgoing import Outgoing
+from mainstem.protocols.runner import Runner
+from mainstem.protocols.send_batch import SendBatch
 from mainstem.wire.amqp.frames import HEARTBEAT_FRAME
 
 SILENT_TICKS_MAX: Final = 4  # of half an interval each
@@ -18,7 +18,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        out: Outgoing,
+        out: SendBatch,
         runner: Runner,
         *,
         is_over: Callable[[], bool],
@@ -46,8 +46,8 @@ class Heartbeat:
         if self.silent_ticks > SILENT_TICKS_MAX:
             self._missed()
             return
-        if not self._out.has_spoken:
+        if not self._out.has_sent:
             self._out.write(HEARTBEAT_FRAME)
             self._out.flush()
-        self._out.has_spoken = False
+        self._out.has_sent = False
         self._runner.later(self._interval_ms, self._beat)

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from mainstem.broker.security_api import Security
+from mainstem.broker.api.security import Security
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.amqp.mechanisms import AMQPLAIN, ANONYMOUS, PLAIN
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     NOT_ALLOWED,
     ConnectionRefusal,
 )
-from mainstem.protocols.entrance import EXTERNAL, Arrival
+from mainstem.protocols.amqp.mechanisms import AMQPLAIN, ANONYMOUS, PLAIN
+from mainstem.protocols.listener_policy import EXTERNAL, IncomingConnection
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp.fields import Malformed, read_table
 
 if TYPE_CHECKING:
-    from mainstem.security.logins_service import Exchange
+    from mainstem.security.authentication.login_service import SaslExchange
 
 DETAILS: Final = "For details see the broker logfile."
 
@@ -36,12 +36,12 @@ class Challenge(Struct, frozen=True):
 
 
 class Login:
-    """See the module's text."""
+    """Authenticates one AMQP connection."""
 
-    def __init__(self, security: Security, arrival: Arrival) -> None:
+    def __init__(self, security: Security, arrival: IncomingConnection) -> None:
         self._security = security
         self._arrival = arrival
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self.mechanism = ""
         self.user = ""
 

@@ -1,11 +1,10 @@
 """Publishing on one channel: plain, confirmed, or in transactions.
 
-    content ─▶ checks ─▶ Publisher ──settled──▶ basic.return (mandatory and nobody there)
-                                               ─▶ basic.ack, or basic.nack if it was refused
+    content ─▶ checks ─▶ Publisher ──settled──▶ basic.return (mandatory and not routed)
+                                               ─▶ PublisherConfirms: basic.ack or basic.nack
 
 All are told to us, asked for or not: verbs that count messages wait for what was published before
-them on the same channel. Confirms follow in the order in which they settle; a run of them without a
-gap is one confirm of ``multiple``. In a transaction contents wait for the commit, bounded by
+them on the same channel. In a transaction contents wait for the commit, bounded by
 ``WAITING_BYTES_MAX``.
 """
 
@@ -14,26 +13,29 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from mainstem.broker.queues_api import Fate, Published
+from mainstem.broker.api.queues import Published, PublishStatus
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import KIB, MIB
-from mainstem.protocols.amqp.contents import Content
+from mainstem.protocols.amqp.channel_link import AmqpService, ChannelLink
+from mainstem.protocols.amqp.content_assembly import Content
 from mainstem.protocols.amqp.convert import Parsed, message_of
-from mainstem.protocols.amqp.link import AmqpService, Link
-from mainstem.protocols.amqp.permissions import Permissions
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.direct_reply import PREFIX, REPLY_TO
+from mainstem.protocols.amqp.disk_space_wait import DiskSpaceWait
+from mainstem.protocols.amqp.errors import (
     CONNECTION_FORCED,
     NO_ROUTE,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     RESOURCE_ERROR,
+    AmqpError,
     ChannelRefusal,
     ConnectionRefusal,
     translated,
 )
-from mainstem.protocols.amqp.replies import PREFIX, REPLY_TO
+from mainstem.protocols.amqp.publisher_confirms import PublisherConfirms
+from mainstem.protocols.permissions import ClientPermissions
 from mainstem.security.quotas import PRODUCE_BYTES
-from mainstem.wire.amqp.basic_methods import BasicAck, BasicNack, BasicPublish, BasicReturn
+from mainstem.wire.amqp.basic_methods import BasicPublish, BasicReturn
 from mainstem.wire.amqp.frames import content_frames
 from mainstem.wire.amqp.method_codec import encode_method
 from mainstem.wire.amqp.properties import decode_properties, encode_properties
@@ -43,7 +45,6 @@ WAITING_BYTES_MAX: Final = 256 * MIB
 IN_FLIGHT_MAX: Final = 8_192
 LARGE_BYTES: Final = 16 * KIB
 LARGE_IN_FLIGHT_BYTES_MAX: Final = 32 * MIB
-NO_SPACE_PAUSE_S: Final = 1.0
 
 
 class Mode(Enum):
@@ -55,10 +56,13 @@ class Mode(Enum):
 
 
 class Publishing:
-    """See the module. ``reply_name`` is where answers to this channel go, if it waits for any."""
+    """Publishes the messages of one channel: plain, confirmed or transacted.
+
+    ``reply_name`` is where answers to this channel go, if it waits for any.
+    """
 
     def __init__(
-        self, channel: int, link: Link, service: AmqpService, permissions: Permissions
+        self, channel: int, link: ChannelLink, service: AmqpService, permissions: ClientPermissions
     ) -> None:
         self._channel = channel
         self._link = link
@@ -69,12 +73,10 @@ class Publishing:
         self._in_flight = 0
         self._large: dict[int, int] = {}  # token to bytes
         self._large_bytes = 0
-        self._is_crowded = False
+        self._is_overloaded = False
         self._waiters: list[Callable[[], None]] = []
         self._mandatory: dict[int, Content] = {}
-        self._confirmed_from = 0  # the token before the first one that is confirmed
-        self._settled_until = 0
-        self._settled_beyond: set[int] = set()
+        self._confirms = PublisherConfirms(partial(link.method, channel))
         self._waiting: list[Content] = []
         self._waiting_bytes = 0
         self._uncommitted: set[int] = set()
@@ -82,6 +84,7 @@ class Publishing:
         self._committed: Callable[[bool], None] | None = None
         self._is_closed = False
         self._is_held = False
+        self.space = DiskSpaceWait(channel, link, service, self._publish_again)
         self.mode = Mode.NORMAL
         self.reply_name = ""
 
@@ -92,7 +95,7 @@ class Publishing:
                 PRECONDITION_FAILED, f"cannot switch from {self.mode.value} to {mode.value} mode"
             )
         if mode is Mode.CONFIRM and self.mode is not mode:
-            self._confirmed_from = self._settled_until = self._token
+            self._confirms.select(self._token)
         self.mode = mode
 
     def publish(self, content: Content) -> None:
@@ -100,13 +103,21 @@ class Publishing:
         publish = content.publish
         if publish.immediate:
             raise ConnectionRefusal(NOT_IMPLEMENTED, "immediate=true")
-        if self.mode is not Mode.TX:
+        if self.mode is Mode.NORMAL:
+            if self.space.is_waiting or not self._service.has_space():
+                self._token += 1
+                self._in_flight += 1
+                self.space.wait(self._token, content)
+                return
+            self._publish(content, is_kept=True)
+            return
+        if self.mode is Mode.CONFIRM:
             self._publish(content)
             return
         self._waiting.append(content)
         self._waiting_bytes += content.size_bytes
-        has_room = self._service.memory.add(content.size_bytes)
-        if not has_room or self._waiting_bytes > WAITING_BYTES_MAX:
+        has_space = self._service.memory.add(content.size_bytes)
+        if not has_space or self._waiting_bytes > WAITING_BYTES_MAX:
             raise ConnectionRefusal(RESOURCE_ERROR, "a transaction that is too large")
 
     def commit(self, committed: Callable[[bool], None]) -> None:
@@ -129,13 +140,15 @@ class Publishing:
     def close(self) -> None:
         """The channel ends; what it published goes on."""
         self._is_closed = True
-        if self._is_crowded:
-            self._link.crowded(-1)
+        if self._is_overloaded:
+            self._link.overload_changed(-1)
         self._mandatory.clear()
         self.rollback()
+        self.space.close()
         self._publisher.close()
 
-    def _publish(self, content: Content) -> None:
+    def _publish(self, content: Content, *, is_kept: bool = False) -> None:
+        """Publish; ``is_kept``: nobody is told if it is refused, so that it has to be kept."""
         exchange, key, mandatory, _ = content.publish
         link, service = self._link, self._service
         parsed = service.converter.parsed(content.properties)
@@ -150,6 +163,8 @@ class Publishing:
         self._token += 1
         self._in_flight += 1
         token = self._token
+        if is_kept:
+            self.space.sent(token, content)
         if not exchange and key.startswith(PREFIX):
             self._answer(content._replace(properties=parsed.properties), token)
             return
@@ -163,7 +178,7 @@ class Publishing:
             raise translated(error, "exchange", exchange, link.namespace) from error
         size = content.size_bytes
         if size > LARGE_BYTES or self._in_flight > IN_FLIGHT_MAX:
-            self._check_crowd(token, size)
+            self._check_overload(token, size)
         wait_ms = link.charge(PRODUCE_BYTES, size)
         if wait_ms:
             until = service.clock.monotonic() + wait_ms / 1_000
@@ -178,27 +193,47 @@ class Publishing:
                 lambda: self._is_held and not self._is_closed,
             )
 
-    def _wait_for_space(self, refused: Published) -> None:
-        """Where the disk has no room for messages, read no more from the publisher for a while."""
-        if refused.error is None or refused.error.code is not ErrorCode.DISK_FULL:
-            return
-        clock = self._service.clock
-        until = clock.monotonic() + NO_SPACE_PAUSE_S
-        self._link.blocked("low on disk", lambda: clock.monotonic() < until)
+    def _publish_again(self, contents: Sequence[Content]) -> None:
+        """There is space for what waited."""
+        self._in_flight -= len(contents)
+        for content in contents:
+            try:
+                self._publish(content, is_kept=True)
+            except AmqpError as refusal:  # the exchange is gone, or the right to publish
+                self._link.refuse(self._channel, refusal, BasicPublish.ID)
+                return
 
-    def _check_crowd(self, token: int, size: int) -> None:
+    def _without_waiting(self, tokens: Sequence[int], refused: Published) -> Sequence[int]:
+        """Where the disk has no space for messages: those that do not wait for it.
+
+        What was not to be confirmed waits; of the others the publisher is told.
+        """
+        if refused.error is None or refused.error.code is not ErrorCode.DISK_FULL:
+            return tokens
+        try:
+            held = set(self.space.refused(tokens))
+        except AmqpError as refusal:
+            self._link.refuse(self._channel, refusal, BasicPublish.ID)
+            return ()
+        self.space.block()
+        for token in held if self._mandatory else ():
+            self._mandatory.pop(token, None)
+        self._release(list(held))
+        return [token for token in tokens if token not in held]
+
+    def _check_overload(self, token: int, size: int) -> None:
         """Read no more from a publisher that is quicker than the disk."""
         if size > LARGE_BYTES:
             self._large[token] = size
             self._large_bytes += size
         is_full = self._in_flight > IN_FLIGHT_MAX or self._large_bytes > LARGE_IN_FLIGHT_BYTES_MAX
-        if is_full and not self._is_crowded:
-            self._is_crowded = True
-            self._link.crowded(1)
+        if is_full and not self._is_overloaded:
+            self._is_overloaded = True
+            self._link.overload_changed(1)
 
-    def _thin_out(self, tokens: Sequence[int]) -> None:
+    def _release(self, tokens: Sequence[int]) -> None:
         """Read on once half of what was too much is stored."""
-        if not self._is_crowded and not self._large:
+        if not self._is_overloaded and not self._large:
             return
         for token in tokens if self._large else ():
             self._large_bytes -= self._large.pop(token, 0)
@@ -206,9 +241,9 @@ class Publishing:
             self._in_flight <= IN_FLIGHT_MAX // 2
             and self._large_bytes <= LARGE_IN_FLIGHT_BYTES_MAX // 2
         )
-        if self._is_crowded and is_half:
-            self._is_crowded = False
-            self._link.crowded(-1)
+        if self._is_overloaded and is_half:
+            self._is_overloaded = False
+            self._link.overload_changed(-1)
 
     def _with_reply_name(self, parsed: Parsed) -> Parsed:
         """Let a request say where its answer goes."""
@@ -223,9 +258,9 @@ class Publishing:
         is_there = self._service.replies.deliver(content)
         if content.publish.mandatory:
             self._mandatory[token] = content
-        fate = Fate.STORED if is_there else Fate.NOBODY
+        status = PublishStatus.STORED if is_there else PublishStatus.NOBODY
         # In its turn: what was published before may be answered in this very moment.
-        self._link.runner.soon(partial(self._settled, [token], Published(fate, is_there)))
+        self._link.runner.soon(partial(self._settled, [token], Published(status, is_there)))
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Call back once everything that was published so far is in its queues, or refused."""
@@ -242,64 +277,36 @@ class Publishing:
     def _settled(self, tokens: Sequence[int], published: Published) -> None:
         if self._is_closed:
             return
-        self._in_flight -= len(tokens)
-        self._thin_out(tokens)
-        is_refused = published.fate is Fate.REFUSED
+        if published.status is PublishStatus.UNKNOWN and self.mode is not Mode.NORMAL:
+            # An ack or a nack could be false; who loses its connection expects either.
+            _end_connection(self._link, self._channel, published.error)
+            return
+        is_refused = published.status is PublishStatus.REFUSED
         if is_refused:
-            self._wait_for_space(published)
+            tokens = self._without_waiting(tokens, published)
+            if not tokens:
+                return
+        self.space.settled(tokens)
+        self._in_flight -= len(tokens)
+        self._release(tokens)
         if self._mandatory:
-            for token in tokens:
-                content = self._mandatory.pop(token, None)
-                if content is not None and not published.is_routed and not is_refused:
-                    self._return(content)
+            self._return_unrouted(tokens, is_unrouted=not (published.is_routed or is_refused))
         if self.mode is Mode.CONFIRM:
-            self._confirm(tokens, is_refused=is_refused)
+            self._confirms.settled(tokens, is_refused=is_refused)
         elif self.mode is Mode.TX:
             self._uncommitted.difference_update(tokens)
             self._has_failed |= is_refused
             self._check_committed()
         if self._waiters and not self._in_flight:
             waiters, self._waiters = self._waiters, []
-            for call in waiters:
-                call()
+            _call_all(waiters)
         _leave_if_moved(self._link, self._channel, published.error)
 
-    def _confirm(self, tokens: Sequence[int], *, is_refused: bool) -> None:
-        first, last = tokens[0], tokens[-1]
-        in_a_row = first == self._settled_until + 1 and last - first + 1 == len(tokens)
-        if in_a_row:
-            many = len(tokens) > 1
-            self._tell(last, multiple=many, is_refused=is_refused)
-            self._settled_until = last
-        else:
-            for token in tokens:
-                self._tell(token, multiple=False, is_refused=is_refused)
-            self._settled_beyond.update(tokens)
-        while self._settled_until + 1 in self._settled_beyond:
-            self._settled_until += 1
-            self._settled_beyond.discard(self._settled_until)
-
-    def _tell(self, tag: int, *, multiple: bool, is_refused: bool) -> None:
-        kind = BasicNack if is_refused else BasicAck
-        tag -= self._confirmed_from
-        if tag > 0:
-            self._link.method(self._channel, kind(delivery_tag=tag, multiple=multiple))
-
-    def _return(self, content: Content) -> None:
-        exchange, key, _, _ = content.publish
-        method = BasicReturn(
-            reply_code=NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key
-        )
-        link = self._link
-        link.write(
-            content_frames(
-                self._channel,
-                encode_method(method),
-                content.properties,
-                content.body,
-                link.frame_max,
-            )
-        )
+    def _return_unrouted(self, tokens: Sequence[int], *, is_unrouted: bool) -> None:
+        for token in tokens:
+            content = self._mandatory.pop(token, None)
+            if content is not None and is_unrouted:
+                _return(self._link, self._channel, content)
 
     def _check_committed(self) -> None:
         if self._committed is not None and not self._uncommitted:
@@ -307,12 +314,33 @@ class Publishing:
             committed(not self._has_failed)
 
 
-def _leave_if_moved(link: Link, channel: int, error: MainstemError | None) -> None:
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def _return(link: ChannelLink, channel: int, content: Content) -> None:
+    exchange, key, _, _ = content.publish
+    method = BasicReturn(
+        reply_code=NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key
+    )
+    frames = content_frames(
+        channel, encode_method(method), content.properties, content.body, link.frame_max
+    )
+    link.write(frames)
+
+
+def _leave_if_moved(link: ChannelLink, channel: int, error: MainstemError | None) -> None:
     """End the connection if another node serves queues: a new one is passed on to it.
 
     A client that only publishes has no consumer whose end would tell it, and would be refused for
     as long as it stays connected here.
     """
     if error is not None and error.code is ErrorCode.NOT_COORDINATOR:
-        refusal = ConnectionRefusal(CONNECTION_FORCED, error.cause or "queues have moved")
-        link.refuse(channel, refusal, BasicPublish.ID)
+        _end_connection(link, channel, error)
+
+
+def _end_connection(link: ChannelLink, channel: int, error: MainstemError | None) -> None:
+    cause = "" if error is None else error.cause
+    refusal = ConnectionRefusal(CONNECTION_FORCED, cause or "queues have moved")
+    link.refuse(channel, refusal, BasicPublish.ID)

@@ -6,22 +6,17 @@ only, and nothing is kept for it.
 """
 
 import logging
-from collections.abc import Callable
 from enum import IntEnum, auto
 from typing import Any, Final
 
-from mainstem.broker.security_api import Rights
+from mainstem.broker.api.security import Rights
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import CLOSE_DRAIN_MS
 from mainstem.protocols.amqp import handshake
-from mainstem.protocols.amqp.connected import ACK_BYTES, Connected, Terms
+from mainstem.protocols.amqp.channel_link import AmqpService
+from mainstem.protocols.amqp.connection import ACK_BYTES, AmqpConnection, ConnectionTerms
 from mainstem.protocols.amqp.entities_service import enter
-from mainstem.protocols.amqp.expiry import Expiry
-from mainstem.protocols.amqp.heartbeat import Heartbeat
-from mainstem.protocols.amqp.link import AmqpService, Runner
-from mainstem.protocols.amqp.login_service import Challenge, Login
-from mainstem.protocols.amqp.outgoing import Outgoing
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     CONNECTION_FORCED,
@@ -30,11 +25,17 @@ from mainstem.protocols.amqp.refusal import (
     NOT_IMPLEMENTED,
     SYNTAX_ERROR,
     UNEXPECTED_FRAME,
+    AmqpError,
     ConnectionRefusal,
-    Refusal,
     translated,
 )
-from mainstem.protocols.entrance import Arrival, Entrance
+from mainstem.protocols.amqp.heartbeat import Heartbeat
+from mainstem.protocols.amqp.login_service import Challenge, Login
+from mainstem.protocols.amqp.outgoing import AmqpOutgoing
+from mainstem.protocols.listener_policy import IncomingConnection, ListenerPolicy
+from mainstem.protocols.login_expiry import LoginExpiry
+from mainstem.protocols.runner import Runner
+from mainstem.protocols.send_batch import SendBatch
 from mainstem.protocols.session import DrainingSender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp import connection_methods as methods
@@ -54,10 +55,11 @@ from mainstem.wire.amqp.method_codec import UnknownMethod, decode_method
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS: Final = 10_000
+LEAVE_CHECK_MS: Final = 50
 _head_at = HEAD.unpack_from
 
 
-class State(IntEnum):
+class AmqpConnectionState(IntEnum):
     """How far a connection is."""
 
     HEADER = auto()
@@ -73,37 +75,36 @@ class State(IntEnum):
 
 
 class AmqpSession:
-    """See the module's text."""
+    """Serves one AMQP connection: handshake, frames, heartbeats, close."""
 
     def __init__(
         self,
         sender: DrainingSender,
-        arrival: Arrival,
-        entrance: Entrance,
+        arrival: IncomingConnection,
+        entrance: ListenerPolicy,
         service: AmqpService,
         runner: Runner,
-        unsent: Callable[[], int],
     ) -> None:
         self._sender = sender
         self._arrival = arrival
         self._entrance = entrance
         self._service = service
         self._runner = runner
-        self._out = Outgoing(sender, runner, unsent)
+        self._out = AmqpOutgoing(SendBatch(sender, runner.soon))
         self._login = Login(entrance.security, arrival)
-        self._state = State.HEADER
+        self._state = AmqpConnectionState.HEADER
         self._payload_max = handshake.LOGIN_FRAME_BYTES_MAX
         self._identity: Identity = NOBODY
         self._capabilities: frozenset[str] = frozenset()
         self._is_qos_for_channel = False
         self._tuned = methods.ConnectionTuneOk()
-        self._connected: Connected | None = None
+        self._connected: AmqpConnection | None = None
         expired = ConnectionRefusal(CONNECTION_FORCED, "the login has expired")
-        self._expiry = Expiry(runner, service.clock, lambda: self.fail(expired))
+        self._expiry = LoginExpiry(runner, service.clock, lambda: self.fail(expired))
         self._heartbeat = Heartbeat(
-            self._out,
+            self._out.batch,
             runner,
-            is_over=lambda: self._state >= State.CLOSING,
+            is_over=lambda: self._state >= AmqpConnectionState.CLOSING,
             is_deaf=lambda: self._connected is not None and self._connected.is_paused,
             missed=self._missed,
         )
@@ -111,7 +112,7 @@ class AmqpSession:
     @property
     def is_in(self) -> bool:
         """Whether the client is through with the handshake."""
-        return self._state >= State.RUNNING
+        return self._state >= AmqpConnectionState.RUNNING
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
@@ -129,14 +130,14 @@ class AmqpSession:
             self.fail(refusal)
             start = until
         self._out.flush()
-        return (until, HEAD_BYTES) if self._state is State.DONE else (start, need)
+        return (until, HEAD_BYTES) if self._state is AmqpConnectionState.DONE else (start, need)
 
     def _frames(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        if self._state is State.HEADER:
+        if self._state is AmqpConnectionState.HEADER:
             if until - start < len(PROTOCOL_HEADER):
                 return start, len(PROTOCOL_HEADER)
             start = self._greet(bytes(view[start : start + len(PROTOCOL_HEADER)]), start)
-        while until - start >= HEAD_BYTES and self._state is not State.DONE:
+        while until - start >= HEAD_BYTES and self._state is not AmqpConnectionState.DONE:
             kind, channel, size = _head_at(buf, start)
             if size > self._payload_max:
                 raise ConnectionRefusal(
@@ -147,7 +148,7 @@ class AmqpSession:
                 return start, OVERHEAD_BYTES + size
             if buf[end - 1] != END:
                 raise ConnectionRefusal(FRAME_ERROR, "a frame does not end where it says")
-            if kind == METHOD and channel and self._state is State.RUNNING:
+            if kind == METHOD and channel and self._state is AmqpConnectionState.RUNNING:
                 assert self._connected is not None, "it is running"
                 if size == ACK_BYTES and self._connected.acknowledge(channel, buf, start):
                     start = end
@@ -162,7 +163,7 @@ class AmqpSession:
 
     def closed(self) -> None:
         """The connection is gone: its deliveries return, its exclusive queues go."""
-        self._state = State.DONE
+        self._state = AmqpConnectionState.DONE
         if self._connected is not None:
             self._connected.close()
 
@@ -171,9 +172,9 @@ class AmqpSession:
         self.fail(ConnectionRefusal(CONNECTION_FORCED, "the node is shutting down"))
         self._out.flush()
 
-    def fail(self, refusal: Refusal, numbers: tuple[int, int] = (0, 0)) -> None:
+    def fail(self, refusal: AmqpError, numbers: tuple[int, int] = (0, 0)) -> None:
         """Tell the client why, and end the connection."""
-        if self._state >= State.CLOSING:
+        if self._state >= AmqpConnectionState.CLOSING:
             return
         log.info(
             "AMQP connection %s:%d ends: %s",
@@ -181,8 +182,8 @@ class AmqpSession:
             self._arrival.port,
             refusal.reply_text,
         )
-        was_in = self._state >= State.RUNNING
-        is_told = (
+        was_in = self._state >= AmqpConnectionState.RUNNING
+        is_sent = (
             refusal.code != ACCESS_REFUSED
             or "authentication_failure_close" in self._capabilities
             or was_in
@@ -191,7 +192,7 @@ class AmqpSession:
             self._connected.close()
             # The answer has to be read, whatever the client was to wait for.
             self._sender.resume()
-        if is_told and self._state is not State.HEADER:
+        if is_sent and self._state is not AmqpConnectionState.HEADER:
             self._out.method(
                 0,
                 methods.ConnectionClose(
@@ -201,7 +202,7 @@ class AmqpSession:
                     failed_method=numbers[1],
                 ),
             )
-        self._state = State.CLOSING
+        self._state = AmqpConnectionState.CLOSING
         if was_in:
             self._runner.later(CLOSE_TIMEOUT_MS, self._end)
         else:
@@ -209,8 +210,8 @@ class AmqpSession:
 
     def _end(self) -> None:
         """Nothing more is said; what still comes is read and thrown away."""
-        if self._state is not State.DONE:
-            self._state = State.DONE
+        if self._state is not AmqpConnectionState.DONE:
+            self._state = AmqpConnectionState.DONE
             self._out.flush()
             self._sender.close(drain_ms=CLOSE_DRAIN_MS)
 
@@ -223,7 +224,7 @@ class AmqpSession:
         service = self._service
         offered = self._arrival.mechanisms
         self._out.method(0, handshake.start(offered, service.cluster_name, service.version))
-        self._state = State.START
+        self._state = AmqpConnectionState.START
         return start + len(PROTOCOL_HEADER)
 
     def _frame(self, kind: int, channel: int, view: memoryview, start: int, until: int) -> None:
@@ -234,9 +235,9 @@ class AmqpSession:
                 raise ConnectionRefusal(FRAME_ERROR, "a heartbeat has no payload")
             return
         if channel:
-            if self._state is State.RUNNING and self._connected is not None:
+            if self._state is AmqpConnectionState.RUNNING and self._connected is not None:
                 self._connected.frame(kind, channel, view, start, until)
-            elif self._state is not State.CLOSING:
+            elif self._state is not AmqpConnectionState.CLOSING:
                 raise ConnectionRefusal(COMMAND_INVALID, "the connection is not open")
             return
         if kind != METHOD:
@@ -246,79 +247,88 @@ class AmqpSession:
     def _method(self, method: Method) -> None:
         """A method of the connection itself."""
         if isinstance(method, methods.ConnectionClose):
-            if self._connected is not None:
-                self._connected.close()
-            self._out.method(0, methods.ConnectionCloseOk())
-            self._end()
+            self._leave()
             return
-        if self._state is State.CLOSING:
+        if self._state is AmqpConnectionState.CLOSING:
             if isinstance(method, methods.ConnectionCloseOk):
                 self._end()
             return
         match (self._state, method):
-            case (State.START, methods.ConnectionStartOk()):
+            case (AmqpConnectionState.START, methods.ConnectionStartOk()):
                 self._capabilities = handshake.capabilities(method.client_properties)
                 self._is_qos_for_channel = handshake.is_qos_for_channel(method.client_properties)
                 self._check(self._login.begin(method.mechanism, method.response))
-            case (State.SECURE, methods.ConnectionSecureOk()):
+            case (AmqpConnectionState.SECURE, methods.ConnectionSecureOk()):
                 self._check(self._login.go_on(method.response))
-            case (State.TUNE, methods.ConnectionTuneOk()):
+            case (AmqpConnectionState.TUNE, methods.ConnectionTuneOk()):
                 self._tune(method)
-            case (State.OPEN, methods.ConnectionOpen()):
+            case (AmqpConnectionState.OPEN, methods.ConnectionOpen()):
                 self._open(method.virtual_host)
-            case (State.RUNNING, methods.ConnectionUpdateSecret()):
+            case (AmqpConnectionState.RUNNING, methods.ConnectionUpdateSecret()):
                 work = self._login.renew(self._identity, method.new_secret)
                 self._runner.run(work, self._renewed)
             case _:
                 raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} came out of turn")
 
+    def _leave(self) -> None:
+        """The client closes; what it published before is stored first, if only space is missing."""
+        if self._state is AmqpConnectionState.DONE:
+            return
+        if self._connected is not None:
+            if self._connected.waits_for_space:
+                self._runner.later(LEAVE_CHECK_MS, self._leave)
+                return
+            self._connected.close()
+        self._out.method(0, methods.ConnectionCloseOk())
+        self._end()
+
     # The handshake
 
     def _check(self, work: Any) -> None:
-        self._state = State.CHECKING
+        self._state = AmqpConnectionState.CHECKING
         self._runner.run(work, self._checked)
 
     def _checked(self, answer: Identity | Challenge | None, error: BaseException | None) -> None:
-        if self._state is not State.CHECKING:
+        if self._state is not AmqpConnectionState.CHECKING:
             return
         if error is not None or answer is None:
             self._fail_with(error)
         elif isinstance(answer, Challenge):
-            self._state = State.SECURE
+            self._state = AmqpConnectionState.SECURE
             self._out.method(0, methods.ConnectionSecure(challenge=answer.data))
         else:
             self._identity = answer
             self._expiry.note(answer)
-            self._state = State.TUNE
+            self._state = AmqpConnectionState.TUNE
             self._out.method(0, handshake.tune(self._service.limits))
 
     def _tune(self, chosen: methods.ConnectionTuneOk) -> None:
         handshake.check_tuned(chosen, self._service.limits)
         self._tuned = chosen
         self._payload_max = chosen.frame_max - OVERHEAD_BYTES
-        self._state = State.OPEN
+        self._state = AmqpConnectionState.OPEN
         self._heartbeat.start(chosen.heartbeat)
 
     def _open(self, namespace: str) -> None:
-        self._state = State.OPENING
+        self._state = AmqpConnectionState.OPENING
         rights = self._entrance.rights(self._identity, self._arrival)
         anonymous = self._identity is NOBODY
         user = self._login.user if anonymous else self._identity.principal.name
 
         def ready(_: object, error: BaseException | None) -> None:
-            if self._state is not State.OPENING:
+            if self._state is not AmqpConnectionState.OPENING:
                 return
             if error is not None:
                 self._fail_with(error)
                 return
             self._connected = self._connect(namespace, rights, user)
-            self._state = State.RUNNING
+            self._state = AmqpConnectionState.RUNNING
             self._out.method(0, methods.ConnectionOpenOk())
 
         self._runner.run(enter(self._service.queues, namespace, rights, user), ready)
 
-    def _connect(self, namespace: str, rights: Rights, user: str) -> Connected:
-        terms = Terms(
+    def _connect(self, namespace: str, rights: Rights, user: str) -> AmqpConnection:
+        terms = ConnectionTerms(
             connection=self._service.new_name(),
             namespace=namespace,
             user=user,
@@ -331,8 +341,14 @@ class AmqpSession:
             principal=self._identity.principal.name,
             address=self._arrival.address,
         )
-        return Connected(
-            terms, self._service, self._out, self._runner, fail=self.fail, pause=self._pause
+        sender = self._sender
+        return AmqpConnection(
+            terms,
+            self._service,
+            self._out,
+            self._runner,
+            fail=self.fail,
+            pause=lambda is_paused: sender.pause() if is_paused else sender.resume(),
         )
 
     def _renewed(self, identity: Identity | None, error: BaseException | None) -> None:
@@ -347,7 +363,7 @@ class AmqpSession:
         if isinstance(error, MainstemError):
             refusal = translated(error, "", "", "")
             self.fail(ConnectionRefusal(refusal.code, refusal.text))
-        elif isinstance(error, Refusal):
+        elif isinstance(error, AmqpError):
             self.fail(error)
         else:
             self.fail(ConnectionRefusal(INTERNAL_ERROR, "the node failed; its log says how"))
@@ -362,11 +378,5 @@ class AmqpSession:
         )
         if self._connected is not None:
             self._connected.close()
-        self._state = State.DONE
+        self._state = AmqpConnectionState.DONE
         self._sender.close()
-
-    def _pause(self, is_paused: bool) -> None:  # noqa: FBT001 - a callback
-        if is_paused:
-            self._sender.pause()
-        else:
-            self._sender.resume()

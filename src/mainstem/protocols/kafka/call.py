@@ -1,8 +1,8 @@
-"""One request on its way through the house, and the shape of what serves it.
+"""One request while it is served, and the shape of what serves it.
 
 A handler is a function ``(call, request) -> response``, or an ``async`` one. It receives and
 returns the version-independent messages of ``wire.kafka.messages`` and puts refusals into the
-response's own error fields. Each handler module exports ``SERVED: dict[int, Served]``.
+response's own error fields. Each handler module exports ``SERVED: dict[int, ApiHandler]``.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainstem.broker.api import Broker
-from mainstem.broker.security_api import Caller, Rights
+from mainstem.broker.api.broker import Broker
+from mainstem.broker.api.security import Caller, Rights
 from mainstem.protocols.kafka.login_service import Login
-from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
-from mainstem.security.authoriser import AllRights
+from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
+from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.security.principals import NOBODY, Identity
-from mainstem.security.quotas import Meter, Quotas
+from mainstem.security.quotas import QuotaMeter, Quotas
 
 EVERYTHING = AllRights()
 
@@ -40,7 +40,7 @@ class Peer(Struct):
     rights: Rights = EVERYTHING
     login: Login | None = None
     quotas: Quotas | None = None
-    meter: Meter | None = None
+    meter: QuotaMeter | None = None
     owed_ms: int = 0
     owed_for: str = ""
     advertised: tuple[str, int] | None = None
@@ -136,7 +136,7 @@ class Call(Struct):
 Handler = Callable[[Call, Any], Any | Awaitable[Any]]
 
 
-class Served(Struct, frozen=True):
+class ApiHandler(Struct, frozen=True):
     """A handler and the versions it serves, both ends included."""
 
     handler: Handler

@@ -1,4 +1,4 @@
-"""The one table from the house's error codes to Kafka's error numbers; a test keeps it complete."""
+"""The one table from our error codes to Kafka's error numbers; a test keeps it complete."""
 
 from mainstem.model.errors import ErrorCode, MainstemError
 
@@ -91,6 +91,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.UNKNOWN_EPOCH: 75,
     # Clients that speak the older Produce versions know only this number for a fenced producer.
     ErrorCode.FENCED_PRODUCER: 47,
+    ErrorCode.FENCED_COORDINATOR: 52,
     ErrorCode.FENCED_MEMBER: 82,
     ErrorCode.FENCED_MEMBER_EPOCH: 110,
     ErrorCode.STALE_MEMBER_EPOCH: 113,

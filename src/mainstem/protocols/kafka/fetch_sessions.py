@@ -12,8 +12,8 @@ from mainstem.model.limits import FETCH_SESSIONS_MAX
 from mainstem.wire.kafka.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from mainstem.broker.api import ReadDoor
-    from mainstem.broker.security_api import Rights
+    from mainstem.broker.api.broker import PartitionReader
+    from mainstem.broker.api.security import Rights
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -23,19 +23,30 @@ EPOCH_MAX = 2**31 - 1
 PartitionKey = tuple[bytes, str, int]  # topic id, topic name (one of them empty), partition
 
 
-class Wanted:
+class FetchedPartition:
     """One partition a consumer reads, and what it knows of it."""
 
-    __slots__ = ("door", "epoch", "granted", "key", "max_bytes", "nearer", "offset", "told")
+    __slots__ = (
+        "epoch",
+        "granted",
+        "key",
+        "max_bytes",
+        "nearer",
+        "offset",
+        "reader",
+        "sent_offsets",
+    )
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.offset = 0
         self.max_bytes = 0
         self.epoch = -1
-        self.door: ReadDoor | None = None
+        self.reader: PartitionReader | None = None
         self.nearer = -1  # the node that the consumer had better turn to
-        self.told: tuple[int, int, int] | None = None  # high watermark, last stable, log start
+        self.sent_offsets: tuple[int, int, int] | None = (
+            None  # high watermark, last stable, log start
+        )
         # Whose rights allowed to read it, and as of which rules: a session may change hands.
         self.granted: tuple[Rights, int] | None = None
 
@@ -48,7 +59,7 @@ class FetchSession:
     def __init__(self, session_id: int) -> None:
         self.id = session_id
         self.epoch = INITIAL_EPOCH
-        self.wanted: dict[PartitionKey, Wanted] = {}
+        self.wanted: dict[PartitionKey, FetchedPartition] = {}
 
     def apply(self, request: FetchRequest) -> None:
         """Add, change and drop partitions as the request says."""
@@ -57,7 +68,7 @@ class FetchSession:
                 key = (topic.topic_id, topic.topic, part.partition)
                 wanted = self.wanted.get(key)
                 if wanted is None:
-                    wanted = self.wanted[key] = Wanted(key)
+                    wanted = self.wanted[key] = FetchedPartition(key)
                 wanted.offset = part.fetch_offset
                 wanted.max_bytes = part.partition_max_bytes
                 wanted.epoch = part.current_leader_epoch

@@ -8,7 +8,7 @@ it. A login that has a time may be repeated on the same connection by the same p
 
 from typing import TYPE_CHECKING, Final
 
-from mainstem.broker.security_api import Security
+from mainstem.broker.api.security import Security
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import KIB
@@ -16,7 +16,7 @@ from mainstem.protocols.session import ProtocolViolation
 from mainstem.security.principals import Identity
 
 if TYPE_CHECKING:
-    from mainstem.security.logins_service import Exchange
+    from mainstem.security.authentication.login_service import SaslExchange
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -26,7 +26,7 @@ FRAME_BYTES_MAX: Final = 512 * KIB
 
 
 class Login:
-    """See the module's text."""
+    """Authenticates one Kafka connection."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Login:
         self._wall_ms = clock.wall_ms
         self._address = address
         self._reauthenticate_ms = reauthenticate_ms
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self._mechanism = ""
         self._identity: Identity | None = None
         self._until_ms: int | None = None

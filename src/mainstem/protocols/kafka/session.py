@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from struct import Struct as Layout
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct, field
 
-from mainstem.broker.api import Broker
+from mainstem.broker.api.broker import Broker
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import (
     CLIENT_ID_LENGTH_MAX,
@@ -23,16 +23,17 @@ from mainstem.model.limits import (
     CONNECTION_WRITE_BYTES_HIGH,
 )
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.kafka.call import Call, Peer, Served
-from mainstem.protocols.kafka.handlers import legacy_produce
-from mainstem.protocols.kafka.handlers.fetch import API_KEY as FETCH
-from mainstem.protocols.kafka.handlers.fetch import Fetch
-from mainstem.protocols.kafka.handlers.produce import ProducePath
-from mainstem.protocols.kafka.handlers.produce_shape import API_KEY as PRODUCE
+from mainstem.protocols.kafka.call import ApiHandler, Call, Peer
+from mainstem.protocols.kafka.handlers.records import legacy_produce
+from mainstem.protocols.kafka.handlers.records.fetch import API_KEY as FETCH
+from mainstem.protocols.kafka.handlers.records.fetch import Fetch
+from mainstem.protocols.kafka.handlers.records.produce import ProducePath
+from mainstem.protocols.kafka.handlers.records.produce_shape import API_KEY as PRODUCE
 from mainstem.protocols.kafka.handlers.versions import API_KEY as API_VERSIONS
 from mainstem.protocols.kafka.login_service import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
 from mainstem.protocols.kafka.login_service import LOGIN_APIS
-from mainstem.protocols.kafka.replies import Replies, Reply
+from mainstem.protocols.kafka.response_queue import Replies, Reply
+from mainstem.protocols.runner import Runner, Stop
 from mainstem.protocols.session import Chunk, Overloaded, ProtocolViolation, Sender
 from mainstem.security.quotas import PRODUCE_BYTES, REQUESTS, THROTTLE_MS_MAX
 from mainstem.telemetry.metrics import Metrics
@@ -43,34 +44,12 @@ _key_at = Layout(">hh").unpack_from
 
 LOGIN_FRAMES_MAX = 8  # sent ahead while a login is looked at
 
-Done = Callable[[Any, BaseException | None], None]
-
-
-class Runner(Protocol):
-    """What a session needs of the world outside."""
-
-    def run(self, work: Awaitable[Any], done: Done) -> Callable[[], None]:
-        """Carry ``work`` out, then tell ``done``; returns what stops it."""
-        ...
-
-    def fetch(self, fetch: Fetch) -> None:
-        """Start a fetch, which may park."""
-        ...
-
-    def soon(self, call: Callable[[], None]) -> object:
-        """Call back once the present work is done."""
-        ...
-
-    def later(self, delay_ms: int, call: Callable[[], None]) -> object:
-        """Call back after a while."""
-        ...
-
 
 class KafkaService(Struct, frozen=True):
     """What all Kafka sessions of a node share."""
 
     broker: Broker
-    served: Mapping[int, Served]
+    served: Mapping[int, ApiHandler]
     metrics: Metrics
     frame_bytes_max: int
     memory: FrameMemory = field(default_factory=FrameMemory)
@@ -85,6 +64,7 @@ class KafkaSession:
         peer: Peer,
         service: KafkaService,
         runner: Runner,
+        start_fetch: Callable[[Fetch], None],
     ) -> None:
         self._sender = sender
         self._peer = peer
@@ -93,6 +73,7 @@ class KafkaSession:
         self._metrics = service.metrics
         self._frame_bytes_max = service.frame_bytes_max
         self._runner = runner
+        self._start_fetch = start_fetch
         self._replies = Replies(sender.send, runner.soon)
         self._login = peer.login
         self._produce = ProducePath(service.broker, self._replies, sender, service.metrics, peer)
@@ -103,7 +84,7 @@ class KafkaSession:
         self._later: deque[bytearray] = deque()
         self._later_bytes = 0
         self._next_bytes = 4  # of the frame that is arriving
-        self._stop_work: Callable[[], None] | None = None
+        self._stop_work: Stop | None = None
         self._paused = False
         self._muted = 0
         self._has_asked = False
@@ -235,7 +216,7 @@ class KafkaSession:
         if isawaitable(answer):
             self._await(call, correlation, answer)
         else:
-            self._tell_throttle(answer)
+            self._set_throttle(answer)
             chunks = codec.encode_response_frame(api_key, version, correlation, answer)
             self._replies.answer(chunks, sum(map(len, chunks)))
 
@@ -251,7 +232,7 @@ class KafkaSession:
                 if not isinstance(error, MainstemError):
                     raise error
                 return
-            self._tell_throttle(answer)
+            self._set_throttle(answer)
             chunks = codec.encode_response_frame(call.api_key, call.version, correlation, answer)
             self._replies.settle(reply, chunks, sum(map(len, chunks)))
             if self._login is not None and self._login.has_failed:
@@ -294,7 +275,7 @@ class KafkaSession:
             self._metrics,
         )
         self._fetches[fetch] = self._replies.reserve()
-        self._runner.fetch(fetch)
+        self._start_fetch(fetch)
 
     def _fetched(self, fetch: Fetch, chunks: Sequence[Chunk]) -> None:
         reply = self._fetches.pop(fetch)
@@ -302,7 +283,7 @@ class KafkaSession:
         if self._peer.owed_ms:
             self._mute()
 
-    def _tell_throttle(self, answer: Any) -> None:
+    def _set_throttle(self, answer: Any) -> None:
         """Let an answer say how long its client has to wait, and see to it that it does."""
         owed_ms = self._peer.owed_ms
         if owed_ms:
@@ -341,7 +322,7 @@ class KafkaSession:
         )
         if full != self._paused:
             self._paused = full
-            # Answers go out later than they are known, and only then is there room again.
+            # Answers go out later than they are known, and only then is there space again.
             self._replies.on_fewer = self._watch_backlog if full else None
             if full:
                 self._sender.pause()

@@ -1,4 +1,4 @@
-"""An MQTT message as the house's message, and back.
+"""Converts MQTT messages to our messages and back.
 
     topic                      key
     payload                    value
@@ -8,7 +8,7 @@
 
 Promises: what MQTT clients send each other through the log arrives as it was sent. A message of
 another protocol has QoS 1; its headers that are text are user properties, others stay behind. User
-properties whose names begin with ``mqtt.`` are kept apart from the house's own.
+properties whose names begin with ``mqtt.`` are kept apart from our own.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from mainstem.model.message import (
     REPLY_TO,
     Message,
 )
-from mainstem.model.record import Header
+from mainstem.model.records.record import Header
 from mainstem.wire.mqtt.packets import Publish, Will
 from mainstem.wire.mqtt.primitives import TEXT_BYTES_MAX
 from mainstem.wire.mqtt.properties import USER, Properties

@@ -1,4 +1,4 @@
-"""House errors as MQTT's reasons."""
+"""Our errors as MQTT reason codes."""
 
 from typing import Final
 

@@ -20,30 +20,30 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from mainstem.broker.api import Broker, Settled
-from mainstem.broker.topics_api import Topics
+from mainstem.broker.api.broker import Broker, Settled
+from mainstem.broker.api.topics import Topics
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.message import Message
 from mainstem.model.topic_name import MQTT_RETAINED_TOPIC, MQTT_SESSIONS_TOPIC
-from mainstem.protocols.mqtt.backlog import NotYet, Place
-from mainstem.protocols.mqtt.client_session import ClientSession, Reader, Where
 from mainstem.protocols.mqtt.convert import Incoming, message_of, topic_of
-from mainstem.protocols.mqtt.far_stream_driver import FarStream, Follow
-from mainstem.protocols.mqtt.laggards import Laggards
-from mainstem.protocols.mqtt.log_writer import LogWriter
 from mainstem.protocols.mqtt.retained_tree import RetainedTree
-from mainstem.protocols.mqtt.session_book import SessionBook
-from mainstem.protocols.mqtt.sessions_owner_service import (
+from mainstem.protocols.mqtt.sessions.backlog import ReadPending, StreamPosition
+from mainstem.protocols.mqtt.sessions.catch_up import CatchUpReaders
+from mainstem.protocols.mqtt.sessions.client_session import ClientSession, SessionReader, Where
+from mainstem.protocols.mqtt.sessions.owner_service import (
     check_owned,
     until_owned,
     until_read,
 )
+from mainstem.protocols.mqtt.sessions.registry import SessionRegistry
+from mainstem.protocols.mqtt.sessions.wills import Wills
 from mainstem.protocols.mqtt.settings import NEVER_S, MqttSettings
-from mainstem.protocols.mqtt.stored_service import stored_messages
+from mainstem.protocols.mqtt.streams.compacted_topic_service import stored_messages
+from mainstem.protocols.mqtt.streams.log_writer import LogWriter
+from mainstem.protocols.mqtt.streams.remote_stream_driver import Follow, RemoteStream
+from mainstem.protocols.mqtt.streams.tail import Tail
 from mainstem.protocols.mqtt.subscription_trie import Granted, SubscriptionTrie
-from mainstem.protocols.mqtt.tail import Tail
-from mainstem.protocols.mqtt.wills import Wills
 from mainstem.wire.mqtt.packets import Publish, Subscription, Will
 from mainstem.wire.mqtt.topics import shared_filter
 
@@ -55,7 +55,7 @@ OPENING_S: Final = 3.0  # for streams that were just made to open, and others to
 RETAIN_ALWAYS, RETAIN_IF_NEW = 0, 1
 
 
-class Ticked(Protocol):
+class KeepAliveConnection(Protocol):
     """A connection that watches its client's silence."""
 
     def tick(self, now_s: float) -> None:
@@ -72,10 +72,10 @@ class Ticked(Protocol):
 
 
 class MqttHub:
-    """See the module's text.
+    """Serves all MQTT sessions of a node and holds what they share.
 
     Args:
-        broker: the counter.
+        broker: the broker API.
         settings: limits and routes.
         clock: the time.
         ensure: makes the topics of MQTT where they are missing.
@@ -100,28 +100,28 @@ class MqttHub:
         self._loop = asyncio.get_running_loop()
         self._opening: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self.links: dict[Ticked, None] = {}
+        self.links: dict[KeepAliveConnection, None] = {}
         self._begin()
 
     def _begin(self) -> None:
         """No session is known, and nothing is read."""
         settings, loop = self.settings, self._loop
-        self._trie: SubscriptionTrie[Reader] = SubscriptionTrie()
+        self._trie: SubscriptionTrie[SessionReader] = SubscriptionTrie()
         self._retained = RetainedTree(
             messages_max=settings.retained_max, bytes_max=settings.retained_bytes_max
         )
         broker, follow = self._broker, self._follow
-        far = None if follow is None else partial(FarStream, follow=follow)
+        far = None if follow is None else partial(RemoteStream, follow=follow)
         self.tail = Tail(broker, loop.call_soon, self._dispatch, far)
         partitions = partial(_partitions, broker.topics)
         self.writer = LogWriter(broker.streams, partitions, loop.call_soon, self.tail.written)
         self.wills = Wills()
-        self.book = SessionBook(self, self.writer, self.tail, self._trie)
-        self._laggards = Laggards(
+        self.registry = SessionRegistry(self, self.writer, self.tail, self._trie)
+        self._laggards = CatchUpReaders(
             self.tail, loop.call_soon, lambda call: loop.call_later(AGAIN_S, call)
         )
         # What sessions ask for: keep my state; read on for me; let me drain a little later.
-        self.save = self.book.save
+        self.save = self.registry.save
         self.catch_up = self._laggards.add
         self.ask_again = self._laggards.ask_again
 
@@ -155,7 +155,7 @@ class MqttHub:
         images: dict[str, bytes | None] = {}
         async for message in stored_messages(self._broker, MQTT_SESSIONS_TOPIC):
             images[(message.key or b"").decode()] = message.value
-        self.book.load(images)
+        self.registry.load(images)
         self._wake_tail()
         self._tick()
 
@@ -175,7 +175,7 @@ class MqttHub:
 
     def close(self) -> None:
         """Read and write no more."""
-        self.book.save_now()
+        self.registry.save_now()
         self._leave_off()
 
     def _leave_off(self) -> None:
@@ -197,7 +197,7 @@ class MqttHub:
             self.writer.add(topic, message, settled)
             return
         size = len(packet.payload) + len(packet.topic)
-        if packet.payload and not self._retained.has_room(packet.topic, size):
+        if packet.payload and not self._retained.has_space(packet.topic, size):
             if settled is not None:
                 settled(
                     Unavailable(ErrorCode.LIMIT_REACHED, "no more retained messages are kept here")
@@ -216,30 +216,34 @@ class MqttHub:
 
     # Subscribing
 
-    def subscribe(self, session: ClientSession, wish: Subscription, identifier: int) -> bool:
+    def subscribe(
+        self, session: ClientSession, subscription: Subscription, identifier: int
+    ) -> bool:
         """Let a session have a subscription; whether it had none under that filter."""
         # What is committed by now is older than the subscription.
         self.tail.catch_up()
         if not session.subscriptions and not session.backlog:
             session.backlog.floors = self.tail.committed()
-        granted = Granted(wish, identifier)
-        is_new = wish.filter not in session.subscriptions
-        session.subscriptions[wish.filter] = granted
-        shared = shared_filter(wish.filter)
+        granted = Granted(subscription, identifier)
+        is_new = subscription.filter not in session.subscriptions
+        session.subscriptions[subscription.filter] = granted
+        shared = shared_filter(subscription.filter)
         if shared is None:
-            self._trie.add(wish.filter, session, granted)
+            self._trie.add(subscription.filter, session, granted)
         else:
-            self.book.group(shared).join(session, granted)
+            self.registry.group(shared).join(session, granted)
         self._wake_tail()
         return is_new
 
-    def send_retained(self, session: ClientSession, wish: Subscription, *, is_new: bool) -> None:
+    def send_retained(
+        self, session: ClientSession, subscription: Subscription, *, is_new: bool
+    ) -> None:
         """Send what is kept under topics of a subscription, if it wants that."""
-        handling = wish.retain_handling
+        handling = subscription.retain_handling
         if handling == RETAIN_ALWAYS or (handling == RETAIN_IF_NEW and is_new):
-            granted = session.subscriptions.get(wish.filter)
-            if granted is not None and shared_filter(wish.filter) is None:
-                session.retained(self._retained.match(wish.filter, self.now_ms()), granted)
+            granted = session.subscriptions.get(subscription.filter)
+            if granted is not None and shared_filter(subscription.filter) is None:
+                session.retained(self._retained.match(subscription.filter, self.now_ms()), granted)
 
     def unsubscribe(self, session: ClientSession, text: str) -> bool:
         """Take a subscription away; whether there was one."""
@@ -249,16 +253,16 @@ class MqttHub:
         if shared is None:
             self._trie.discard(text, session)
         else:
-            self.book.leave(session, shared)
+            self.registry.leave(session, shared)
         return True
 
     # What sessions ask for
 
-    def fetch(self, where: Where) -> Incoming | NotYet | None:
+    def fetch(self, where: Where) -> Incoming | ReadPending | None:
         """The message at a place; None where it is gone."""
         return self._retained.get(where) if isinstance(where, str) else self.tail.fetch(where)
 
-    def _dispatch(self, place: Place, topic: str, message: Message) -> None:
+    def _dispatch(self, place: StreamPosition, topic: str, message: Message) -> None:
         found = self._trie.match(topic)
         if found:
             incoming = Incoming(message, topic)
@@ -275,7 +279,7 @@ class MqttHub:
         now_ms = self.now_ms()
         for client_id, will in self.wills.due(now_ms):
             self.publish(will, client_id, None)
-        self.book.expire(now_ms)
+        self.registry.expire(now_ms)
         self._follow_topics()
         now_s = self.now_s()
         for link in list(self.links):
@@ -289,9 +293,9 @@ class MqttHub:
             log.warning("topics of MQTT cannot be read now: %s", error)
             return
         for number in gone:
-            self.book.forget_stream(number)
+            self.registry.forget_stream(number)
         for number in new:
-            self.book.new_stream(number)
+            self.registry.new_stream(number)
 
     # Connections
 
@@ -302,20 +306,20 @@ class MqttHub:
             InvalidRequest: it is somebody else's.
             Unavailable: there are too many.
         """
-        book = self.book
-        known = book.sessions.get(client_id)
+        registry = self.registry
+        known = registry.sessions.get(client_id)
         if known is not None and known.owner != owner:
             raise InvalidRequest(
                 ErrorCode.NOT_AUTHORIZED, "this client id belongs to somebody else"
             )
         if known is not None and known.link is not None:
             known.link.taken_over()
-            known = book.sessions.get(client_id)
+            known = registry.sessions.get(client_id)
         if known is not None and is_clean:
-            book.end(known)
+            registry.end(known)
             known = None
         self.wills.cancel(client_id)
-        session = known or book.begin(client_id)
+        session = known or registry.begin(client_id)
         session.owner = owner
         return session, known is not None
 
@@ -328,7 +332,7 @@ class MqttHub:
         """A session's connection is gone."""
         now_ms = self.now_ms()
         session.left(now_ms)
-        if self.book.sessions.get(session.client_id) is not session:
+        if self.registry.sessions.get(session.client_id) is not session:
             return  # another node has it
         if will is not None and not graceful:
             delay_s = int(will.properties.get("will_delay_interval", 0))
@@ -338,23 +342,25 @@ class MqttHub:
                 self.wills.put(session.client_id, will, now_ms + delay_s * 1_000)
             else:
                 self.publish(will, session.client_id, None)
-        self.book.left(session)
+        self.registry.left(session)
         self._wake_tail()
 
 
 class _Both:
-    """Tells once that two things are done; the first error counts."""
+    """Tells once that two things are done, or at once that one of them failed.
+
+    An error must not wait: what the client sends meanwhile would be stored before what it repeats.
+    """
 
     def __init__(self, settled: Settled | None) -> None:
         self._settled = settled
         self._missing = 2
-        self._error: MainstemError | None = None
 
     def one(self, error: MainstemError | None) -> None:
-        self._error = self._error or error
         self._missing -= 1
-        if not self._missing and self._settled is not None:
-            self._settled(self._error)
+        if self._settled is not None and (error is not None or not self._missing):
+            settled, self._settled = self._settled, None
+            settled(error)
 
 
 def _partitions(topics: Topics, topic: str) -> int:

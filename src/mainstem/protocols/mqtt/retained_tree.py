@@ -32,7 +32,7 @@ class RetainedTree:
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, topic: str, size_bytes: int) -> bool:
+    def has_space(self, topic: str, size_bytes: int) -> bool:
         """Whether a message of that size may be kept under a topic."""
         known = self.get(topic)
         if known is None and self._count >= self._messages_max:

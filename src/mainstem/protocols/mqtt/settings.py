@@ -10,7 +10,7 @@ NEVER_S: Final = 0xFFFF_FFFF  # MQTT's word for a session that does not expire
 WINDOW_MAX: Final = 65_535
 
 
-class Route(Struct, frozen=True):
+class TopicRoute(Struct, frozen=True):
     """MQTT topics that begin so go to that topic of the log."""
 
     prefix: str
@@ -21,7 +21,7 @@ class MqttSettings(Struct, frozen=True, kw_only=True):
     """The limits of MQTT on one node."""
 
     topic: str = "mqtt"
-    routes: tuple[Route, ...] = ()
+    routes: tuple[TopicRoute, ...] = ()
     packet_bytes_max: int = 1 * MIB
     receive_max: int = 1_000  # messages that a client may have unanswered
     window_max: int = 1_000  # messages that the node has unanswered with a client

@@ -17,10 +17,10 @@ T = TypeVar("T")
 class Granted:
     """A subscription in force: the filter with its options, and the number its owner gave it."""
 
-    __slots__ = ("identifier", "wish")
+    __slots__ = ("identifier", "subscription")
 
-    def __init__(self, wish: Subscription, identifier: int = 0) -> None:
-        self.wish = wish
+    def __init__(self, subscription: Subscription, identifier: int = 0) -> None:
+        self.subscription = subscription
         self.identifier = identifier
 
 

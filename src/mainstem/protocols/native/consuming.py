@@ -1,6 +1,6 @@
 """Consuming on one connection: subscriptions, credit, settlements.
 
-How much may be unsettled is the queue's business (``Window``). Credit that the client grants, or
+The queue bounds what may be unsettled (``ConsumerWindow``). Credit that the client grants, or
 has without end, is handed on in portions that fit into ``UNSENT_BYTES``: a client that takes its
 deliveries slowly is not sent more than it takes.
 """
@@ -9,26 +9,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mainstem.broker.queues_api import (
+from mainstem.broker.api.queues import (
     ACKNOWLEDGE,
     REJECT,
     RELEASE,
     RETURN,
-    ConsumerWish,
+    ConsumeRequest,
+    ConsumerWindow,
     Delivery,
-    Outcome,
     Reason,
     Settlement,
+    SettlementOutcome,
     Subscription,
-    Window,
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.limits import KIB, MIB
 from mainstem.protocols.native.convert import size_of, wire_delivery
 from mainstem.protocols.native.errors import error_of
-from mainstem.protocols.native.gets_service import Gets
-from mainstem.protocols.native.link import Link, NativeService
-from mainstem.security.acl import Operation
+from mainstem.protocols.native.link import NativeConnectionLink, NativeService
+from mainstem.protocols.native.pending_gets_service import PendingGets
+from mainstem.security.authorisation.acl import Operation
 from mainstem.security.quotas import FETCH_BYTES
 from mainstem.wire.native.answers import Deliver, Ended, WireDelivery
 from mainstem.wire.native.requests import Ack, Credit, Nack, Reject, Subscribe, Unsubscribe
@@ -42,7 +42,7 @@ RETRY_MS: Final = 10
 GOT: Final = 0
 
 _REJECTIONS: Final = {
-    reason.value: Settlement(Outcome.REJECT, reason=reason)
+    reason.value: Settlement(SettlementOutcome.REJECT, reason=reason)
     for reason in (Reason.BAD_PAYLOAD, Reason.HANDLER_ERROR)
 } | {Reason.REJECTED.value: REJECT}
 
@@ -62,9 +62,11 @@ class _Subscriber:
 
 
 class Consuming:
-    """See the module's text."""
+    """Serves the subscriptions of one connection: credit and settlement."""
 
-    def __init__(self, link: Link, service: NativeService, gets: Gets) -> None:
+    def __init__(
+        self, link: NativeConnectionLink, service: NativeService, gets: PendingGets
+    ) -> None:
         self._link = link
         self._service = service
         self._gets = gets
@@ -87,10 +89,10 @@ class Consuming:
         subscriber.lent = first
         if subscriber.wanted is not None:
             subscriber.wanted -= first
-        window = Window(
+        window = ConsumerWindow(
             0 if word.no_ack else word.window, bytes_max=word.window_bytes, credit=first
         )
-        wish = ConsumerWish(
+        request = ConsumeRequest(
             name=word.name,
             connection=link.connection,
             no_ack=word.no_ack,
@@ -102,7 +104,7 @@ class Consuming:
         subscriber.subscription = self._service.broker.queues.consume(
             link.namespace,
             word.queue,
-            wish,
+            request,
             partial(self._deliver, subscriber),
             partial(self._ended, subscriber),
         )
@@ -149,10 +151,12 @@ class Consuming:
         self._settle(word.subscription, word.numbers, ACKNOWLEDGE)
 
     def nack(self, word: Nack) -> None:
-        """These go back."""
+        """Return deliveries to their queue."""
         how = RETURN if word.failed else RELEASE
         if word.delay_ms is not None:
-            how = Settlement(Outcome.RETURN, is_failure=word.failed, delay_ms=word.delay_ms)
+            how = Settlement(
+                SettlementOutcome.RETURN, is_failure=word.failed, delay_ms=word.delay_ms
+            )
         self._settle(word.subscription, word.numbers, how)
 
     def reject(self, word: Reject) -> None:
@@ -180,10 +184,10 @@ class Consuming:
             parts.append(wire)
             part_bytes += size_of(wire.message)
             if part_bytes >= FRAME_BYTES:
-                size_bytes += self._say(subscriber, parts)
+                size_bytes += self._send(subscriber, parts)
                 parts, part_bytes = [], 0
         if parts:
-            size_bytes += self._say(subscriber, parts)
+            size_bytes += self._send(subscriber, parts)
         count = len(deliveries)
         self._service.metrics.messages_out += count
         subscriber.lent -= count
@@ -195,8 +199,8 @@ class Consuming:
         else:
             self._link.runner.soon(again)
 
-    def _say(self, subscriber: _Subscriber, parts: list[WireDelivery]) -> int:
-        return self._link.say(0, Deliver(subscription=subscriber.id, deliveries=parts))
+    def _send(self, subscriber: _Subscriber, parts: list[WireDelivery]) -> int:
+        return self._link.send(0, Deliver(subscription=subscriber.id, deliveries=parts))
 
     def _lend(self, subscriber: _Subscriber) -> None:
         """Hand credit on, once the client has taken enough of what it was sent."""
@@ -220,8 +224,8 @@ class Consuming:
             return
         subscriber.is_open = False
         self._subscribers.pop(subscriber.id, None)
-        told = None if error is None else error_of(error)
-        self._link.say(0, Ended(subscription=subscriber.id, error=told))
+        wire_error = None if error is None else error_of(error)
+        self._link.send(0, Ended(subscription=subscriber.id, error=wire_error))
 
     def _check(self, word: Subscribe) -> None:
         if word.subscription == GOT or word.subscription in self._subscribers:

@@ -1,13 +1,13 @@
-"""Messages of the native protocol as the house's messages, and back.
+"""Messages of the native protocol as our messages, and back.
 
-What has a field of its own on the wire is a header with an agreed name in the house; all other
+What has a field of its own on the wire is a header with an agreed name in our messages; all other
 headers travel as they are, in their order.
 """
 
 from operator import attrgetter
 from typing import Final
 
-from mainstem.broker.queues_api import NO_HEADERS, Browsed, Delivery, Routing
+from mainstem.broker.api.queues import NO_HEADERS, Delivery, PeekedMessage, Routing
 from mainstem.model.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -111,7 +111,7 @@ def wire_delivery(delivery: Delivery, number: int) -> WireDelivery:
     )
 
 
-def browsed_message(browsed: Browsed) -> BrowsedMessage:
+def browsed_message(browsed: PeekedMessage) -> BrowsedMessage:
     """A message that was looked at."""
     return BrowsedMessage(
         sequence=browsed.sequence,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
-from mainstem.broker.queues_api import (
+from mainstem.broker.api.queues import (
     NATIVE,
     Binding,
     BindingView,
@@ -22,8 +22,8 @@ from mainstem.broker.queues_api import (
 )
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.protocols.native.convert import browsed_message, size_of
-from mainstem.protocols.native.link import Link, NativeService
-from mainstem.security.acl import Operation
+from mainstem.protocols.native.link import NativeConnectionLink, NativeService
+from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.native import answers, requests
 from mainstem.wire.native.words import Ok, WireQueueSettings
 
@@ -34,7 +34,7 @@ _ENUMS: Final[dict[str, Any]] = {"mode": DeliveryMode, "overflow": Overflow}
 class Entities:
     """What one connection does with them."""
 
-    def __init__(self, link: Link, service: NativeService) -> None:
+    def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
         self._new_name = service.new_name
         self._queues: Queues = service.broker.queues
@@ -96,7 +96,7 @@ class Entities:
         return answers.QueueList(queues=[_queue_info(view) for view in found if sees(view.name)])
 
     async def describe_queue(self, word: requests.DescribeQueue) -> answers.QueueList:
-        """One queue."""
+        """Describe one queue."""
         self._link.permissions.queue(Operation.DESCRIBE, word.name)
         view = self._queues.admin.describe(self._link.namespace, word.name)
         return answers.QueueList(queues=[_queue_info(view)])
@@ -135,7 +135,7 @@ class Entities:
         link.permissions.exchange(need, word.name)
         if word.alternate is not None and not word.passive:
             link.permissions.exchange(Operation.WRITE, word.alternate)
-        wish = Exchange(
+        declared = Exchange(
             name=word.name,
             kind=_kind(word.kind),
             durable=word.durable,
@@ -145,7 +145,7 @@ class Entities:
             delayed=word.delayed,
         )
         await self._queues.declare_exchange(
-            link.namespace, wish, passive=word.passive, shared=word.shared
+            link.namespace, declared, passive=word.passive, shared=word.shared
         )
         return Ok()
 
@@ -173,7 +173,7 @@ class Entities:
         return Ok()
 
     async def unbind(self, word: requests.Unbind) -> Ok:
-        """End a binding."""
+        """Delete a binding."""
         binding = self._binding(word)
         await self._queues.unbind(self._link.namespace, binding, connection=self._link.connection)
         return Ok()
@@ -207,18 +207,18 @@ def settings_of(wire: WireQueueSettings, *, is_plain: bool) -> QueueSettings:
     Raises:
         InvalidRequest: a word that is not known.
     """
-    said = {name: value for name, value in asdict(wire).items() if value is not None}
+    given = {name: value for name, value in asdict(wire).items() if value is not None}
     for name, kind in _ENUMS.items():
-        if name in said:
+        if name in given:
             try:
-                said[name] = kind(said[name])
+                given[name] = kind(given[name])
             except ValueError:
                 raise InvalidRequest(
                     ErrorCode.INVALID_ARGUMENT,
-                    f"{name}: {said[name]!r} is none of {', '.join(kind)}",
+                    f"{name}: {given[name]!r} is none of {', '.join(kind)}",
                     subject=name,
                 ) from None
-    return replace(QueueSettings() if is_plain else NATIVE, **said)
+    return replace(QueueSettings() if is_plain else NATIVE, **given)
 
 
 def _kind(name: str) -> ExchangeKind:

@@ -1,4 +1,4 @@
-"""House errors as native clients see them: the code by its name, cause, object, remedy."""
+"""Our errors as native clients see them: the code by its name, cause, object, remedy."""
 
 from mainstem.model.errors import MainstemError
 from mainstem.wire.native.words import Error

@@ -5,11 +5,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainstem.broker.api import Broker
+from mainstem.broker.api.broker import Broker
 from mainstem.model.clock import Clock
-from mainstem.protocols.native.brake import Brake
-from mainstem.protocols.native.permissions import Permissions
-from mainstem.protocols.native.runner import Runner
+from mainstem.protocols.backpressure import Backpressure
+from mainstem.protocols.permissions import ClientPermissions
+from mainstem.protocols.runner import Runner
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.native.frames import FRAME_BYTES_MAX
 from mainstem.wire.native.words import Word
@@ -43,17 +43,17 @@ class NativeService(Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class NativeConnectionLink(Struct, frozen=True, kw_only=True):
     """One connection that is in, as its parts see it."""
 
     namespace: str
     connection: str  # a name that no other connection of the cluster has
-    permissions: Permissions
+    permissions: ClientPermissions
     runner: Runner
-    say: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
-    say_body: Callable[[int, bytes], int]  # the same of a word that is written already
-    say_to_all: Callable[[Sequence[int], bytes], None]  # one short word as the answer to many
+    send: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
+    send_body: Callable[[int, bytes], int]  # the same of a word that is written already
+    send_to_all: Callable[[Sequence[int], bytes], None]  # one short word as the answer to many
     unsent_bytes: Callable[[], int]  # what the client has not taken yet
     is_limited: Callable[[], bool]  # whether there is any quota at all
     charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait
-    brake: Brake  # keeps what is read of the client within bounds
+    backpressure: Backpressure  # keeps what is read of the client within bounds

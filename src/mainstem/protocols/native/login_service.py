@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainstem.broker.security_api import Security
+from mainstem.broker.api.security import Security
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.protocols.entrance import EXTERNAL, Arrival
+from mainstem.protocols.listener_policy import EXTERNAL, IncomingConnection
 from mainstem.security.principals import NOBODY, Identity
 
 if TYPE_CHECKING:
-    from mainstem.security.logins_service import Exchange
+    from mainstem.security.authentication.login_service import SaslExchange
 
 
 class LoginStep(Struct, frozen=True):
@@ -28,12 +28,12 @@ class LoginStep(Struct, frozen=True):
 
 
 class Login:
-    """See the module's text."""
+    """Authenticates one native connection."""
 
-    def __init__(self, security: Security, arrival: Arrival) -> None:
+    def __init__(self, security: Security, arrival: IncomingConnection) -> None:
         self._security = security
         self._arrival = arrival
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
 
     async def begin(self, mechanism: str, response: bytes) -> LoginStep:
         """The client has chosen how to show who it is.

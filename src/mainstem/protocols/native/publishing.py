@@ -10,19 +10,19 @@ settle meanwhile, and what it publishes nevertheless waits within the queue's ow
 from collections.abc import Sequence
 from typing import Final
 
-from mainstem.broker.queues_api import DEFAULT_EXCHANGE, NO_HEADERS, Fate, Routing
-from mainstem.broker.queues_api import Published as Settled
+from mainstem.broker.api.queues import DEFAULT_EXCHANGE, NO_HEADERS, PublishStatus, Routing
+from mainstem.broker.api.queues import Published as Settled
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.message import Message
 from mainstem.protocols.native.convert import message_of, routing_of, size_of
 from mainstem.protocols.native.errors import error_of
-from mainstem.protocols.native.link import Link, NativeService
+from mainstem.protocols.native.link import NativeConnectionLink, NativeService
 from mainstem.security.quotas import PRODUCE_BYTES
 from mainstem.wire.native.answers import Flow, Published, Refused
 from mainstem.wire.native.requests import Publish
 from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage, encode
 
-NOT_TOLD: Final = -1
+NOT_CONFIRMED: Final = -1
 REASON: Final = "publishes"
 _KEY_BYTES_MAX: Final = 255
 _ALL_STORED: Final = [
@@ -59,7 +59,7 @@ class _Batch:
             self.refused = []
         self.refused.append(Refused(place, error_of(error)))
 
-    def reached_nobody(self, place: int) -> None:
+    def mark_unrouted(self, place: int) -> None:
         """One reached no queue."""
         if self.unrouted is None:
             self.unrouted = []
@@ -67,9 +67,9 @@ class _Batch:
 
 
 class Publishing:
-    """See the module's text."""
+    """Publishes batches of one connection and answers each."""
 
-    def __init__(self, link: Link, service: NativeService) -> None:
+    def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
         self._clock = service.clock
         queues = service.broker.queues
@@ -94,12 +94,12 @@ class Publishing:
         keys = self._keys(word)
         now_ms = self._clock.wall_ms()
         publisher, exchange, owed = self._publisher, word.exchange, self._owed
-        is_told = number and word.durability != "none"
+        is_confirmed = number and word.durability != "none"
         batch = _Batch(number, self._token + 1, len(word.messages))
         self._token += len(word.messages)
         for at, wire in enumerate(word.messages):
-            token = NOT_TOLD
-            if is_told:
+            token = NOT_CONFIRMED
+            if is_confirmed:
                 token = batch.first + at
                 owed[token] = batch
             key = keys[at]
@@ -113,7 +113,7 @@ class Publishing:
                 owed.pop(token, None)
                 if not at:
                     raise
-                self._refuse(batch, at, error, is_told=bool(is_told))
+                self._refuse(batch, at, error, is_confirmed=bool(is_confirmed))
         if self._link.is_limited():
             self._charge(sum(map(size_of, word.messages)))
         if len(owed) >= self._owed_max and not self._is_full:
@@ -170,7 +170,7 @@ class Publishing:
     def _charge(self, size_bytes: int) -> None:
         wait_ms = self._link.charge(PRODUCE_BYTES, size_bytes)
         if wait_ms:
-            self._link.brake.hold(wait_ms)
+            self._link.backpressure.hold(wait_ms)
 
     def _check_copies(self, exchange: str, routing: Routing) -> None:
         for key in routing.keys[1:]:
@@ -178,8 +178,8 @@ class Publishing:
 
     def _settled(self, tokens: Sequence[int], settled: Settled) -> None:
         owed = self._owed
-        is_refused = settled.fate is Fate.REFUSED
-        is_plain = settled.fate is Fate.STORED and settled.is_routed
+        is_refused = settled.error is not None
+        is_plain = settled.status is PublishStatus.STORED and settled.is_routed
         stored: list[int] = []
         for token in tokens:
             batch = owed.pop(token, None)
@@ -193,32 +193,32 @@ class Publishing:
             if is_refused:
                 batch.refuse(token - batch.first, settled.error)
             else:
-                batch.stored += settled.fate is Fate.STORED
+                batch.stored += settled.status is PublishStatus.STORED
                 if not settled.is_routed:
-                    batch.reached_nobody(token - batch.first)
+                    batch.mark_unrouted(token - batch.first)
             self._check_answered(batch)
         if stored:
-            self._link.say_to_all(stored, _ALL_STORED[1])
+            self._link.send_to_all(stored, _ALL_STORED[1])
         if self._is_full and len(owed) <= self._owed_max // 2:
             self._fill(is_full=False)
 
-    def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_told: bool) -> None:
-        if is_told:
+    def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_confirmed: bool) -> None:
+        if is_confirmed:
             batch.refuse(at, error)
             self._check_answered(batch)
 
     def _check_answered(self, batch: _Batch) -> None:
         batch.left -= 1
         if not batch.left:
-            self._link.say_body(batch.number, batch.answer())
+            self._link.send_body(batch.number, batch.answer())
 
     def _fill(self, *, is_full: bool) -> None:
         """Read no more while so much is not settled."""
         self._is_full = is_full
-        self._link.brake.put(REASON, is_on=is_full)
+        self._link.backpressure.put(REASON, is_on=is_full)
 
     def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
-        self._link.say(0, Flow(publish=may_publish))
+        self._link.send(0, Flow(publish=may_publish))
 
 
 def _has_keys(messages: Sequence[WireMessage]) -> bool:

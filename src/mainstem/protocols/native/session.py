@@ -8,22 +8,23 @@ that is not understood is answered as such, since the next frame may well be.
 """
 
 import logging
-from collections.abc import Callable
 from enum import IntEnum, auto
 from typing import Any, Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
-from mainstem.protocols.entrance import Arrival, Entrance
-from mainstem.protocols.native.brake import Brake
-from mainstem.protocols.native.conversation import Conversation
+from mainstem.protocols.backpressure import Backpressure
+from mainstem.protocols.listener_policy import IncomingConnection, ListenerPolicy
+from mainstem.protocols.login_expiry import LoginExpiry
 from mainstem.protocols.native.errors import error_of
-from mainstem.protocols.native.link import Link, NativeService
+from mainstem.protocols.native.link import NativeConnectionLink, NativeService
 from mainstem.protocols.native.login_service import Login, LoginStep
-from mainstem.protocols.native.outgoing import Outgoing
-from mainstem.protocols.native.permissions import Permissions
-from mainstem.protocols.native.runner import Runner
-from mainstem.protocols.native.runs import Shape, shape_of
-from mainstem.protocols.session import Sender
+from mainstem.protocols.native.outgoing import NativeOutgoing
+from mainstem.protocols.native.publish_shape import PublishShape, shape_of
+from mainstem.protocols.native.request_dispatch import RequestDispatcher
+from mainstem.protocols.permissions import ClientPermissions
+from mainstem.protocols.runner import Runner
+from mainstem.protocols.send_batch import SendBatch
+from mainstem.protocols.session import BufferingSender
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.native.answers import Challenge, Connected, Goodbye
 from mainstem.wire.native.frames import (
@@ -50,7 +51,7 @@ MISSED_MAX: Final = 2
 _head_at = HEAD.unpack_from
 
 
-class State(IntEnum):
+class NativeConnectionState(IntEnum):
     """How far a connection is."""
 
     NEW = auto()
@@ -62,40 +63,39 @@ class State(IntEnum):
 
 
 class NativeSession:
-    """See the module's text."""
+    """Serves one native connection: login, requests, heartbeats, close."""
 
     def __init__(
         self,
-        sender: Sender,
-        arrival: Arrival,
-        entrance: Entrance,
+        sender: BufferingSender,
+        arrival: IncomingConnection,
+        entrance: ListenerPolicy,
         service: NativeService,
         runner: Runner,
-        unsent: Callable[[], int],
     ) -> None:
         self._sender = sender
         self._arrival = arrival
         self._entrance = entrance
         self._service = service
         self._runner = runner
-        self._out = Outgoing(sender, runner, unsent)
+        self._out = NativeOutgoing(SendBatch(sender, runner.soon))
         self._login = Login(entrance.security, arrival)
-        self._state = State.NEW
+        self._state = NativeConnectionState.NEW
         self._limit_bytes = LOGIN_FRAME_BYTES_MAX
         self._compression = NONE
         self._connect = Connect()
         self._number = 0
-        self._conversation: Conversation | None = None
-        self._brake = Brake(sender, runner)
-        self._heard = True
+        self._conversation: RequestDispatcher | None = None
+        self._backpressure = Backpressure(sender, runner)
+        self._has_received = True
         self._silent = 0
-        self._shape: Shape | None = None  # of publishes that come one after the other
+        self._shape: PublishShape | None = None  # of publishes that come one after the other
         self._heartbeat_ms = service.limits.heartbeat_ms
 
     @property
     def is_in(self) -> bool:
         """Whether the client is through with the login."""
-        return self._state >= State.RUNNING
+        return self._state >= NativeConnectionState.RUNNING
 
     @property
     def is_busy(self) -> bool:
@@ -106,7 +106,7 @@ class NativeSession:
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
-        self._heard = True
+        self._has_received = True
         need = HEAD_BYTES
         try:
             start, need = self._frames(buf, view, start, until)
@@ -114,11 +114,11 @@ class NativeSession:
             self._service.metrics.malformed_frames += 1
             self.end(InvalidRequest(ErrorCode.INVALID_REQUEST, str(error)))
         self._out.flush()
-        return (until, HEAD_BYTES) if self._state is State.DONE else (start, need)
+        return (until, HEAD_BYTES) if self._state is NativeConnectionState.DONE else (start, need)
 
     def _frames(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         last = 0
-        while until - start >= HEAD_BYTES and self._state is not State.DONE:
+        while until - start >= HEAD_BYTES and self._state is not NativeConnectionState.DONE:
             length, flags, number = _head_at(buf, start)
             shape = self._shape
             if shape is not None and length == shape.length:
@@ -147,7 +147,7 @@ class NativeSession:
         return start, HEAD_BYTES
 
     def _take_run(
-        self, shape: Shape, buf: bytearray, view: memoryview, start: int, until: int
+        self, shape: PublishShape, buf: bytearray, view: memoryview, start: int, until: int
     ) -> int:
         """Publish what comes in frames of one shape; how many bytes they took."""
         numbers, values = shape.take(buf, view, start, until)
@@ -158,17 +158,17 @@ class NativeSession:
 
     def _not_understood(self, number: int, cause: str) -> None:
         error = InvalidRequest(ErrorCode.INVALID_REQUEST, f"not understood: {cause}")
-        if self._state is State.RUNNING:
-            self._out.say(number, error_of(error))
+        if self._state is NativeConnectionState.RUNNING:
+            self._out.send(number, error_of(error))
         else:
             self.end(error)
 
     def _serve(self, number: int, word: Word) -> None:
         if self._conversation is not None:
             self._conversation.serve(number, word)
-        elif self._state is State.NEW and isinstance(word, Connect):
+        elif self._state is NativeConnectionState.NEW and isinstance(word, Connect):
             self._greet(number, word)
-        elif self._state is State.ASKED and isinstance(word, Respond):
+        elif self._state is NativeConnectionState.ASKED and isinstance(word, Respond):
             self._number = number
             self._check(self._login.go_on(word.data))
         else:
@@ -188,26 +188,26 @@ class NativeSession:
         self._check(self._login.begin(word.mechanism, word.response))
 
     def _check(self, work: Any) -> None:
-        self._state = State.CHECKING
+        self._state = NativeConnectionState.CHECKING
         self._runner.run(work, self._checked)
 
     def _checked(self, step: LoginStep | None, error: BaseException | None) -> None:
-        if self._state is not State.CHECKING:
+        if self._state is not NativeConnectionState.CHECKING:
             return
         if error is not None or step is None:
             self._refuse(error)
         elif step.identity is None:
-            self._state = State.ASKED
-            self._out.say(self._number, Challenge(data=step.data))
+            self._state = NativeConnectionState.ASKED
+            self._out.send(self._number, Challenge(data=step.data))
         else:
             self._open(step.identity, step.data)
 
     def _open(self, identity: Identity, data: bytes) -> None:
         """Queues may have to be loaded before anybody can use them."""
-        self._state = State.OPENING
+        self._state = NativeConnectionState.OPENING
 
         def ready(_: object, error: BaseException | None) -> None:
-            if self._state is not State.OPENING:
+            if self._state is not NativeConnectionState.OPENING:
                 return
             if error is not None:
                 self._refuse(error)
@@ -224,9 +224,9 @@ class NativeSession:
             self._heartbeat_ms = asked
         self._limit_bytes = service.limits.frame_bytes_max
         self._compression = COMPRESSIONS[chosen]
-        self._conversation = Conversation(self._link(identity), service)
-        self._state = State.RUNNING
-        self._out.say(
+        self._conversation = RequestDispatcher(self._link(identity), service)
+        self._state = NativeConnectionState.RUNNING
+        self._out.send(
             self._number,
             Connected(
                 version=PROTOCOL_VERSION,
@@ -243,68 +243,66 @@ class NativeSession:
         # The word that tells about compression is itself not compressed.
         self._out.compression = self._compression
         self._runner.later(self._heartbeat_ms, self._listen)
-        if identity.until_ms is not None:
-            left_ms = max(0, identity.until_ms - service.clock.wall_ms())
-            over = InvalidRequest(ErrorCode.TOKEN_EXPIRED, "the login is over")
-            self._runner.later(left_ms, lambda: self.end(over))
+        over = InvalidRequest(ErrorCode.TOKEN_EXPIRED, "the login is over")
+        LoginExpiry(self._runner, service.clock, lambda: self.end(over)).note(identity)
 
-    def _link(self, identity: Identity) -> Link:
+    def _link(self, identity: Identity) -> NativeConnectionLink:
         arrival, word, security = self._arrival, self._connect, self._entrance.security
         meter = security.quotas.meter(identity.principal.name, word.client, arrival.address)
         rights = self._entrance.rights(identity, arrival)
-        return Link(
+        return NativeConnectionLink(
             namespace=word.namespace,
             connection=self._service.new_name(),
-            permissions=Permissions(rights, word.namespace),
+            permissions=ClientPermissions(rights, word.namespace),
             runner=self._runner,
-            say=self._out.say,
-            say_body=self._out.say_body,
-            say_to_all=self._out.say_to_all,
+            send=self._out.send,
+            send_body=self._out.send_body,
+            send_to_all=self._out.send_to_all,
             unsent_bytes=self._out.unsent_bytes,
             is_limited=lambda: security.quotas.limited,
             charge=meter.charge,
-            brake=self._brake,
+            backpressure=self._backpressure,
         )
 
     def _refuse(self, error: BaseException | None) -> None:
         """No way in; the client learns why, and the connection ends."""
-        self._out.say(self._number, error_of(error))
+        self._out.send(self._number, error_of(error))
         self._finish()
 
     # Silence, waiting, the end
 
     def _listen(self) -> None:
         """Find out whether the client is still there."""
-        if self._state is not State.RUNNING:
+        if self._state is not NativeConnectionState.RUNNING:
             return
-        self._silent = 0 if self._heard or self._brake.is_on else self._silent + 1
-        self._heard = False
+        self._silent = 0 if self._has_received or self._backpressure.is_on else self._silent + 1
+        self._has_received = False
         if self._silent >= MISSED_MAX:
             self.end(Unavailable(ErrorCode.TIMED_OUT, "nothing was heard of the client"))
         else:
             self._runner.later(self._heartbeat_ms, self._listen)
 
-    def say_goodbye(self, grace_ms: int) -> None:
+    def send_goodbye(self, grace_ms: int) -> None:
         """The node stops soon: the client is told, and may finish."""
-        if self._state is State.RUNNING:
+        if self._state is NativeConnectionState.RUNNING:
             leaving = Unavailable(
                 ErrorCode.SHUTTING_DOWN, "the node is shutting down", remedy="connect again"
             )
-            self._out.say(0, Goodbye(error=error_of(leaving), grace_ms=grace_ms))
+            self._out.send(0, Goodbye(error=error_of(leaving), grace_ms=grace_ms))
             self._out.flush()
 
     def end(self, error: MainstemError) -> None:
         """Tell the client why, and end the connection."""
-        if self._state is State.DONE:
+        if self._state is NativeConnectionState.DONE:
             return
         peer = self._arrival
         log.info("native connection %s:%d ends: %s", peer.address, peer.port, error.cause)
-        self._out.say(0, Goodbye(error=error_of(error)))
+        self._out.send(0, Goodbye(error=error_of(error)))
         self._finish()
 
     def closed(self) -> None:
         """The connection is gone: its deliveries return, its exclusive queues go."""
-        self._state = State.DONE
+        self._state = NativeConnectionState.DONE
         if self._conversation is not None:
             conversation, self._conversation = self._conversation, None
             conversation.close()

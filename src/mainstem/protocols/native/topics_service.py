@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mainstem.broker.api import Broker, Look, check_fresh
+from mainstem.broker.api.broker import Broker, StableStreamReader, check_fresh
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.limits import KIB
 from mainstem.model.message import Message
 from mainstem.model.metadata import Topic
-from mainstem.model.murmur2 import partition_of_key
-from mainstem.model.record import Record, batches_of, build_batch, records_of
+from mainstem.model.records.murmur2 import partition_of_key
+from mainstem.model.records.record import Record, batches_of, build_batch, records_of
 from mainstem.model.topic_name import check_topic_name, is_reserved_name
 from mainstem.protocols.native.convert import message_of, size_of, wire_message
-from mainstem.protocols.native.link import Link, NativeService
+from mainstem.protocols.native.link import NativeConnectionLink, NativeService
 from mainstem.protocols.visibility import Visibility
-from mainstem.security.acl import Operation
+from mainstem.security.authorisation.acl import Operation
 from mainstem.security.quotas import FETCH_BYTES, PRODUCE_BYTES
 from mainstem.wire.native import answers, requests
 from mainstem.wire.native.words import Ok
@@ -35,10 +35,10 @@ _RECORD_BYTES: Final = 200  # what a record takes besides, most headers included
 Part = tuple[int, list[int]]
 
 
-class TopicDesk:
+class NativeTopics:
     """What one connection does with topics."""
 
-    def __init__(self, link: Link, service: NativeService) -> None:
+    def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
         self._clock = service.clock
         self._metrics = service.metrics
@@ -46,7 +46,7 @@ class TopicDesk:
         self._turn = 0
 
     async def create_topic(self, word: requests.CreateTopic) -> Ok:
-        """A new topic."""
+        """Create a topic."""
         check_topic_name(word.name)
         self._link.permissions.create_topic(word.name)
         _refuse_internal(word.name)
@@ -88,7 +88,7 @@ class TopicDesk:
         places = await store(topic, messages, parts)
         wait_ms = self._link.charge(PRODUCE_BYTES, sum(map(size_of, word.messages)))
         if wait_ms:
-            self._link.brake.hold(wait_ms)
+            self._link.backpressure.hold(wait_ms)
         return answers.Appended(places=places)
 
     async def _committed(
@@ -120,21 +120,21 @@ class TopicDesk:
         """
         streams = self._broker.streams
         try:
-            doors = [streams.door(topic.name, part[0]) for part in parts]
-            for door in doors:
-                check_fresh(door)
+            writers = [streams.partition(topic.name, part[0]) for part in parts]
+            for writer in writers:
+                check_fresh(writer)
         except Unavailable as error:
             if error.code is not ErrorCode.NOT_WRITER:
                 raise
             return await self._committed(topic, messages, parts)
         batches = [_batch(messages, part) for part in parts]
         bases = [
-            door.stage(memoryview(batch), 0, len(batch))
-            for door, batch in zip(doors, batches, strict=True)
+            writer.stage(memoryview(batch), 0, len(batch))
+            for writer, batch in zip(writers, batches, strict=True)
         ]
         streams.flush()
-        for door, base in zip(doors, bases, strict=True):
-            if (failure := door.failure(base)) is not None:
+        for writer, base in zip(writers, bases, strict=True):
+            if (failure := writer.failure(base)) is not None:
                 raise failure
         return _places(parts, bases)
 
@@ -153,7 +153,7 @@ class TopicDesk:
         self._metrics.messages_out += len(shown)
         wait_ms = self._link.charge(FETCH_BYTES, size_bytes)
         if wait_ms:
-            self._link.brake.hold(wait_ms)
+            self._link.backpressure.hold(wait_ms)
         return answers.Records(
             records=shown,
             next_offset=next_offset,
@@ -161,7 +161,7 @@ class TopicDesk:
             end_offset=look.last_stable,
         )
 
-    async def _found(self, word: requests.Read) -> tuple[Look, list[Record], int]:
+    async def _found(self, word: requests.Read) -> tuple[StableStreamReader, list[Record], int]:
         """A look into the partition, what readers see there, and where to go on.
 
         Wherever it is written; and who waits for more goes on waiting when its writer changes.
@@ -249,7 +249,7 @@ def _refuse_internal(name: str) -> None:
         )
 
 
-def _start(look: Look, word: requests.Read) -> int:
+def _start(look: StableStreamReader, word: requests.Read) -> int:
     if word.offset == EARLIEST:
         return look.start_offset
     if word.offset == LATEST:

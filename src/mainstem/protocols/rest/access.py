@@ -23,15 +23,15 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from mainstem.broker.security_api import Caller, Security
+from mainstem.broker.api.security import Caller, Security
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.protocols.rest.errors import Problem, Refusal
-from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
-from mainstem.security.authoriser import AllRights
-from mainstem.security.certificate_names import NameRules
+from mainstem.protocols.rest.errors import HttpError, Problem
+from mainstem.security.authentication.certificate_names import NameRules
+from mainstem.security.authentication.tls_transport import certificate_identity
+from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
+from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.security.principals import NOBODY, Identity
-from mainstem.security.quotas import FETCH_BYTES, PRODUCE_BYTES, REQUESTS, Meter
-from mainstem.security.tls_transport import certificate_identity
+from mainstem.security.quotas import FETCH_BYTES, PRODUCE_BYTES, REQUESTS, QuotaMeter
 
 CALLER: Final = "mainstem.caller"
 METER: Final = "mainstem.meter"
@@ -40,7 +40,7 @@ CLIENT_ID: Final = "http"
 OPEN_TO_ALL: Final = frozenset({"/health", "/health/live", "/health/ready"})
 
 _CHALLENGE = {"www-authenticate": 'Basic realm="mainstem", charset="UTF-8", Bearer'}
-_ANYBODY = Caller(NOBODY, "", AllRights())
+_PUBLIC_CALLER = Caller(NOBODY, "", AllRights())
 
 
 class Right(Struct, frozen=True):
@@ -57,12 +57,12 @@ class Line(Struct):
     tls: Any = None
     noted: bytes = b""
 
-    def is_news(self, shown: str) -> bool:
+    def is_changed(self, shown: str) -> bool:
         """Whether a login with what was shown is not in the audit yet for this connection."""
         return self.noted != _mark(shown)
 
     def note(self, shown: str) -> None:
-        """It is now."""
+        """Remember that this login is in the audit."""
         self.noted = _mark(shown)
 
 
@@ -105,14 +105,14 @@ class Access(Struct, frozen=True, kw_only=True):
         # Of two, something in front of us may have looked at the other one.
         given = shown[0] if len(shown) == 1 else ""
         scheme, _, value = given.partition(" ")
-        news = line.is_news(given)
+        changed = line.is_changed(given)
         logins = self.security.logins
         try:
             if scheme.lower() == "basic":
                 user, password = _name_and_password(value.strip())
-                identity = await logins.password(user, password, address, noted=not news)
+                identity = await logins.password(user, password, address, noted=not changed)
             elif scheme.lower() == "bearer":
-                identity = await logins.bearer(value.strip(), address, noted=not news)
+                identity = await logins.bearer(value.strip(), address, noted=not changed)
             else:
                 raise _unknown("this way to log in is not served")
         except MainstemError as error:
@@ -126,21 +126,21 @@ class Access(Struct, frozen=True, kw_only=True):
         if self.names is None:
             return None
         identity = certificate_identity(line.tls, self.names)
-        if identity is not None and line.is_news(str(identity.principal)):
+        if identity is not None and line.is_changed(str(identity.principal)):
             line.note(str(identity.principal))
             self.security.logins.succeeded(identity, address)
         return identity
 
-    def _metered(self, known: Identity, address: str) -> Meter:
+    def _metered(self, known: Identity, address: str) -> QuotaMeter:
         meter = self.security.quotas.meter(known.principal.name, CLIENT_ID, address)
         _refuse_debt(meter, REQUESTS, PRODUCE_BYTES, FETCH_BYTES)
         meter.charge(REQUESTS, 1)
         return meter
 
 
-def receive_anybody(scope: Scope) -> None:
+def allow_public(scope: Scope) -> None:
     """Where nobody is asked anything, everybody may do everything."""
-    scope[CALLER] = _ANYBODY
+    scope[CALLER] = _PUBLIC_CALLER
 
 
 def caller_of(request: Request) -> Caller:
@@ -175,22 +175,22 @@ def may(request: Request, operation: Operation, kind: ResourceType, name: str) -
 
 def charge(request: Request, kind: str, amount: int) -> None:
     """Count what the request takes of a limited good; the next one waits for it."""
-    meter: Meter | Any = request.scope.get(METER)
+    meter: QuotaMeter | Any = request.scope.get(METER)
     if meter is not None:
         meter.charge(kind, amount)
 
 
 def refuse_debt(request: Request, kind: str) -> None:
     """Refuse whoever has taken more of a limited good than he may."""
-    meter: Meter | Any = request.scope.get(METER)
+    meter: QuotaMeter | Any = request.scope.get(METER)
     if meter is not None:
         _refuse_debt(meter, kind)
 
 
-def _refuse_debt(meter: Meter, *kinds: str) -> None:
+def _refuse_debt(meter: QuotaMeter, *kinds: str) -> None:
     owed_ms = max(meter.charge(kind, 0) for kind in kinds)
     if owed_ms:
-        raise Refusal(
+        raise HttpError(
             429,
             Problem(
                 ErrorCode.THROTTLED.name,
@@ -236,7 +236,7 @@ def _check_host(headers: Headers) -> None:
     try:
         ip_address(host)
     except ValueError:
-        raise Refusal(
+        raise HttpError(
             403,
             Problem(
                 "FOREIGN_HOST",
@@ -247,8 +247,8 @@ def _check_host(headers: Headers) -> None:
         ) from None
 
 
-def _unknown(cause: str) -> Refusal:
-    return Refusal(
+def _unknown(cause: str) -> HttpError:
+    return HttpError(
         401,
         Problem(
             ErrorCode.AUTHENTICATION_FAILED.name,

@@ -17,14 +17,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import MIB
-from mainstem.protocols.rest.access import need, receive_anybody
-from mainstem.protocols.rest.answers import json_answer, problem_answer
-from mainstem.protocols.rest.errors import Problem, Refusal, problem_of
-from mainstem.protocols.rest.openapi import document
-from mainstem.protocols.rest.operation import Address, Operation
-from mainstem.protocols.rest.parameters import check_names
-from mainstem.protocols.rest.routes import ADDRESSES
-from mainstem.protocols.rest.site import Site
+from mainstem.protocols.rest.access import allow_public, need
+from mainstem.protocols.rest.errors import HttpError, Problem, problem_of
+from mainstem.protocols.rest.handler_context import HandlerContext
+from mainstem.protocols.rest.responses import json_answer, problem_answer
+from mainstem.protocols.rest.routing.openapi import document
+from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.parameters import check_names
+from mainstem.protocols.rest.routing.routes import ADDRESSES
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-sto
 class RestApp:
     """All of HTTP behind one callable; ``draining`` refuses new work."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: HandlerContext) -> None:
         self.draining = False
         self._site = site
         described = Address(
@@ -65,7 +65,7 @@ class RestApp:
         try:
             self._admit(scope)
             if self._site.access is None:
-                receive_anybody(scope)
+                allow_public(scope)
             else:
                 await self._site.access.receive(scope)
             await self._router(scope, exchange.receive, exchange.send)
@@ -81,7 +81,7 @@ class RestApp:
     def _admit(self, scope: Scope) -> None:
         path = scope["path"]
         if self.draining and not path.startswith(_SERVED_WHILE_STOPPING):
-            raise Refusal(
+            raise HttpError(
                 503,
                 Problem(ErrorCode.SHUTTING_DOWN.name, "the node is stopping"),
                 headers={"connection": "close"},
@@ -89,7 +89,7 @@ class RestApp:
         if scope["method"] not in _SAFE_METHODS:
             _check_origin(Headers(scope=scope))
 
-    async def _openapi(self, site: Site, request: Request) -> Response:
+    async def _openapi(self, site: HandlerContext, request: Request) -> Response:
         """GET /openapi.json."""
         return json_answer(document(self._addresses, site.facts().version))
 
@@ -97,7 +97,7 @@ class RestApp:
 class _Resource:
     """One address: finds the operation by method."""
 
-    def __init__(self, site: Site, address: Address) -> None:
+    def __init__(self, site: HandlerContext, address: Address) -> None:
         self._site = site
         self._address = address
 
@@ -109,7 +109,7 @@ class _Resource:
             return
         operation = self._address.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
-            raise Refusal(
+            raise HttpError(
                 405,
                 Problem(
                     "METHOD_NOT_ALLOWED",
@@ -130,7 +130,7 @@ class _Resource:
 class _Exchange:
     """One request and its answer on their way through: what was read, what was sent."""
 
-    def __init__(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, site: HandlerContext, scope: Scope, receive: Receive, send: Send) -> None:
         self.started = False
         self._counts = site.telemetry.metrics.http_requests
         self._receive = receive
@@ -176,7 +176,7 @@ class _Exchange:
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    raise Refusal(
+    raise HttpError(
         404,
         Problem(
             "NOT_FOUND",
@@ -189,7 +189,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _answer_to(error: Exception, scope: Scope) -> Response:
     """The body of a failure; what nobody foresaw is logged and says nothing about itself."""
-    if isinstance(error, Refusal):
+    if isinstance(error, HttpError):
         return problem_answer(error.status, error.problem, error.headers)
     if isinstance(error, MainstemError):
         status, problem = problem_of(error)
@@ -207,7 +207,7 @@ def _check_origin(headers: Headers) -> None:
     origin = headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
     if foreign or headers.get("sec-fetch-site") == "cross-site":
-        raise Refusal(
+        raise HttpError(
             403,
             Problem(
                 "FOREIGN_ORIGIN", "a page of another site may not change anything", origin or ""

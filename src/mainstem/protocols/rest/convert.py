@@ -1,20 +1,21 @@
-"""Messages in JSON to messages of the house and back."""
+"""Converts messages in JSON to our messages and back."""
 
 import binascii
 from base64 import b64encode
 
 import msgspec
 
+from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.model.limits import HEADERS_PER_RECORD_MAX
 from mainstem.model.message import Message
-from mainstem.model.record import Header, Record
-from mainstem.protocols.rest.bodies import (
+from mainstem.model.records.record import Header, Record
+from mainstem.protocols.rest.errors import bad_request
+from mainstem.protocols.rest.schemas.topics_and_groups import (
     HeaderAnswer,
     HeaderRequest,
     MessageAnswer,
     MessageRequest,
 )
-from mainstem.protocols.rest.errors import bad_request
 
 _QUOTE = 0x22
 _BACKSLASH = 0x5C
@@ -77,7 +78,7 @@ def _field(raw: msgspec.Raw, encoding: str, place: int, name: str) -> bytes | No
         where = f"messages[{place}].{name}"
         try:
             text = _decode_text(data)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise bad_request(f"not a JSON string: {error}", subject=where) from None
         return _bytes(text, encoding, where)
     if encoding != "text":

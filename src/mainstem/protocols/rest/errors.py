@@ -1,9 +1,9 @@
-"""Every refusal over HTTP: the one table from the house's error codes to statuses, and the body.
+"""Every refusal over HTTP: the one table from our error codes to statuses, and the body.
 
     {"code": "UNKNOWN_TOPIC", "cause": "…", "subject": "orders", "remedy": "…"}
 
-A test keeps the table complete. What goes wrong before any room of the house is asked (a method, a
-media type, a body that is too long) is a ``Refusal``, which carries its status itself.
+A test keeps the table complete. What goes wrong before any package is called (a method, a
+media type, a body that is too long) is a ``HttpError``, which carries its status itself.
 """
 
 from collections.abc import Mapping
@@ -94,6 +94,7 @@ STATUSES: dict[ErrorCode, int] = {
     ErrorCode.UNKNOWN_EPOCH: 409,
     ErrorCode.FENCED_PRODUCER: 409,
     ErrorCode.FENCED_MEMBER: 409,
+    ErrorCode.FENCED_COORDINATOR: 409,
     ErrorCode.FENCED_MEMBER_EPOCH: 409,
     ErrorCode.STALE_MEMBER_EPOCH: 409,
     ErrorCode.UNRELEASED_INSTANCE: 409,
@@ -138,7 +139,7 @@ class Problem(Struct, frozen=True, omit_defaults=False):
     remedy: str = ""
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """A refusal that only HTTP knows."""
 
     def __init__(
@@ -154,13 +155,13 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
 
-def bad_request(cause: str, *, subject: str = "", remedy: str = "") -> Refusal:
+def bad_request(cause: str, *, subject: str = "", remedy: str = "") -> HttpError:
     """A 400: the request cannot succeed as it stands."""
-    return Refusal(400, Problem(ErrorCode.INVALID_REQUEST.name, cause, subject, remedy))
+    return HttpError(400, Problem(ErrorCode.INVALID_REQUEST.name, cause, subject, remedy))
 
 
 def problem_of(error: MainstemError) -> tuple[int, Problem]:
-    """Status and body for an error of the house."""
+    """Status and body for one of our errors."""
     body = Problem(error.code.name, error.cause, error.subject, error.remedy)
     return STATUSES[error.code], body
 

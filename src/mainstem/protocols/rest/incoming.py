@@ -6,9 +6,10 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from mainstem.protocols.rest.errors import Problem, Refusal, bad_request
-from mainstem.protocols.rest.parameters import whole_number
-from mainstem.protocols.rest.site import Site
+from mainstem.model.decode_errors import DECODE_ERRORS
+from mainstem.protocols.rest.errors import HttpError, Problem, bad_request
+from mainstem.protocols.rest.handler_context import HandlerContext
+from mainstem.protocols.rest.routing.parameters import whole_number
 
 BODY_TIMEOUT_S = 30.0
 
@@ -19,7 +20,7 @@ _JSON_TYPES = frozenset({"", "application/json", "application/x-www-form-urlenco
 RAW_TYPES = frozenset({"text/plain", "application/octet-stream"})
 
 
-async def read_body(site: Site, request: Request) -> bytes:
+async def read_body(site: HandlerContext, request: Request) -> bytes:
     """The whole body, refused as soon as it is too long or too slow."""
     limit = site.body_bytes_max
     claimed = whole_number(request.headers.get("content-length", ""))
@@ -34,7 +35,7 @@ async def read_body(site: Site, request: Request) -> bytes:
                 site.held.take(len(piece))
                 body += piece
     except TimeoutError:
-        raise Refusal(
+        raise HttpError(
             408,
             Problem(
                 "REQUEST_TIMEOUT", f"the body did not arrive within {BODY_TIMEOUT_S:.0f} seconds"
@@ -67,9 +68,9 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def unsupported_type(kind: str, allowed: str) -> Refusal:
-    """A 415."""
-    return Refusal(
+def unsupported_type(kind: str, allowed: str) -> HttpError:
+    """The error 415: unsupported media type."""
+    return HttpError(
         415,
         Problem(
             "UNSUPPORTED_MEDIA_TYPE", f"a body of type {kind[:100]!r}", remedy=f"send {allowed}"
@@ -84,7 +85,7 @@ def decode(body: bytes, kind: type[Decoded]) -> Decoded:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise bad_request(f"the body does not fit: {error}", remedy="see /openapi.json") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise bad_request(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise bad_request("the body is nested too deeply") from None
@@ -96,8 +97,8 @@ def _check_coding(request: Request) -> None:
         raise unsupported_type(f"content-encoding {coding}", "the body without content-encoding")
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(
+def _too_large(limit: int) -> HttpError:
+    return HttpError(
         413,
         Problem(
             "BODY_TOO_LARGE",

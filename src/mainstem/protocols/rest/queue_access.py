@@ -2,10 +2,10 @@
 
 from starlette.requests import Request
 
-from mainstem.broker.queues_api import DEFAULT_EXCHANGE, DEFAULT_NAMESPACE, topic_for
+from mainstem.broker.api.queues import DEFAULT_EXCHANGE, DEFAULT_NAMESPACE, topic_for
 from mainstem.protocols.rest.access import may, need_topic
-from mainstem.protocols.rest.parameters import TextParameter
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.protocols.rest.routing.parameters import TextParameter
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 NAMESPACE = TextParameter("namespace", "AMQP's virtual host; / if it is not named.")
 

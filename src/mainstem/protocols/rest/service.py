@@ -17,11 +17,15 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from mainstem.protocols.accept_listener import Acceptor, Gate, TlsDoor
-from mainstem.protocols.admission import Admission, Place, Refused
+from mainstem.protocols.accept_listener import Acceptor, ListenerAdmission, TlsListenerOptions
+from mainstem.protocols.connection_admission import (
+    ConnectionAdmission,
+    ConnectionRejection,
+    ConnectionSlot,
+)
 from mainstem.protocols.rest.app import RestApp
-from mainstem.protocols.rest.site import Site
-from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, Bounds, HttpConnection, refusal
+from mainstem.protocols.rest.handler_context import HandlerContext
+from mainstem.protocols.rest.transport import IDLE_TIMEOUT_S, HttpConnection, HttpLimits, refusal
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +41,15 @@ class RestService:
         shared_port: where it listens as well, beside other processes; 0: nowhere.
     """
 
-    def __init__(self, site: Site, bounds: Bounds | None = None, shared_port: int = 0) -> None:
+    def __init__(
+        self, site: HandlerContext, bounds: HttpLimits | None = None, shared_port: int = 0
+    ) -> None:
         self.websocket: Any = None  # makes what serves connections that ask for an upgrade
         self._app = RestApp(site)
-        self.admission = Admission()  # of descriptors; all listeners of a node share one
+        self.admission = ConnectionAdmission()  # of descriptors; all listeners of a node share one
         self._metrics = site.telemetry.metrics
         self._access = site.access
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or HttpLimits()
         self._state = ServerState()
         self._shared_port = shared_port
         self._servers: list[Acceptor] = []
@@ -64,7 +70,7 @@ class RestService:
             timeout_keep_alive=int(IDLE_TIMEOUT_S),
         )
         config.load()
-        self._gate = Gate(
+        self._admission_control = ListenerAdmission(
             "http",
             self.admission,
             self._metrics,
@@ -72,7 +78,7 @@ class RestService:
             refuses=None if self._access is None else self._access.refuses,
         )
 
-        def connect(place: Place) -> HttpConnection:
+        def connect(place: ConnectionSlot) -> HttpConnection:
             return HttpConnection(config, self._state, self._bounds, self._metrics, place)
 
         taken = await self._listen(connect, host, port, tls, shared=False)
@@ -82,19 +88,19 @@ class RestService:
 
     async def _listen(
         self,
-        connect: Callable[[Place], HttpConnection],
+        connect: Callable[[ConnectionSlot], HttpConnection],
         host: str,
         port: int,
         tls: SSLContext | None,
         *,
         shared: bool,
     ) -> int:
-        door = None if tls is None else TlsDoor(tls, _TLS_HANDSHAKE_TIMEOUT_S)
-        acceptor = Acceptor(self._gate, connect, door, refusal=self._refusal)
+        tls_options = None if tls is None else TlsListenerOptions(tls, _TLS_HANDSHAKE_TIMEOUT_S)
+        acceptor = Acceptor(self._admission_control, connect, tls_options, refusal=self._refusal)
         self._servers.append(acceptor)
         return await acceptor.listen(host, port, shared=shared)
 
-    def _refusal(self, reason: Refused) -> bytes:
+    def _refusal(self, reason: ConnectionRejection) -> bytes:
         status, answer = refusal(reason)
         self._metrics.http_requests[status] += 1
         return answer

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mainstem.model.limits import KIB
-from mainstem.protocols.admission import Place, Refused
+from mainstem.protocols.connection_admission import ConnectionRejection, ConnectionSlot
 from mainstem.protocols.rest.access import LINE, Line
 from mainstem.protocols.rest.errors import Problem
 from mainstem.telemetry.metrics import Metrics
@@ -35,7 +35,7 @@ STALLED_WRITE_TIMEOUT_S = 30.0
 REQUESTS_AHEAD_MAX = 16
 
 
-class Bounds:
+class HttpLimits:
     """The limits of one listener; tests use smaller ones."""
 
     def __init__(
@@ -88,9 +88,9 @@ class HttpConnection(HttpToolsProtocol):
         self,
         config: Config,
         state: ServerState,
-        bounds: Bounds,
+        bounds: HttpLimits,
         metrics: Metrics,
-        place: Place,
+        place: ConnectionSlot,
     ) -> None:
         self._line = Line()
         super().__init__(config, state, {LINE: self._line})
@@ -242,9 +242,9 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-def refusal(reason: Refused) -> tuple[int, bytes]:
+def refusal(reason: ConnectionRejection) -> tuple[int, bytes]:
     """Status and bytes of the answer to a connection that is not served."""
-    if reason is Refused.RATE:
+    if reason is ConnectionRejection.RATE:
         status, problem = 429, Problem("THROTTLED", "too many new connections of this address")
     else:
         status, problem = 503, Problem("OVERLOADED", "too many connections")

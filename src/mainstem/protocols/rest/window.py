@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from mainstem.broker.api import Look
+from mainstem.broker.api.broker import StableStreamReader
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.limits import MIB
-from mainstem.model.record import Record, batches_of, records_of
+from mainstem.model.records.record import Record, batches_of, records_of
 from mainstem.protocols.visibility import Visibility
 
 MESSAGES_MAX = 10_000
@@ -25,7 +25,7 @@ _RECORDS_BETWEEN_PAUSES = 256
 _RECORD_OVERHEAD_BYTES = 160  # the names of the fields in JSON
 
 
-class Window(Struct):
+class MessageWindow(Struct):
     """What was found, and where the next window begins."""
 
     records: list[Record]
@@ -33,14 +33,14 @@ class Window(Struct):
     damage: Corrupt | None = None
 
 
-class Peeker:
+class WindowReader:
     """Reads windows, a few at a time, so that many readers cannot fill memory or stop the node."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(WINDOWS_AT_ONCE_MAX)
         self._waiting = 0
 
-    async def window(self, look: Look, start: int, *, limit: int) -> Window:
+    async def window(self, look: StableStreamReader, start: int, *, limit: int) -> MessageWindow:
         """Up to ``limit`` committed messages from ``start`` on."""
         if self._waiting >= WINDOWS_WAITING_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers wait")
@@ -55,13 +55,13 @@ class Peeker:
 class _Reading:
     """One window on its way."""
 
-    def __init__(self, look: Look, start: int, limit: int) -> None:
+    def __init__(self, look: StableStreamReader, start: int, limit: int) -> None:
         self._look = look
         self._limit = limit
         self._left_bytes = ANSWER_BYTES_MAX
-        self._window = Window([], start)
+        self._window = MessageWindow([], start)
 
-    async def run(self) -> Window:
+    async def run(self) -> MessageWindow:
         """Read until the window is full, the bytes are spent or the stream ends."""
         window = self._window
         try:

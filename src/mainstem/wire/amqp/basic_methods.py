@@ -16,7 +16,7 @@ class BasicQos(Method):
 
 
 class BasicQosOk(Method):
-    """It is so."""
+    """Confirms ``basic.qos``."""
 
     ID = (60, 11)
     NAME = "basic.qos-ok"
@@ -55,7 +55,7 @@ class BasicCancel(Method):
 
 
 class BasicCancelOk(Method):
-    """It has."""
+    """Confirms ``basic.cancel``."""
 
     ID = (60, 31)
     NAME = "basic.cancel-ok"
@@ -120,7 +120,7 @@ class BasicGetOk(Method):
 
 
 class BasicGetEmpty(Method):
-    """There is none."""
+    """Answers ``basic.get``: the queue is empty."""
 
     ID = (60, 72)
     NAME = "basic.get-empty"
@@ -162,7 +162,7 @@ class BasicRecover(Method):
 
 
 class BasicRecoverOk(Method):
-    """They will."""
+    """Confirms ``basic.recover``."""
 
     ID = (60, 111)
     NAME = "basic.recover-ok"
@@ -187,7 +187,7 @@ class ConfirmSelect(Method):
 
 
 class ConfirmSelectOk(Method):
-    """They will be."""
+    """Confirms ``confirm.select``."""
 
     ID = (85, 11)
     NAME = "confirm.select-ok"
@@ -201,7 +201,7 @@ class TxSelect(Method):
 
 
 class TxSelectOk(Method):
-    """They will."""
+    """Confirms ``tx.select``."""
 
     ID = (90, 11)
     NAME = "tx.select-ok"
@@ -215,7 +215,7 @@ class TxCommit(Method):
 
 
 class TxCommitOk(Method):
-    """It does."""
+    """Confirms ``tx.commit``."""
 
     ID = (90, 21)
     NAME = "tx.commit-ok"
@@ -229,7 +229,7 @@ class TxRollback(Method):
 
 
 class TxRollbackOk(Method):
-    """It is."""
+    """Confirms ``tx.rollback``."""
 
     ID = (90, 31)
     NAME = "tx.rollback-ok"

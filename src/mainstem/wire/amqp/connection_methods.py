@@ -38,7 +38,7 @@ class ConnectionStartOk(Method):
 
 
 class ConnectionSecure(Method):
-    """A challenge."""
+    """A SASL challenge."""
 
     ID = (10, 20)
     NAME = "connection.secure"
@@ -46,7 +46,7 @@ class ConnectionSecure(Method):
 
 
 class ConnectionSecureOk(Method):
-    """Its answer."""
+    """The response to a SASL challenge."""
 
     ID = (10, 21)
     NAME = "connection.secure-ok"
@@ -64,7 +64,7 @@ class ConnectionTune(Method):
 
 
 class ConnectionTuneOk(Method):
-    """What holds."""
+    """The limits that the client chose."""
 
     ID = (10, 31)
     NAME = "connection.tune-ok"
@@ -134,7 +134,7 @@ class ConnectionUpdateSecret(Method):
 
 
 class ConnectionUpdateSecretOk(Method):
-    """It is taken."""
+    """Confirms ``connection.update-secret``."""
 
     ID = (10, 71)
     NAME = "connection.update-secret-ok"
@@ -165,7 +165,7 @@ class ChannelFlow(Method):
 
 
 class ChannelFlowOk(Method):
-    """They do."""
+    """Confirms ``channel.flow``."""
 
     ID = (20, 21)
     NAME = "channel.flow-ok"

@@ -22,7 +22,7 @@ class ExchangeDeclare(Method):
 
 
 class ExchangeDeclareOk(Method):
-    """It is."""
+    """Confirms ``exchange.declare``."""
 
     ID = (40, 11)
     NAME = "exchange.declare-ok"
@@ -40,7 +40,7 @@ class ExchangeDelete(Method):
 
 
 class ExchangeDeleteOk(Method):
-    """It is gone."""
+    """Confirms ``exchange.delete``."""
 
     ID = (40, 21)
     NAME = "exchange.delete-ok"
@@ -60,7 +60,7 @@ class ExchangeBind(Method):
 
 
 class ExchangeBindOk(Method):
-    """It does."""
+    """Confirms ``exchange.bind``."""
 
     ID = (40, 31)
     NAME = "exchange.bind-ok"
@@ -125,7 +125,7 @@ class QueueBind(Method):
 
 
 class QueueBindOk(Method):
-    """It does."""
+    """Confirms ``queue.bind``."""
 
     ID = (50, 21)
     NAME = "queue.bind-ok"
@@ -142,7 +142,7 @@ class QueuePurge(Method):
 
 
 class QueuePurgeOk(Method):
-    """It is."""
+    """Confirms ``queue.purge``."""
 
     ID = (50, 31)
     NAME = "queue.purge-ok"
@@ -162,7 +162,7 @@ class QueueDelete(Method):
 
 
 class QueueDeleteOk(Method):
-    """It is gone."""
+    """Confirms ``queue.delete``."""
 
     ID = (50, 41)
     NAME = "queue.delete-ok"
@@ -182,7 +182,7 @@ class QueueUnbind(Method):
 
 
 class QueueUnbindOk(Method):
-    """It does not."""
+    """Confirms ``queue.unbind``."""
 
     ID = (50, 51)
     NAME = "queue.unbind-ok"

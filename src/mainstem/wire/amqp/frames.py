@@ -57,12 +57,12 @@ def content_frames(
         + properties
         + _END
     )
-    room = frame_max - OVERHEAD_BYTES if frame_max else size
-    if size <= room:
+    body_bytes_max = frame_max - OVERHEAD_BYTES if frame_max else size
+    if size <= body_bytes_max:
         return head + _head(BODY, channel, size) + body + _END if size else head
     parts = [head]
-    for at in range(0, size, room):
-        piece = body[at : at + room]
+    for at in range(0, size, body_bytes_max):
+        piece = body[at : at + body_bytes_max]
         parts += (_head(BODY, channel, len(piece)), piece, _END)
     return b"".join(parts)
 

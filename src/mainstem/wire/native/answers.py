@@ -28,7 +28,7 @@ class Connected(Word):
 
 
 class Pong(Word):
-    """I am here."""
+    """Answers ``Ping``."""
 
 
 class Refused(Struct, omit_defaults=True, frozen=True):
@@ -120,7 +120,7 @@ class QueueInfo(Struct, omit_defaults=True, kw_only=True):
 
 
 class QueueList(Word):
-    """Queues."""
+    """A list of queues."""
 
     queues: list[QueueInfo]
 
@@ -156,7 +156,7 @@ class ExchangeInfo(Struct, omit_defaults=True, kw_only=True):
 
 
 class ExchangeList(Word):
-    """Exchanges."""
+    """A list of exchanges."""
 
     exchanges: list[ExchangeInfo]
 
@@ -172,7 +172,7 @@ class BindingInfo(Struct, omit_defaults=True, kw_only=True):
 
 
 class BindingList(Word):
-    """Bindings."""
+    """A list of bindings."""
 
     bindings: list[BindingInfo]
 
@@ -186,7 +186,7 @@ class WireTopic(Struct, omit_defaults=True, kw_only=True):
 
 
 class TopicList(Word):
-    """Topics."""
+    """A list of topics."""
 
     topics: list[WireTopic]
 

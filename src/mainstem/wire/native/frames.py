@@ -103,11 +103,11 @@ def _unpacked(codec: int, body: Any, size: int) -> bytes:
         if len(plain) != size or not unpacker.eof or unpacker.unused_data:
             raise Malformed("gzip: not the length that was said")
         return plain
-    room = bytearray(size)
+    buffer = bytearray(size)
     try:
-        found = cramjam.brotli.decompress_into(bytes(body), room)
+        found = cramjam.brotli.decompress_into(bytes(body), buffer)
     except cramjam.DecompressionError as error:
         raise Malformed(f"brotli: {error}") from None
     if found != size:
         raise Malformed("brotli: not the length that was said")
-    return bytes(room)
+    return bytes(buffer)

@@ -44,7 +44,7 @@ class Respond(Word):
 
 
 class Ping(Word):
-    """Are you there?"""
+    """Checks that the node answers."""
 
 
 class Publish(Word):
@@ -145,7 +145,7 @@ class ListQueues(Word):
 
 
 class DescribeQueue(Word):
-    """One queue."""
+    """Describes one queue."""
 
     name: str
 
@@ -202,7 +202,7 @@ class Bind(Word):
 
 
 class Unbind(Word):
-    """End a binding."""
+    """Deletes a binding."""
 
     exchange: str
     to: str
@@ -231,7 +231,7 @@ class DeleteTopic(Word):
 
 
 class ListTopics(Word):
-    """Every topic."""
+    """Lists all topics."""
 
 
 class Append(Word):

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from mainstem.model.decode_errors import DECODE_ERRORS
+
 MESSAGES_PER_FRAME_MAX: Final = 4_096
 HEADERS_PER_MESSAGE_MAX: Final = 256
 NUMBERS_PER_FRAME_MAX: Final = 100_000
@@ -32,7 +34,7 @@ def kebab(name: str) -> str:
 
 
 class Word(Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_only=True, gc=False):
-    """One body."""
+    """The body of one frame."""
 
 
 class WireMessage(Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -66,7 +68,7 @@ class Error(Word):
 
 
 class Ok(Word):
-    """It is done."""
+    """Confirms a request."""
 
 
 class WireQueueSettings(Struct, omit_defaults=True, frozen=True, kw_only=True):
@@ -111,5 +113,5 @@ class WordReader:
         """
         try:
             return self._decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise NotAWord(str(error)) from None

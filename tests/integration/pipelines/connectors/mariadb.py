@@ -22,13 +22,14 @@ class MariaDbServer:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="mainstem-maria-", dir="/tmp"))
-        self._as: dict[str, Any] = {}
+        # A server that starts removes temporary tables of others from a folder that they share.
+        self._as: dict[str, Any] = {"env": os.environ | {"TMPDIR": str(self._folder)}}
         if os.getuid() == 0:
             # Debian makes the name with the whole server only, and the programs are enough here.
             known = {entry.pw_name for entry in pwd.getpwall()}
             user = pwd.getpwnam("mysql" if "mysql" in known else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
-            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -16,8 +16,8 @@ from mainstem.pipelines.connector.shapes import Place, Severity
 from mainstem.pipelines.connectors import avro, file, parquet
 from mainstem.pipelines.connectors import csv as csv_connector
 from mainstem.pipelines.connectors import json as json_connector
-from mainstem.pipelines.connectors._object_sink import Layout, write_batch
-from mainstem.pipelines.connectors._stores import Folder
+from mainstem.pipelines.object_store.sink import FileLayout, write_batch
+from mainstem.pipelines.object_store.stores import Folder
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
 pytestmark = pytest.mark.timeout(180)
@@ -82,7 +82,7 @@ def test_what_the_sink_writes_the_source_reads(
 ) -> None:
     values = [{"n": n, "s": f'text "{n}", ü' if n % 3 else None} for n in range(20)]
     made = [(json.dumps(value).encode(),) for value in values]
-    layout = Layout(
+    layout = FileLayout(
         store=Folder(tmp_path / "out"),
         format=format_,
         schema="n bigint, s string",
@@ -151,13 +151,15 @@ def test_a_batch_that_was_killed_midway_is_there_once_when_it_is_repeated(
 ) -> None:
     place = Place(pipeline="p", state_dir=tmp_path / "state")
     batch = BatchIdentity("query", 0)
-    frail = Layout(
+    frail = FileLayout(
         store=FrailFolder(tmp_path / "out", moment), format="json", schema=None, compression="none"
     )
     with pytest.raises(Killed):
         write_batch(values(spark, partitions=3), batch, frail, place)
 
-    whole = Layout(store=Folder(tmp_path / "out"), format="json", schema=None, compression="none")
+    whole = FileLayout(
+        store=Folder(tmp_path / "out"), format="json", schema=None, compression="none"
+    )
     # The same records, cut in another way.
     write_batch(values(spark, partitions=2), batch, whole, place)
     write_batch(values(spark, partitions=1), batch, whole, place)
@@ -169,7 +171,9 @@ def test_a_batch_that_was_killed_midway_is_there_once_when_it_is_repeated(
 
 def test_a_process_that_is_behind_is_refused(spark: Any, tmp_path: Path) -> None:
     place = Place(pipeline="p", state_dir=tmp_path)
-    layout = Layout(store=Folder(tmp_path / "o"), format="json", schema=None, compression="none")
+    layout = FileLayout(
+        store=Folder(tmp_path / "o"), format="json", schema=None, compression="none"
+    )
     write_batch(values(spark, partitions=1), BatchIdentity("query", 7), layout, place)
     with pytest.raises(Fenced):
         write_batch(values(spark, partitions=1), BatchIdentity("query", 6), layout, place)
@@ -194,7 +198,9 @@ def test_records_that_fit_no_file_are_dead_letters_and_the_others_arrive(
     frame = spark.createDataFrame(
         [(b'{"n":\n1}',), (b"not json",), (b"\xff\xfe",), (None,)], "value binary"
     )
-    layout = Layout(store=Folder(tmp_path / "o"), format="json", schema=None, compression="none")
+    layout = FileLayout(
+        store=Folder(tmp_path / "o"), format="json", schema=None, compression="none"
+    )
 
     write_batch(frame, BatchIdentity("query", 0), layout, place)
 
@@ -209,7 +215,7 @@ def test_records_that_fit_no_file_are_dead_letters_and_the_others_arrive(
 
 def test_a_file_grows_no_larger_than_asked_for(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(60_000).selectExpr("cast(id as string) || repeat('x', 20) as value")
-    layout = Layout(
+    layout = FileLayout(
         store=Folder(tmp_path / "o"),
         format="text",
         schema=None,

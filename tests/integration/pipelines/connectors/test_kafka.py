@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench.peers.kafka.peer import ApacheKafka
+from bench.peers.maven import SHORT_LIVED
 from tests.integration.pipelines.stage import produce, records
 
 from mainstem.client.admin import Admin, NewTopic
@@ -77,7 +78,7 @@ class TestKafkaSink(SinkSuite):
 
 @pytest.mark.needs("java", "maven")
 def test_records_go_to_apache_kafka_and_come_back(spark: Any, tmp_path: Path) -> None:
-    with ApacheKafka() as peer:
+    with ApacheKafka(jvm=SHORT_LIVED) as peer:
         topic = topic_on(peer.kafka)
         made = datagen.DatagenConfig(kind="numbers", count=50, rows_per_second=None)
         place = Place(pipeline="sinks.kafka", state_dir=tmp_path, rows_per_batch_max=20)

@@ -94,7 +94,7 @@ def test_a_batch_that_is_killed_before_or_after_its_commit_is_there_once(
     module, settings, config_of, written = LAKES[lake]
     config = settings(**config_of(tmp_path, schema="n bigint, s string"))
     place = Place(pipeline="sinks.lake", state_dir=tmp_path)
-    pieces = module.__name__.rpartition(".")[0] + "._table_rows.arrow_pieces"
+    pieces = "mainstem.pipelines.database_tables.rows.arrow_pieces"
 
     def broken_off(rows: Any) -> Any:
         del rows

@@ -14,8 +14,8 @@ from mainstem.model.errors import InvalidRequest
 from mainstem.pipelines.connector.batches import BatchIdentity
 from mainstem.pipelines.connector.shapes import Place, Severity
 from mainstem.pipelines.connectors import s3
-from mainstem.pipelines.connectors._bucket import Bucket, BucketSettings
-from mainstem.pipelines.connectors._object_sink import Layout, write_batch
+from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings
+from mainstem.pipelines.object_store.sink import FileLayout, write_batch
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
 pytestmark = pytest.mark.timeout(240)
@@ -112,8 +112,8 @@ def values(spark: Any, *, partitions: int) -> Any:
     return spark.createDataFrame(rows, "value binary").repartition(partitions)
 
 
-def layout(bucket: Bucket) -> Layout:
-    return Layout(store=bucket, format="json", schema=None, compression="none")
+def layout(bucket: Bucket) -> FileLayout:
+    return FileLayout(store=bucket, format="json", schema=None, compression="none")
 
 
 def test_batches_that_were_killed_midway_are_there_once_when_they_are_repeated(

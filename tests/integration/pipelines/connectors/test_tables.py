@@ -15,9 +15,10 @@ from tests.integration.pipelines.connectors.mariadb import MariaDbServer
 from mainstem.model.errors import InvalidRequest
 from mainstem.pipelines.connector.batches import BatchIdentity
 from mainstem.pipelines.connector.shapes import Place, Severity
-from mainstem.pipelines.connectors import _table_sink, mysql, postgres
-from mainstem.pipelines.connectors._databases import Kind, Server
-from mainstem.pipelines.connectors._table_sink import Target, write_batch
+from mainstem.pipelines.connectors import mysql, postgres
+from mainstem.pipelines.database_tables import sink as _table_sink
+from mainstem.pipelines.database_tables.databases import DatabaseServer, Kind
+from mainstem.pipelines.database_tables.sink import SinkTable, write_batch
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
 pytestmark = pytest.mark.timeout(240)
@@ -47,8 +48,8 @@ class Database:
     def config(self) -> dict[str, object]:
         return {"database": self.name, "user": self.user, "port": self.port}
 
-    def server(self) -> Server:
-        return Server(
+    def server(self) -> DatabaseServer:
+        return DatabaseServer(
             kind=self.kind, host="127.0.0.1", port=self.port, database=self.name, user=self.user
         )
 
@@ -134,8 +135,8 @@ class Letters:
         self.rows += refused.collect()
 
 
-def upserts(database: Database, table: str) -> Target:
-    return Target(
+def upserts(database: Database, table: str) -> SinkTable:
+    return SinkTable(
         server=database.server(),
         table=table,
         schema=NUMBERS,
@@ -162,7 +163,7 @@ def test_a_batch_that_is_killed_or_repeated_is_there_once(
     spark: Any, tmp_path: Path, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(pipeline="sinks.t", state_dir=tmp_path)
-    target = Target(
+    target = SinkTable(
         server=database.server(),
         table=table,
         schema=NUMBERS,

@@ -17,14 +17,14 @@ import pytest
 from mainstem.model.errors import InvalidRequest, Unavailable
 from mainstem.pipelines.connector.shapes import Place, Severity
 from mainstem.pipelines.connectors import http_webhook
-from mainstem.pipelines.connectors._webhook_listener import Listener, ListenerSettings
-from mainstem.pipelines.connectors._webhook_spool import Request, Spool
 from mainstem.pipelines.connectors.http_webhook import (
     WebhookSinkConfig,
     WebhookSourceConfig,
     deliver,
     sender_settings,
 )
+from mainstem.pipelines.webhook.listener import ListenerSettings, WebhookListener
+from mainstem.pipelines.webhook.spool import Request, RequestSpool
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
 pytestmark = pytest.mark.timeout(180)
@@ -115,7 +115,7 @@ class TestWebhookSource(SourceSuite):
 
     @pytest.fixture(autouse=True)
     def _kept(self, tmp_path: Path) -> None:
-        spool = Spool(tmp_path / "connector" / "spool", bytes_max=MIB)
+        spool = RequestSpool(tmp_path / "connector" / "spool", bytes_max=MIB)
         spool.add([Request(f'{{"n":{n}}}'.encode(), [("h", b"v")], n) for n in range(self.rows)])
         spool.close()
 
@@ -206,19 +206,21 @@ def test_nobody_at_home_is_a_finding() -> None:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    made = Spool(tmp_path / "spool", bytes_max=20_000)
+def spool(tmp_path: Path) -> Iterator[RequestSpool]:
+    made = RequestSpool(tmp_path / "spool", bytes_max=20_000)
     yield made
     made.close()
 
 
-def listening(spool: Spool, **given: Any) -> Listener:
-    listener = Listener(ListenerSettings(host="127.0.0.1", port=0, path="/in", **given), spool)
+def listening(spool: RequestSpool, **given: Any) -> WebhookListener:
+    listener = WebhookListener(
+        ListenerSettings(host="127.0.0.1", port=0, path="/in", **given), spool
+    )
     listener.start()
     return listener
 
 
-def test_an_accepted_request_is_on_disk(spool: Spool, tmp_path: Path) -> None:
+def test_an_accepted_request_is_on_disk(spool: RequestSpool, tmp_path: Path) -> None:
     listener = listening(spool, token="sesame", forward_headers=("x-kind",))
     url = f"http://127.0.0.1:{listener.port}/in"
     try:
@@ -226,14 +228,14 @@ def test_an_accepted_request_is_on_disk(spool: Spool, tmp_path: Path) -> None:
         login = {"Authorization": "Bearer sesame", "X-Kind": "order"}
         assert httpx.post(url, content=b"one", headers=login).status_code == 202
         # Seen by another who opens the folder, as after a crash.
-        with contextlib.closing(Spool(tmp_path / "spool", bytes_max=MIB)) as other:
+        with contextlib.closing(RequestSpool(tmp_path / "spool", bytes_max=MIB)) as other:
             found = other.read(0, 1)
         assert [(each.body, each.headers) for each in found] == [(b"one", [("x-kind", b"order")])]
     finally:
         listener.close()
 
 
-def test_a_repeated_idempotency_key_is_kept_once_also_after_a_restart(spool: Spool) -> None:
+def test_a_repeated_idempotency_key_is_kept_once_also_after_a_restart(spool: RequestSpool) -> None:
     for _ in range(2):
         listener = listening(spool)
         url = f"http://127.0.0.1:{listener.port}/in"
@@ -246,7 +248,7 @@ def test_a_repeated_idempotency_key_is_kept_once_also_after_a_restart(spool: Spo
     assert spool.until == 1
 
 
-def test_a_full_buffer_and_large_bodies_are_refused(spool: Spool) -> None:
+def test_a_full_buffer_and_large_bodies_are_refused(spool: RequestSpool) -> None:
     listener = listening(spool, body_bytes_max=9_000)
     url = f"http://127.0.0.1:{listener.port}/in"
     try:
@@ -259,7 +261,7 @@ def test_a_full_buffer_and_large_bodies_are_refused(spool: Spool) -> None:
         listener.close()
 
 
-def test_a_signature_is_verified(spool: Spool) -> None:
+def test_a_signature_is_verified(spool: RequestSpool) -> None:
     listener = listening(spool, signature_secret="key")
     url = f"http://127.0.0.1:{listener.port}/in"
     good = "sha256=" + hmac.new(b"key", b"body", hashlib.sha256).hexdigest()
@@ -272,20 +274,20 @@ def test_a_signature_is_verified(spool: Spool) -> None:
 
 
 def test_a_torn_request_is_cut_off_and_numbers_go_on(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s", bytes_max=MIB)
+    spool = RequestSpool(tmp_path / "s", bytes_max=MIB)
     spool.add([Request(b"one", [], 1), Request(b"two", [], 2)])
     spool.close()
     [file] = (tmp_path / "s").iterdir()
     for cut in (1, 7):
         with file.open("ab") as out:
             out.write(b"\x00\x00\x00\x09"[:cut])
-        again = Spool(tmp_path / "s", bytes_max=MIB)
+        again = RequestSpool(tmp_path / "s", bytes_max=MIB)
         assert again.until == 2
         again.close()
-    last = Spool(tmp_path / "s", bytes_max=MIB)
+    last = RequestSpool(tmp_path / "s", bytes_max=MIB)
     last.drop(2)
     last.close()
-    fresh = Spool(tmp_path / "s", bytes_max=MIB)
+    fresh = RequestSpool(tmp_path / "s", bytes_max=MIB)
     assert (fresh.start, fresh.until) == (2, 2)
     fresh.add([Request(b"three", [], 3)])
     assert [each.body for each in fresh.read(2, 3)] == [b"three"]

@@ -14,9 +14,13 @@ import pytest
 
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.limits import WEBHOOK_WAITING_BYTES_MAX
-from mainstem.pipelines.connectors import _webhook_spool
-from mainstem.pipelines.connectors._webhook_listener import Intake, Listener, ListenerSettings
-from mainstem.pipelines.connectors._webhook_spool import Request, Spool
+from mainstem.pipelines.webhook import spool as _webhook_spool
+from mainstem.pipelines.webhook.listener import (
+    ListenerSettings,
+    RequestGroupCommit,
+    WebhookListener,
+)
+from mainstem.pipelines.webhook.spool import Request, RequestSpool
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -39,22 +43,22 @@ def request(number: int) -> Request:
     return Request(b"%d " % number + b"x" * 1000, [], number)
 
 
-def bodies(spool: Spool) -> list[bytes]:
+def bodies(spool: RequestSpool) -> list[bytes]:
     return [each.body for each in spool.read(spool.start, spool.until)]
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    made = Spool(tmp_path / "spool", bytes_max=MIB)
+def spool(tmp_path: Path) -> Iterator[RequestSpool]:
+    made = RequestSpool(tmp_path / "spool", bytes_max=MIB)
     yield made
     made.close()
 
 
 def test_a_webhook_is_refused_at_once_while_the_disk_is_full_and_accepted_when_it_is_not(
-    spool: Spool, tmp_path: Path
+    spool: RequestSpool, tmp_path: Path
 ) -> None:
     settings = ListenerSettings(host="127.0.0.1", port=0, path="/hook")
-    listener = Listener(settings, spool)
+    listener = WebhookListener(settings, spool)
     listener.start()
     url = f"http://127.0.0.1:{listener.port}/hook"
 
@@ -76,13 +80,13 @@ def test_a_webhook_is_refused_at_once_while_the_disk_is_full_and_accepted_when_i
     found = [body.split()[0] for body in bodies(spool)]
     assert found == [b"0", b"4", b"5"]
     spool.close()
-    again = Spool(tmp_path / "spool", bytes_max=MIB)
+    again = RequestSpool(tmp_path / "spool", bytes_max=MIB)
     assert [body.split()[0] for body in bodies(again)] == found
     again.close()
 
 
 def test_a_segment_that_cannot_be_begun_is_begun_later(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+    spool: RequestSpool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_webhook_spool, "SEGMENT_BYTES", 1)
     real = _webhook_spool._begun
@@ -105,7 +109,7 @@ def test_a_segment_that_cannot_be_begun_is_begun_later(
 
 
 def test_a_tail_that_could_not_be_cut_off_is_cut_off_before_the_next_request(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+    spool: RequestSpool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.add([request(0)])
 
@@ -123,32 +127,26 @@ def test_a_tail_that_could_not_be_cut_off_is_cut_off_before_the_next_request(
     assert [body.split()[0] for body in bodies(spool)] == [b"0", b"3"]
 
 
-def test_requests_that_wait_for_the_disk_take_a_bounded_amount_of_memory(spool: Spool) -> None:
-    async def story() -> None:
-        intake = Intake(spool)
-        large = Request(b"x" * (WEBHOOK_WAITING_BYTES_MAX // 4), [], 0)
-        outcomes = await asyncio.gather(
-            *(intake.keep(large) for _ in range(8)), return_exceptions=True
-        )
-        codes = [each.code for each in outcomes if isinstance(each, Unavailable)]
-        assert len(codes) == 8, "more than the spool may hold, or than may wait"
-        assert all(code is ErrorCode.OVERLOADED for code in codes)
-        assert intake.waiting_bytes == 0
-
-    asyncio.run(story())
-
-
-def test_nobody_waits_for_ever_when_the_spool_fails_in_another_way(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+async def test_requests_that_wait_for_the_disk_take_a_bounded_amount_of_memory(
+    spool: RequestSpool,
 ) -> None:
-    async def story() -> None:
-        intake = Intake(spool)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(spool, "add", lambda _: 1 / 0)
-            with pytest.raises(Unavailable):
-                async with asyncio.timeout(ANSWER_S):
-                    await intake.keep(request(0))
-        await intake.keep(request(1))
+    intake = RequestGroupCommit(spool)
+    large = Request(b"x" * (WEBHOOK_WAITING_BYTES_MAX // 4), [], 0)
+    outcomes = await asyncio.gather(*(intake.keep(large) for _ in range(8)), return_exceptions=True)
+    codes = [each.code for each in outcomes if isinstance(each, Unavailable)]
+    assert len(codes) == 8, "more than the spool may hold, or than may wait"
+    assert all(code is ErrorCode.OVERLOADED for code in codes)
+    assert intake.waiting_bytes == 0
 
-    asyncio.run(story())
+
+async def test_nobody_waits_for_ever_when_the_spool_fails_in_another_way(
+    spool: RequestSpool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intake = RequestGroupCommit(spool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "add", lambda _: 1 / 0)
+        with pytest.raises(Unavailable):
+            async with asyncio.timeout(ANSWER_S):
+                await intake.keep(request(0))
+    await intake.keep(request(1))
     assert [body.split()[0] for body in bodies(spool)] == [b"1"]

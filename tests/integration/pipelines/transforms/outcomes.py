@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from mainstem.client.arrow import field_array
-from mainstem.model.columns import BinaryColumn
+from mainstem.client.consuming.arrow_columns import field_array
+from mainstem.model.records.columns import BinaryColumn
 from mainstem.pipelines.connector.wire import PLAIN_FIELDS, WIRE_TYPES
 from mainstem.pipelines.transforms import compile_steps
 

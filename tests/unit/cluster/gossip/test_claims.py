@@ -6,22 +6,22 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.cluster.gossip.village import claim_of
+from tests.unit.cluster.gossip.gossip_cluster import claim_of
 
-from mainstem.cluster.gossip.member import About, Address, Claim, MemberState
+from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
+from mainstem.cluster.gossip.cipher import GossipCipher
+from mainstem.cluster.gossip.member import Address, Claim, MemberState, SelfDescription
+from mainstem.cluster.gossip.member_table import MemberTable
 from mainstem.cluster.gossip.packets import (
     VERSION,
     Everything,
-    Kind,
     Packet,
+    PacketKind,
     decode_everything,
     decode_packet,
     encode,
     size_bytes,
 )
-from mainstem.cluster.gossip.roster import Roster
-from mainstem.cluster.gossip.rumours import Rumours
-from mainstem.cluster.gossip.seal import Seal
 from mainstem.cluster.gossip.settings import GossipSettings
 from mainstem.cluster.gossip.suspicion import Suspicion
 from mainstem.model.errors import Corrupt, InvalidRequest
@@ -37,9 +37,9 @@ def said(node: int, incarnation: int, state: MemberState, origin: int = 9) -> Cl
     return msgspec.structs.replace(fresh, state=state, origin=NodeId(origin))
 
 
-def roster_of_one() -> tuple[Roster, Rumours]:
-    rumours = Rumours(SETTINGS.retransmit_factor, size_bytes)
-    return Roster(claim_of(1), SETTINGS, rumours), rumours
+def roster_of_one() -> tuple[MemberTable, BroadcastQueue]:
+    rumours = BroadcastQueue(SETTINGS.retransmit_factor, size_bytes)
+    return MemberTable(claim_of(1), SETTINGS, rumours), rumours
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def roster_of_one() -> tuple[Roster, Rumours]:
 def test_the_higher_incarnation_holds_and_then_the_worse_state(
     known: tuple[int, MemberState], heard: tuple[int, MemberState], holds: str
 ) -> None:
-    roster, _ = roster_of_one()
-    roster.hear(said(2, known[0], ALIVE), 0.0)
-    roster.hear(said(2, *known), 0.0)
+    members_table, _ = roster_of_one()
+    members_table.receive(said(2, known[0], ALIVE), 0.0)
+    members_table.receive(said(2, *known), 0.0)
 
-    change = roster.hear(said(2, *heard), 1.0)
+    change = members_table.receive(said(2, *heard), 1.0)
 
     assert (change is not None) == (holds == "heard")
-    member = roster.get(NodeId(2))
+    member = members_table.get(NodeId(2))
     assert member is not None
     assert member.claim.rank == (known if holds == "known" else heard)
 
@@ -79,53 +79,55 @@ def test_in_whatever_order_claims_are_heard_the_same_holds(data: st.DataObject) 
     claims = data.draw(st.lists(st.builds(said, st.just(2), st.integers(0, 3), states)))
     ends = []
     for order in (claims, data.draw(st.permutations(claims))):
-        roster, _ = roster_of_one()
-        roster.hear(said(2, 0, ALIVE), 0.0)
+        members_table, _ = roster_of_one()
+        members_table.receive(said(2, 0, ALIVE), 0.0)
         for claim in order:
-            roster.hear(claim, 0.0)
-        member = roster.get(NodeId(2))
+            members_table.receive(claim, 0.0)
+        member = members_table.get(NodeId(2))
         assert member is not None
         ends.append(member.claim.rank)
     assert ends[0] == ends[1] == max([(0, ALIVE), *(claim.rank for claim in claims)])
 
 
 def test_a_bad_claim_about_this_node_is_contradicted() -> None:
-    roster, rumours = roster_of_one()
-    roster.hear(said(1, 4, DEAD), 0.0)
-    assert roster.own.rank == (5, ALIVE)
-    assert rumours.take(2, 10_000) == [roster.own]
+    members_table, rumours = roster_of_one()
+    members_table.receive(said(1, 4, DEAD), 0.0)
+    assert members_table.own.rank == (5, ALIVE)
+    assert rumours.take(2, 10_000) == [members_table.own]
 
 
 def test_of_one_that_is_gone_and_unknown_nothing_is_kept() -> None:
-    roster, _ = roster_of_one()
-    assert roster.hear(said(2, 3, DEAD), 0.0) is None
-    assert roster.get(NodeId(2)) is None
+    members_table, _ = roster_of_one()
+    assert members_table.receive(said(2, 3, DEAD), 0.0) is None
+    assert members_table.get(NodeId(2)) is None
 
 
 def test_no_more_members_are_kept_than_allowed() -> None:
-    rumours = Rumours(4, size_bytes)
-    roster = Roster(claim_of(1), GossipSettings(members_max=2), rumours)
+    rumours = BroadcastQueue(4, size_bytes)
+    members_table = MemberTable(claim_of(1), GossipSettings(members_max=2), rumours)
     for node in (2, 3, 4):
-        roster.hear(said(node, 0, ALIVE), 0.0)
-    assert [member.node for member in roster] == [2, 3]
+        members_table.receive(said(node, 0, ALIVE), 0.0)
+    assert [member.node for member in members_table] == [2, 3]
 
 
 def test_one_that_is_gone_for_long_is_forgotten() -> None:
-    roster, _ = roster_of_one()
-    roster.hear(said(2, 0, ALIVE), 0.0)
-    roster.hear(said(2, 0, LEFT), 1.0)
-    roster.expire(SETTINGS.forget_s)
-    assert roster.get(NodeId(2)) is not None
-    roster.expire(1.0 + SETTINGS.forget_s)
-    assert roster.get(NodeId(2)) is None
+    members_table, _ = roster_of_one()
+    members_table.receive(said(2, 0, ALIVE), 0.0)
+    members_table.receive(said(2, 0, LEFT), 1.0)
+    members_table.expire(SETTINGS.forget_s)
+    assert members_table.get(NodeId(2)) is not None
+    members_table.expire(1.0 + SETTINGS.forget_s)
+    assert members_table.get(NodeId(2)) is None
 
 
 def test_only_the_node_itself_says_what_it_is_like() -> None:
-    roster, _ = roster_of_one()
-    roster.hear(said(2, 0, ALIVE), 0.0)
-    lie = msgspec.structs.replace(said(2, 0, SUSPECT), about=About(Address("elsewhere", 1)))
-    roster.hear(lie, 0.0)
-    member = roster.get(NodeId(2))
+    members_table, _ = roster_of_one()
+    members_table.receive(said(2, 0, ALIVE), 0.0)
+    lie = msgspec.structs.replace(
+        said(2, 0, SUSPECT), about=SelfDescription(Address("elsewhere", 1))
+    )
+    members_table.receive(lie, 0.0)
+    member = members_table.get(NodeId(2))
     assert member is not None
     assert member.address == Address("127.0.0.1", 2)
 
@@ -145,7 +147,7 @@ def test_the_more_agree_the_shorter_a_suspicion_lasts(
 
 
 def test_the_least_told_goes_first_and_nothing_is_told_for_ever() -> None:
-    rumours = Rumours(1, lambda claim: 10)
+    rumours = BroadcastQueue(1, lambda claim: 10)
     rumours.put(said(2, 0, ALIVE))
     rumours.put(said(3, 0, ALIVE))
     # Of 99 members each piece is told twice; a packet has room for one.
@@ -155,7 +157,7 @@ def test_the_least_told_goes_first_and_nothing_is_told_for_ever() -> None:
 
 
 def test_newer_news_of_a_node_replaces_older() -> None:
-    rumours = Rumours(1, lambda claim: 10)
+    rumours = BroadcastQueue(1, lambda claim: 10)
     rumours.put(said(2, 0, ALIVE))
     rumours.put(said(2, 0, DEAD))
     assert [claim.state for claim in rumours.take(5, 100)] == [DEAD]
@@ -170,7 +172,7 @@ def test_packets_are_read_as_they_were_written(
     node: int, incarnation: int, state: MemberState
 ) -> None:
     claim = said(node, incarnation, state)
-    packet = Packet(Kind.PROBE, NodeId(1), 7, NodeId(2), Address("h", 3), (claim,))
+    packet = Packet(PacketKind.PROBE, NodeId(1), 7, NodeId(2), Address("h", 3), (claim,))
     assert decode_packet(encode(packet)) == packet
     everything = Everything(VERSION, NodeId(1), (claim,))
     assert decode_everything(encode(everything)) == everything
@@ -195,7 +197,7 @@ def test_an_exchange_of_another_version_is_refused_with_the_remedy() -> None:
 def test_a_seal_opens_what_it_sealed_and_nothing_that_was_altered(
     message: bytes, place: int, bit: int
 ) -> None:
-    seal = Seal("c", [SECRET], os.urandom)
+    seal = GossipCipher("c", [SECRET], os.urandom)
     sealed = bytearray(seal.seal(message))
     assert seal.open(bytes(sealed)) == message
     sealed[place % len(sealed)] ^= 1 << bit
@@ -205,8 +207,11 @@ def test_a_seal_opens_what_it_sealed_and_nothing_that_was_altered(
 
 def test_a_new_secret_is_brought_in_node_by_node() -> None:
     new = b"fedcba9876543210"
-    old_only, both = Seal("c", [SECRET], os.urandom), Seal("c", [SECRET, new], os.urandom)
-    new_first = Seal("c", [new, SECRET], os.urandom)
+    old_only, both = (
+        GossipCipher("c", [SECRET], os.urandom),
+        GossipCipher("c", [SECRET, new], os.urandom),
+    )
+    new_first = GossipCipher("c", [new, SECRET], os.urandom)
     assert new_first.open(old_only.seal(b"x")) == both.open(new_first.seal(b"x")) == b"x"
 
 
@@ -215,9 +220,11 @@ def test_a_new_secret_is_brought_in_node_by_node() -> None:
 )
 def test_another_cluster_is_not_heard(cluster: str, secret: bytes) -> None:
     with pytest.raises(Corrupt, match="not sealed"):
-        Seal("c", [SECRET], os.urandom).open(Seal(cluster, [secret], os.urandom).seal(b"x"))
+        GossipCipher("c", [SECRET], os.urandom).open(
+            GossipCipher(cluster, [secret], os.urandom).seal(b"x")
+        )
 
 
 def test_a_short_secret_is_refused_with_the_remedy() -> None:
     with pytest.raises(InvalidRequest, match="at least 16"):
-        Seal("c", [b"short"], os.urandom)
+        GossipCipher("c", [b"short"], os.urandom)

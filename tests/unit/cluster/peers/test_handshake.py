@@ -224,8 +224,18 @@ def test_a_proof_cannot_be_sent_back_or_used_again(versions: Versions) -> None:
         (changed(side("dialler").hello, node=5), "node 5 answers where node 1"),
         (b"GET / HTTP/1.1", "not a handshake"),
         (encode([1, "c"]), "not a handshake"),
+        (side("dialler").hello.replace(b"\xa1c", b"\xa1\xff"), "not a handshake"),
+        (b"\x9b" + side("dialler").hello[1:] + b"\x91" * 3_000 + b"\xc0", "not a handshake"),
     ],
-    ids=["another cluster", "short nonce", "another node", "HTTP", "too short"],
+    ids=[
+        "another cluster",
+        "short nonce",
+        "another node",
+        "HTTP",
+        "too short",
+        "a name that is not UTF-8",
+        "nested too deeply",
+    ],
 )
 def test_a_wrong_hello_is_refused_with_what_is_wrong(said: bytes, message: str) -> None:
     with pytest.raises(Corrupt, match=message):

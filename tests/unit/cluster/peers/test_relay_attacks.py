@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cluster.peers.relay import Relay, Way
 
 from mainstem.cluster.peers import connection_transport, protection
-from mainstem.cluster.peers.frames import HEADER, TAG_BYTES, Kind, Service, header
+from mainstem.cluster.peers.frames import HEADER, TAG_BYTES, FrameKind, PeerService, header
 from mainstem.cluster.peers.service import Address, Peers, PeerSettings
 from mainstem.cluster.peers.versions import OWN_VERSIONS, Versions
 from mainstem.model.errors import Corrupt, Unavailable
@@ -29,10 +29,10 @@ class Link:
     heard: list[bytes] = field(default_factory=list)
 
     async def ask(self, body: bytes) -> bytes:
-        return bytes(await self.dialler.ask(TWO, Service.CATALOGUE, [body], timeout_s=20))
+        return bytes(await self.dialler.ask(TWO, PeerService.CATALOGUE, [body], timeout_s=20))
 
     def note(self, body: bytes) -> bool:
-        return self.dialler.note(TWO, Service.RAFT, [body])
+        return self.dialler.note(TWO, PeerService.RAFT, [body])
 
     async def close(self) -> None:
         await self.dialler.close()
@@ -63,8 +63,8 @@ async def linked(*, versions: Versions = OWN_VERSIONS, allows_cleartext: bool = 
         link.heard.append(bytes(body))
         return [b"applied ", bytes(body)]
 
-    listener.serve(Service.CATALOGUE, apply)
-    listener.hear(Service.RAFT, lambda node, body: link.heard.append(bytes(body)))
+    listener.serve(PeerService.CATALOGUE, apply)
+    listener.on_note(PeerService.RAFT, lambda node, body: link.heard.append(bytes(body)))
     return link
 
 
@@ -102,8 +102,8 @@ def put_in(frame: bytes) -> Callable[[list[bytes]], list[bytes]]:
     return lambda frames: [frame, *frames]
 
 
-def forged(kind: Kind, body: bytes) -> bytes:
-    return header(kind, Service.CATALOGUE, 1, len(body) + TAG_BYTES) + body + bytes(TAG_BYTES)
+def forged(kind: FrameKind, body: bytes) -> bytes:
+    return header(kind, PeerService.CATALOGUE, 1, len(body) + TAG_BYTES) + body + bytes(TAG_BYTES)
 
 
 ATTACKS = {
@@ -116,10 +116,10 @@ ATTACKS = {
     "drops a frame": (lambda frames: frames[1:], 2),
     "repeats a frame": (lambda frames: [frames[0], *frames], 1),
     "swaps two frames": (lambda frames: frames[::-1], 2),
-    "puts in a question": (put_in(forged(Kind.QUESTION, b"forged")), 1),
-    "puts in an answer": (put_in(forged(Kind.ANSWER, b"forged")), 1),
+    "puts in a question": (put_in(forged(FrameKind.QUESTION, b"forged")), 1),
+    "puts in an answer": (put_in(forged(FrameKind.ANSWER, b"forged")), 1),
     "puts in a question without a tag": (
-        put_in(header(Kind.QUESTION, Service.CATALOGUE, 1, 6) + b"forged"),
+        put_in(header(FrameKind.QUESTION, PeerService.CATALOGUE, 1, 6) + b"forged"),
         1,
     ),
     "puts in noise": (put_in(b"\0\0\0\x30" + bytes(range(48))), 1),
@@ -129,7 +129,7 @@ ATTACKS = {
 @pytest.mark.parametrize("encrypts", [False, True])
 @pytest.mark.parametrize("way", ["to listener", "from listener"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_whatever_is_done_between_nodes_ends_that_connection_and_nothing_false_is_applied(
+async def test_whatever_is_done_between_nodes_ends_that_connection_and_nothing_false_is_applied(
     attack: str,
     way: Way,
     encrypts: bool,
@@ -138,21 +138,17 @@ def test_whatever_is_done_between_nodes_ends_that_connection_and_nothing_false_i
 ) -> None:
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: not encrypts)
 
-    async def story() -> tuple[list[bytes], list[object], bytes, int]:
-        link = await linked()
-        assert await link.ask(b"before") == b"applied before"
-        doing, frames = ATTACKS[attack]
-        attacker = link.relay.meddle = Attacker(way, doing, frames)
-        asked = [asyncio.ensure_future(link.ask(b"%d" % n)) for n in range(3)]
-        answers: list[object] = await asyncio.gather(*asked, return_exceptions=True)
-        assert attacker.is_done
-        after = await link.ask(b"after")
-        connections = link.relay.connections
-        heard = link.heard
-        await link.close()
-        return heard, answers, after, connections
-
-    heard, answers, after, connections = asyncio.run(story())
+    link = await linked()
+    assert await link.ask(b"before") == b"applied before"
+    doing, frames = ATTACKS[attack]
+    attacker = link.relay.meddle = Attacker(way, doing, frames)
+    asked = [asyncio.ensure_future(link.ask(b"%d" % n)) for n in range(3)]
+    answers: list[object] = await asyncio.gather(*asked, return_exceptions=True)
+    assert attacker.is_done
+    after = await link.ask(b"after")
+    connections = link.relay.connections
+    heard = link.heard
+    await link.close()
     sent = [b"before", b"0", b"1", b"2", b"after"]
     assert (heard[0], heard[-1]) == (b"before", b"after")
     assert heard == [body for body in sent if body in heard], "in order, once, and none made up"
@@ -167,93 +163,84 @@ def test_whatever_is_done_between_nodes_ends_that_connection_and_nothing_false_i
 
 
 @pytest.mark.parametrize("encrypts", [False, True])
-def test_frames_of_one_connection_are_worth_nothing_on_another(
+async def test_frames_of_one_connection_are_worth_nothing_on_another(
     encrypts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: not encrypts)
 
-    async def story() -> list[bytes]:
-        link = await linked()
-        recorded: list[bytes] = []
+    link = await linked()
+    recorded: list[bytes] = []
 
-        def record(way: Way, frame: bytes) -> list[bytes]:
-            if way == "to listener":
-                recorded.append(frame)
-            return [frame]
+    def record(way: Way, frame: bytes) -> list[bytes]:
+        if way == "to listener":
+            recorded.append(frame)
+        return [frame]
 
-        link.relay.meddle = record
-        await link.ask(b"pay once")
-        link.relay.meddle = Attacker("to listener", lambda frames: [recorded[0]], 1)
-        with pytest.raises(Unavailable):
-            await link.ask(b"something else")
-        link.relay.meddle = Attacker("to listener", lambda frames: [recorded[0]], 1)
-        with pytest.raises(Unavailable):
-            await link.ask(b"first frame of a new connection")
-        await link.close()
-        return link.heard
-
-    assert asyncio.run(story()) == [b"pay once"]
+    link.relay.meddle = record
+    await link.ask(b"pay once")
+    link.relay.meddle = Attacker("to listener", lambda frames: [recorded[0]], 1)
+    with pytest.raises(Unavailable):
+        await link.ask(b"something else")
+    link.relay.meddle = Attacker("to listener", lambda frames: [recorded[0]], 1)
+    with pytest.raises(Unavailable):
+        await link.ask(b"first frame of a new connection")
+    await link.close()
+    assert link.heard == [b"pay once"]
 
 
-def test_between_machines_nobody_can_read_what_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> bytes:
+async def test_between_machines_nobody_can_read_what_nodes_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def seen_on_the_wire() -> bytes:
         link = await linked()
         await link.ask(b"the salary of the director")
         await link.close()
         return link.relay.seen
 
-    assert b"the salary of the director" in asyncio.run(story())  # on one machine
+    assert b"the salary of the director" in await seen_on_the_wire()  # on one machine
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: False)
-    assert b"director" not in asyncio.run(story())
+    assert b"director" not in await seen_on_the_wire()
 
 
-def test_one_side_that_sees_another_machine_is_enough_to_encrypt(
+async def test_one_side_that_sees_another_machine_is_enough_to_encrypt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     local = iter([True, False])
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: next(local))
 
-    async def story() -> bytes:
-        link = await linked()
-        assert (
-            await link.ask(b"the salary of the director") == b"applied the salary of the director"
-        )
-        await link.close()
-        return link.relay.seen
-
-    assert b"director" not in asyncio.run(story())
+    link = await linked()
+    assert await link.ask(b"the salary of the director") == b"applied the salary of the director"
+    await link.close()
+    assert b"director" not in link.relay.seen
 
 
-def test_a_node_of_the_first_release_is_spoken_with_in_the_clear_only_where_that_is_allowed(
+async def test_a_node_of_the_first_release_is_spoken_with_in_the_clear_only_where_that_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story(*, allows_cleartext: bool) -> bytes:
+    async def answer(*, allows_cleartext: bool) -> bytes:
         link = await linked(versions=Versions(1, 1), allows_cleartext=allows_cleartext)
         try:
             return await link.ask(b"x")
         finally:
             await link.close()
 
-    assert asyncio.run(story(allows_cleartext=False)) == b"applied x"  # on one machine
+    assert await answer(allows_cleartext=False) == b"applied x"  # on one machine
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: False)
-    assert asyncio.run(story(allows_cleartext=True)) == b"applied x"
+    assert await answer(allows_cleartext=True) == b"applied x"
     with pytest.raises((Corrupt, Unavailable)) as found:
-        asyncio.run(story(allows_cleartext=False))
+        await answer(allows_cleartext=False)
     if isinstance(found.value, Corrupt):
         assert "--insecure" in found.value.remedy
 
 
-def test_a_connection_whose_keys_are_used_up_is_followed_by_another(
+async def test_a_connection_whose_keys_are_used_up_is_followed_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(protection, "FRAMES_PER_KEY_MAX", 4)
 
-    async def story() -> tuple[list[bytes], int]:
-        link = await linked()
-        await link.ask(b"1")
-        assert [link.note(b"%d" % n) for n in range(2, 6)] == [True, True, True, False]
-        await link.ask(b"6")
-        await link.close()
-        return link.heard, link.relay.connections
-
-    assert asyncio.run(story()) == ([b"1", b"2", b"3", b"4", b"6"], 2)
+    link = await linked()
+    await link.ask(b"1")
+    assert [link.note(b"%d" % n) for n in range(2, 6)] == [True, True, True, False]
+    await link.ask(b"6")
+    await link.close()
+    assert (link.heard, link.relay.connections) == ([b"1", b"2", b"3", b"4", b"6"], 2)

@@ -8,13 +8,13 @@ from mainstem.cluster.raft.core import Raft
 from mainstem.cluster.raft.messages import (
     NO_NODE,
     ConfState,
-    Durable,
+    DurableState,
     Entry,
     EntryId,
     EntryType,
     HardState,
-    Message,
     MessageType,
+    RaftMessage,
     Ready,
     SnapshotMeta,
     StateType,
@@ -48,23 +48,25 @@ class Fixture:
         return self.core.state.log.committed
 
     def step(self, kind: MessageType, from_: NodeId, term: int, **fields: object) -> None:
-        message = msgspec.structs.replace(Message(kind, self.core.state.id, from_, term), **fields)
+        message = msgspec.structs.replace(
+            RaftMessage(kind, self.core.state.id, from_, term), **fields
+        )
         self.core.step(message, self.now_s)
 
     def tick(self, wait_s: float | None = None) -> None:
         self.now_s = self.core.next_deadline_s if wait_s is None else self.now_s + wait_s
         self.core.tick(self.now_s)
 
-    def work(self) -> list[Message]:
+    def work(self) -> list[RaftMessage]:
         """Carry out everything that is asked for; the messages that left."""
-        left: list[Message] = []
+        left: list[RaftMessage] = []
         while self.core.has_ready:
             ready = self.core.ready()
             left += ready.messages
             left += self.finish(ready)
         return left
 
-    def finish(self, ready: Ready) -> list[Message]:
+    def finish(self, ready: Ready) -> list[RaftMessage]:
         """A Ready is durable; what leaves then."""
         self.core.persisted(ready, self.now_s)
         for entry in ready.committed_entries:
@@ -74,7 +76,7 @@ class Fixture:
             self.applied.append(entry)
         return list(ready.messages_after_append)
 
-    def lead(self) -> list[Message]:
+    def lead(self) -> list[RaftMessage]:
         """Win an election by everybody's vote; what the new leader says first."""
         voters = self.core.conf_state.voters
         self.tick()
@@ -96,16 +98,20 @@ def durable(
     commit: int = 1,
     voters: Sequence[NodeId] = (ONE, TWO, THREE),
     learners: Sequence[NodeId] = (),
-) -> Durable:
+) -> DurableState:
     """A log after the founding snapshot, whose entries from index 2 on have these terms."""
     entries = tuple(Entry(of, index, data=b"%d" % index) for index, of in enumerate(terms, start=2))
     meta = SnapshotMeta(1, 1, ConfState(tuple(voters), tuple(learners)))
     current = max([1, *terms]) if term is None else term
-    return Durable(HardState(current, vote, commit), meta, GENESIS, entries)
+    return DurableState(HardState(current, vote, commit), meta, GENESIS, entries)
 
 
 def node(
-    kept: Durable | None = None, *, node_id: NodeId = ONE, chance: float = 0.0, **settings: object
+    kept: DurableState | None = None,
+    *,
+    node_id: NodeId = ONE,
+    chance: float = 0.0,
+    **settings: object,
 ) -> Fixture:
     """A core that always waits the same time."""
     chosen = msgspec.structs.replace(
@@ -114,5 +120,5 @@ def node(
     return Fixture(Raft(chosen, kept or durable(), chance=lambda: chance, now_s=0.0))
 
 
-def kinds(messages: Sequence[Message]) -> list[tuple[MessageType, NodeId]]:
+def kinds(messages: Sequence[RaftMessage]) -> list[tuple[MessageType, NodeId]]:
     return [(message.type, message.to) for message in messages]

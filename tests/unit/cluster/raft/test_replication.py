@@ -7,12 +7,12 @@ from tests.unit.cluster.raft.kit import ONE, THREE, TWO, Fixture, durable, kinds
 from mainstem.cluster.raft.core import NotLeader
 from mainstem.cluster.raft.messages import (
     ConfState,
-    Durable,
+    DurableState,
     Entry,
     EntryId,
     HardState,
-    Message,
     MessageType,
+    RaftMessage,
     SnapshotMeta,
     StateType,
 )
@@ -35,7 +35,7 @@ def leading(**settings: object) -> Fixture:
     return story
 
 
-def to_two(messages: list[Message]) -> list[Message]:
+def to_two(messages: list[RaftMessage]) -> list[RaftMessage]:
     return [message for message in messages if message.to == TWO]
 
 
@@ -261,7 +261,7 @@ def test_a_snapshot_replaces_the_log_of_a_follower() -> None:
 
 @pytest.mark.parametrize("index", [10, 20, 25, 30])
 def test_a_snapshot_of_the_past_is_answered_with_what_is_committed(index: int) -> None:
-    kept = Durable(
+    kept = DurableState(
         HardState(3, commit=30), META, META.id, tuple(Entry(3, n) for n in range(21, 31))
     )
     story = node(kept)
@@ -272,7 +272,7 @@ def test_a_snapshot_of_the_past_is_answered_with_what_is_committed(index: int) -
 
 
 def test_a_snapshot_of_entries_that_are_here_only_commits_them() -> None:
-    kept = Durable(
+    kept = DurableState(
         HardState(3, commit=20), META, META.id, tuple(Entry(3, n) for n in range(21, 31))
     )
     story = node(kept)

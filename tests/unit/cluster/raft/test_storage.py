@@ -1,6 +1,5 @@
 """Log and snapshots together, over restarts and at every point where a crash can come between."""
 
-import asyncio
 import shutil
 from pathlib import Path
 
@@ -9,15 +8,15 @@ from tests.unit.cluster.raft.kit import ONE, THREE, TWO
 
 from mainstem.cluster.raft.messages import (
     ConfState,
-    Durable,
+    DurableState,
     Entry,
     EntryId,
     HardState,
     SnapshotMeta,
-    founding,
+    initial_state,
 )
-from mainstem.cluster.raft.snapshot_storage import IncomingSnapshot, SnapshotStorage
-from mainstem.cluster.raft.storage import RaftStorage
+from mainstem.cluster.raft.persistence.raft_storage import RaftStorage
+from mainstem.cluster.raft.persistence.snapshot_storage import IncomingSnapshot, SnapshotStorage
 from mainstem.model.errors import Corrupt, UnknownVersion
 
 FOUNDERS = (ONE, TWO, THREE)
@@ -28,12 +27,12 @@ def entries(start: int, until: int, term: int = 1) -> tuple[Entry, ...]:
     return tuple(Entry(term, index, data=b"%d" % index) for index in range(start, until))
 
 
-def opened(folder: Path, *, segment_bytes: int = 1 << 20) -> tuple[RaftStorage, Durable]:
+def opened(folder: Path, *, segment_bytes: int = 1 << 20) -> tuple[RaftStorage, DurableState]:
     storage = RaftStorage(folder, segment_bytes=segment_bytes)
-    return storage, storage.open(founding(FOUNDERS))
+    return storage, storage.open(initial_state(FOUNDERS))
 
 
-def reopened(folder: Path) -> tuple[Durable, bytes]:
+def reopened(folder: Path) -> tuple[DurableState, bytes]:
     storage, durable = opened(folder)
     storage.close_now()
     return durable, storage.state
@@ -60,17 +59,17 @@ def test_a_founder_starts_with_the_founding_voters_and_keeps_them(disk: Path) ->
     folder = disk / "raft"
     storage, durable = opened(folder)
     storage.close_now()
-    assert durable == founding(FOUNDERS)
+    assert durable == initial_state(FOUNDERS)
     assert reopened(folder) == (durable, b"")
 
 
 def test_a_node_that_joins_starts_with_nothing(disk: Path) -> None:
     storage = RaftStorage(disk / "raft")
-    assert storage.open() == Durable()
+    assert storage.open() == DurableState()
     storage.save_now(HardState(4), ())
     storage.close_now()
     again = RaftStorage(disk / "raft")
-    assert again.open() == Durable(HardState(4))
+    assert again.open() == DurableState(HardState(4))
     again.close_now()
 
 
@@ -79,7 +78,7 @@ def test_a_crash_while_a_group_is_founded_is_no_loss(disk: Path) -> None:
     opened(folder)[0].close_now()
     for path in folder.glob("*.wal"):
         path.unlink()
-    assert reopened(folder)[0] == founding(FOUNDERS)
+    assert reopened(folder)[0] == initial_state(FOUNDERS)
 
 
 def test_a_log_that_is_gone_stops_the_node(disk: Path) -> None:
@@ -91,7 +90,7 @@ def test_a_log_that_is_gone_stops_the_node(disk: Path) -> None:
     for path in folder.glob("*.wal"):
         path.unlink()
     with pytest.raises(Corrupt, match="the log is not"):
-        RaftStorage(folder).open(founding(FOUNDERS))
+        RaftStorage(folder).open(initial_state(FOUNDERS))
 
 
 def test_entries_and_votes_survive_a_restart(disk: Path) -> None:
@@ -148,7 +147,7 @@ def test_a_crash_between_a_snapshot_and_the_log_that_follows_it_is_no_loss(
     storage.close_now()
     durable, state = reopened(folder)
     assert state == b"twenty"
-    assert durable == Durable(HardState(3, commit=20), meta, meta.id)
+    assert durable == DurableState(HardState(3, commit=20), meta, meta.id)
     again, _ = reopened(folder)
     assert again.entries == ()
     storage, _ = opened(folder)
@@ -164,7 +163,7 @@ def test_half_a_snapshot_is_forgotten_at_the_next_start(disk: Path) -> None:
     incoming.write(b"some of it")
     incoming.close()
     storage.close_now()
-    assert reopened(folder)[0] == founding(FOUNDERS)
+    assert reopened(folder)[0] == initial_state(FOUNDERS)
     assert not list(folder.glob("*.new"))
 
 
@@ -206,7 +205,7 @@ def test_a_damaged_snapshot_stops_the_node(disk: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(Corrupt, match="snapshot is damaged"):
-        RaftStorage(folder).open(founding(FOUNDERS))
+        RaftStorage(folder).open(initial_state(FOUNDERS))
 
 
 def test_older_snapshots_go_when_a_newer_one_is_kept(disk: Path) -> None:
@@ -229,22 +228,19 @@ def test_a_snapshot_can_be_sent_while_a_newer_one_takes_its_place(disk: Path) ->
     outgoing.close()
 
 
-def test_the_awaited_calls_do_the_same_on_threads(disk: Path) -> None:
+async def test_the_awaited_calls_do_the_same_on_threads(disk: Path) -> None:
     folder = disk / "raft"
 
-    async def story() -> None:
-        storage, _ = opened(folder)
-        await storage.save(HardState(1, TWO, 3), entries(2, 6))
-        await storage.save_snapshot(SnapshotMeta(4, 1, CONF), lambda: b"four", keep=0)
-        outgoing = await storage.outgoing(SnapshotMeta(4, 1, CONF))
-        assert outgoing is not None
-        data = await storage.read(outgoing, 0, 1 << 20)
-        outgoing.close()
-        incoming = await storage.incoming(SnapshotMeta(4, 1, CONF), len(data))
-        await storage.receive(incoming, data)
-        incoming.close()
-        await storage.close()
-
-    asyncio.run(story())
+    storage, _ = opened(folder)
+    await storage.save(HardState(1, TWO, 3), entries(2, 6))
+    await storage.save_snapshot(SnapshotMeta(4, 1, CONF), lambda: b"four", keep=0)
+    outgoing = await storage.outgoing(SnapshotMeta(4, 1, CONF))
+    assert outgoing is not None
+    data = await storage.read(outgoing, 0, 1 << 20)
+    outgoing.close()
+    incoming = await storage.incoming(SnapshotMeta(4, 1, CONF), len(data))
+    await storage.receive(incoming, data)
+    incoming.close()
+    await storage.close()
     durable, state = reopened(folder)
     assert (durable.snapshot.index, state) == (4, b"four")

@@ -13,11 +13,11 @@ from mainstem.cluster.raft.messages import (
     Entry,
     HardState,
     SnapshotMeta,
-    founding,
+    initial_state,
 )
-from mainstem.cluster.raft.snapshot_storage import SNAPSHOT_BYTES_MAX, SnapshotStorage
-from mainstem.cluster.raft.storage import RaftStorage
-from mainstem.cluster.raft.wal_storage import Frame, StorageFailed, WalStorage
+from mainstem.cluster.raft.persistence.raft_storage import RaftStorage
+from mainstem.cluster.raft.persistence.snapshot_storage import SNAPSHOT_BYTES_MAX, SnapshotStorage
+from mainstem.cluster.raft.persistence.wal_storage import StorageFailed, WalFrame, WalStorage
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 
 CONF = ConfState((ONE, TWO, THREE))
@@ -38,7 +38,7 @@ class Disk:
 
 def opened(folder: Path, disk: Disk) -> RaftStorage:
     storage = RaftStorage(folder, sync=disk.sync)
-    storage.open(founding((ONE, TWO, THREE)))
+    storage.open(initial_state((ONE, TWO, THREE)))
     storage.save_now(HardState(1, TWO, 1), tuple(Entry(1, index) for index in (2, 3)))
     return storage
 
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_removed_is_final(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = RaftStorage(disk / "raft", segment_bytes=100)
-    storage.open(founding((ONE, TWO, THREE)))
+    storage.open(initial_state((ONE, TWO, THREE)))
     for index in range(2, 9):
         storage.save_now(None, (Entry(1, index),))
 
@@ -128,7 +128,7 @@ def test_without_room_for_a_new_file_the_old_one_serves_on(
     device = Disk()
     wal = WalStorage(disk, segment_bytes=100, sync=device.sync)
     wal.open()
-    wal.append(Frame(None, None, (Entry(1, 2, data=bytes(100)),)))
+    wal.append(WalFrame(None, None, (Entry(1, 2, data=bytes(100)),)))
     syncs = 0
 
     def once(fd: int) -> None:
@@ -141,9 +141,9 @@ def test_without_room_for_a_new_file_the_old_one_serves_on(
     wal._sync = once
     if final:
         with pytest.raises(StorageFailed):
-            wal.append(Frame(None, None, (Entry(1, 3),)))
+            wal.append(WalFrame(None, None, (Entry(1, 3),)))
     else:
-        wal.append(Frame(None, None, (Entry(1, 3),)))
+        wal.append(WalFrame(None, None, (Entry(1, 3),)))
         assert len(list(disk.glob("*.wal"))) == 1
     wal.close()
 
@@ -151,7 +151,7 @@ def test_without_room_for_a_new_file_the_old_one_serves_on(
 def test_entries_missing_after_a_snapshot_stop_the_node(disk: Path) -> None:
     folder = disk / "raft"
     storage = RaftStorage(folder, segment_bytes=100)
-    storage.open(founding((ONE, TWO, THREE)))
+    storage.open(initial_state((ONE, TWO, THREE)))
     for index in range(2, 12):
         storage.save_now(None, (Entry(1, index, data=bytes(50)),))
     storage.close_now()
@@ -179,7 +179,7 @@ def test_a_write_that_fails_for_another_reason_than_room_is_final(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", fail)
         with pytest.raises(StorageFailed):
-            wal.append(Frame(None, None, (Entry(1, 2),)))
+            wal.append(WalFrame(None, None, (Entry(1, 2),)))
     with pytest.raises(StorageFailed):
-        wal.append(Frame(None, None, (Entry(1, 2),)))
+        wal.append(WalFrame(None, None, (Entry(1, 2),)))
     wal.close()

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem.cluster.frame_storage import FRAMES_START
 from mainstem.cluster.raft.messages import Entry, EntryId, HardState
-from mainstem.cluster.raft.wal_storage import Frame, StorageFailed, WalStorage
+from mainstem.cluster.raft.persistence.wal_storage import StorageFailed, WalFrame, WalStorage
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NodeId
 
@@ -36,16 +36,16 @@ def found(folder: Path) -> tuple[HardState, EntryId | None, list[Entry]]:
 
 def test_what_was_appended_is_found_again(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(HardState(3, TWO, 1), None, entries(1, 2)))
-    wal.append(Frame(None, None, entries(3, start=4)))
+    wal.append(WalFrame(HardState(3, TWO, 1), None, entries(1, 2)))
+    wal.append(WalFrame(None, None, entries(3, start=4)))
     wal.close()
     assert found(disk) == (HardState(3, TWO, 1), None, list(entries(1, 2, 3)))
 
 
 def test_later_entries_replace_those_from_their_place_on(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(None, None, entries(1, 1, 1)))
-    wal.append(Frame(HardState(2), None, entries(2, start=3)))
+    wal.append(WalFrame(None, None, entries(1, 1, 1)))
+    wal.append(WalFrame(HardState(2), None, entries(2, start=3)))
     wal.close()
     _, _, kept = found(disk)
     assert [(entry.index, entry.term) for entry in kept] == [(2, 1), (3, 2)]
@@ -53,8 +53,8 @@ def test_later_entries_replace_those_from_their_place_on(disk: Path) -> None:
 
 def test_an_installed_snapshot_begins_the_log_anew(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(None, None, entries(1, 1, 1)))
-    wal.append(Frame(None, EntryId(9, 2), entries(2, start=10)))
+    wal.append(WalFrame(None, None, entries(1, 1, 1)))
+    wal.append(WalFrame(None, EntryId(9, 2), entries(2, start=10)))
     wal.close()
     _, start, kept = found(disk)
     assert start == EntryId(9, 2)
@@ -72,7 +72,7 @@ def test_every_frame_is_on_the_disk_when_append_returns(disk: Path) -> None:
     wal = WalStorage(disk, sync=sync)
     wal.open()
     for index in range(2, 6):
-        wal.append(Frame(HardState(index), None, entries(1, start=index)))
+        wal.append(WalFrame(HardState(index), None, entries(1, start=index)))
         lost = disk / f"power-loss-{index}"
         lost.mkdir()
         [path] = disk.glob("*.wal")
@@ -86,10 +86,10 @@ def test_every_frame_is_on_the_disk_when_append_returns(disk: Path) -> None:
 
 def test_a_torn_last_frame_is_cut_off(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(None, None, entries(1)))
+    wal.append(WalFrame(None, None, entries(1)))
     [path] = disk.glob("*.wal")
     marked = path.read_bytes()  # as the disk held it before the second frame was synced
-    wal.append(Frame(None, None, entries(1, start=3)))
+    wal.append(WalFrame(None, None, entries(1, start=3)))
     wal.close()
     whole = path.read_bytes()
     for cut in range(len(marked), len(whole)):
@@ -98,7 +98,7 @@ def test_a_torn_last_frame_is_cut_off(disk: Path) -> None:
         _, _, kept = torn.open()
         assert kept == list(entries(1))
         assert torn.cut_bytes == cut - len(marked)
-        torn.append(Frame(None, None, entries(7, start=3)))
+        torn.append(WalFrame(None, None, entries(7, start=3)))
         torn.close()
         _, _, again = found(disk)
         assert again[-1].term == 7
@@ -106,8 +106,8 @@ def test_a_torn_last_frame_is_cut_off(disk: Path) -> None:
 
 def test_a_flipped_bit_in_what_was_durable_stops_the_node(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(HardState(4, TWO, 1), None, entries(1)))
-    wal.append(Frame(None, None, entries(1, 1, start=3)))
+    wal.append(WalFrame(HardState(4, TWO, 1), None, entries(1)))
+    wal.append(WalFrame(None, None, entries(1, 1, start=3)))
     wal.close()
     [path] = disk.glob("*.wal")
     whole = path.read_bytes()
@@ -119,7 +119,7 @@ def test_a_flipped_bit_in_what_was_durable_stops_the_node(disk: Path) -> None:
 
 def test_a_log_that_was_cut_short_stops_the_node(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(None, None, entries(1, 1)))
+    wal.append(WalFrame(None, None, entries(1, 1)))
     wal.close()
     [path] = disk.glob("*.wal")
     whole = path.read_bytes()
@@ -133,9 +133,9 @@ def test_a_damaged_frame_before_a_sound_one_is_no_torn_end(disk: Path) -> None:
     wal = opened(disk)
     [path] = disk.glob("*.wal")
     old_mark = path.read_bytes()[32:64]
-    wal.append(Frame(None, None, entries(1)))
+    wal.append(WalFrame(None, None, entries(1)))
     place = path.stat().st_size - 3
-    wal.append(Frame(None, None, entries(1, start=3)))
+    wal.append(WalFrame(None, None, entries(1, start=3)))
     wal.close()
     data = bytearray(path.read_bytes())
     data[32:64] = old_mark
@@ -148,7 +148,7 @@ def test_a_damaged_frame_before_a_sound_one_is_no_torn_end(disk: Path) -> None:
 def test_files_follow_each_other_and_go_when_a_snapshot_covers_them(disk: Path) -> None:
     wal = opened(disk, segment_bytes=300)
     for index in range(2, 30):
-        wal.append(Frame(HardState(1, TWO, index - 1), None, entries(1, start=index)))
+        wal.append(WalFrame(HardState(1, TWO, index - 1), None, entries(1, start=index)))
     files = len(list(disk.glob("*.wal")))
     assert files > 3
     wal.forget_until(20)
@@ -162,7 +162,7 @@ def test_files_follow_each_other_and_go_when_a_snapshot_covers_them(disk: Path) 
 
 def test_the_file_that_is_written_to_never_goes(disk: Path) -> None:
     wal = opened(disk)
-    wal.append(Frame(HardState(5, TWO, 1), None, entries(1)))
+    wal.append(WalFrame(HardState(5, TWO, 1), None, entries(1)))
     wal.forget_until(1_000)
     wal.close()
     assert found(disk)[0].term == 5
@@ -171,7 +171,7 @@ def test_the_file_that_is_written_to_never_goes(disk: Path) -> None:
 def test_a_file_missing_in_the_middle_stops_the_node(disk: Path) -> None:
     wal = opened(disk, segment_bytes=200)
     for index in range(2, 20):
-        wal.append(Frame(None, None, entries(1, start=index)))
+        wal.append(WalFrame(None, None, entries(1, start=index)))
     wal.close()
     sorted(disk.glob("*.wal"))[1].unlink()
     with pytest.raises(Corrupt, match="follows"):
@@ -188,13 +188,13 @@ def test_a_failed_sync_is_final(disk: Path) -> None:
 
     wal = WalStorage(disk, sync=sync)
     wal.open()
-    wal.append(Frame(None, None, entries(1)))
+    wal.append(WalFrame(None, None, entries(1)))
     broken = True
     with pytest.raises(StorageFailed, match="the disk is gone"):
-        wal.append(Frame(None, None, entries(1, start=3)))
+        wal.append(WalFrame(None, None, entries(1, start=3)))
     broken = False
     with pytest.raises(StorageFailed, match="closed"):
-        wal.append(Frame(None, None, entries(1, start=3)))
+        wal.append(WalFrame(None, None, entries(1, start=3)))
     wal.close()
 
 
@@ -202,7 +202,7 @@ def test_a_full_disk_keeps_nothing_of_a_frame_and_loses_nothing_else(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wal = opened(disk)
-    wal.append(Frame(None, None, entries(1)))
+    wal.append(WalFrame(None, None, entries(1)))
     real = os.pwrite
 
     def full(fd: int, data: bytes, position: int) -> int:
@@ -213,9 +213,9 @@ def test_a_full_disk_keeps_nothing_of_a_frame_and_loses_nothing_else(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(Unavailable) as refused:
-            wal.append(Frame(None, None, entries(1, start=3)))
+            wal.append(WalFrame(None, None, entries(1, start=3)))
     assert refused.value.code is ErrorCode.DISK_FULL
-    wal.append(Frame(None, None, entries(9, start=3)))
+    wal.append(WalFrame(None, None, entries(9, start=3)))
     wal.close()
     _, _, kept = found(disk)
     assert [entry.term for entry in kept] == [1, 9]
@@ -223,9 +223,9 @@ def test_a_full_disk_keeps_nothing_of_a_frame_and_loses_nothing_else(
 
 def test_a_vote_is_still_known_when_the_file_that_held_it_is_gone(disk: Path) -> None:
     wal = opened(disk, segment_bytes=300)
-    wal.append(Frame(HardState(7, TWO, 1), None, entries(7)))
+    wal.append(WalFrame(HardState(7, TWO, 1), None, entries(7)))
     for index in range(3, 40):
-        wal.append(Frame(None, None, entries(7, start=index)))
+        wal.append(WalFrame(None, None, entries(7, start=index)))
     wal.forget_until(38)
     wal.close()
     assert len(list(disk.glob("*.wal"))) < 3

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.pipelines.cdc import avro_kinds as kinds
-from mainstem.pipelines.cdc.avro_columns import mysql_column, postgres_column
-from mainstem.pipelines.cdc.avro_events import POSTGRES_SOURCE, in_format, table_schemas
-from mainstem.pipelines.cdc.avro_schema import Coded, canonical_form, fingerprint, named_once
-from mainstem.pipelines.cdc.envelope import Field, Record, heartbeat
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_values import ColumnType
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
-from mainstem.pipelines.cdc.postgres_values import TypeInfo, as_is
-from mainstem.pipelines.file.reading import read_text
+from mainstem.pipelines.cdc.avro import value_types as kinds
+from mainstem.pipelines.cdc.avro.columns import mysql_column, postgres_column
+from mainstem.pipelines.cdc.avro.events import POSTGRES_SOURCE, in_format, table_schemas
+from mainstem.pipelines.cdc.avro.schema import AvroEncoder, canonical_form, fingerprint, named_once
+from mainstem.pipelines.cdc.envelope import ChangeRecord, EventField, heartbeat
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.values import ColumnType
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.values import TypeInfo, as_is
+from mainstem.pipelines.file.loader import read_text
 from mainstem.pipelines.problems import Problems
 
 POSTGRES = PostgresCdcConfig(database="shop", format="avro")
@@ -109,9 +109,9 @@ def test_names_that_avro_does_not_take_are_changed_and_kept_apart() -> None:
     assert [field.get("column") for field in kind.schema["fields"]] == ["a b", "a-b", "1"]
 
 
-def _fields(*types: str) -> list[Field]:
+def _fields(*types: str) -> list[EventField]:
     return [
-        Field(f"c{at}", at, as_is, postgres_column(TypeInfo(name), POSTGRES))
+        EventField(f"c{at}", at, as_is, postgres_column(TypeInfo(name), POSTGRES))
         for at, name in enumerate(types)
     ]
 
@@ -133,14 +133,14 @@ def test_a_fingerprint_is_that_of_the_specification() -> None:
 
 
 def test_another_scale_has_another_fingerprint() -> None:
-    one, other = Coded(kinds.decimal(8, 2)), Coded(kinds.decimal(8, 3))
+    one, other = AvroEncoder(kinds.decimal(8, 2)), AvroEncoder(kinds.decimal(8, 3))
     assert one.fingerprint != other.fingerprint
 
 
 def test_schemas_are_told_once_and_before_they_are_used() -> None:
     fields = _fields("int4", "text")
     schemas = table_schemas(("shop", "public", "t"), fields, fields[:1], POSTGRES_SOURCE)
-    gone = Record("t", b'{"c0":1}', None, 5, (("__debezium.newkey", b'{"c0":2}'),), schemas)
+    gone = ChangeRecord("t", b'{"c0":1}', None, 5, (("__debezium.newkey", b'{"c0":2}'),), schemas)
     told = list(in_format([gone, gone, heartbeat("shop", 7)], POSTGRES))
     assert [each.topic for each in told] == [
         "cdc.shop.schemas", "cdc.shop.schemas", "t", "t",

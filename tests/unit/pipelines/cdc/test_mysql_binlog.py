@@ -6,13 +6,17 @@ import zlib
 import pytest
 
 from mainstem.model.errors import Corrupt, InvalidRequest
-from mainstem.pipelines.cdc import mysql_binlog as log
-from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Origin, Span
-from mainstem.pipelines.cdc.mysql_position import Spot
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql import binlog as log
+from mainstem.pipelines.cdc.mysql.change_decoder import (
+    MysqlCatalogue,
+    MysqlChangeDecoder,
+    MysqlLogSpan,
+)
+from mainstem.pipelines.cdc.mysql.offset import BinlogPosition
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 CONFIG = MysqlCdcConfig(database="shop")
-ORIGIN = Origin("mariadb", {45: "utf8mb4", 63: "binary", 8: "latin1"})
+ORIGIN = MysqlCatalogue("mariadb", {45: "utf8mb4", 63: "binary", 8: "latin1"})
 
 
 def event(kind: int, body: bytes, end: int = 100) -> bytes:
@@ -37,8 +41,10 @@ def inserted(number: int = 7, rows: bytes = b"\0\xff\xff\xff\xff\3a\xe4b") -> by
     return event(23, number.to_bytes(6, "little") + b"\1\0" + b"\2\3" + rows)
 
 
-def teller(config: MysqlCdcConfig = CONFIG) -> ChangeTeller:
-    return ChangeTeller(config, (), ORIGIN, Span(Spot("log.000001", 4), at_ms=5))
+def decoder(config: MysqlCdcConfig = CONFIG) -> MysqlChangeDecoder:
+    return MysqlChangeDecoder(
+        config, (), ORIGIN, MysqlLogSpan(BinlogPosition("log.000001", 4), at_ms=5)
+    )
 
 
 def test_a_table_is_known_from_its_description() -> None:
@@ -51,19 +57,19 @@ def test_a_table_is_known_from_its_description() -> None:
 
 
 def test_rows_are_told_with_the_signs_and_character_sets_of_their_table() -> None:
-    told = teller()
-    list(told.tell(described()))
+    told = decoder()
+    list(told.decode(described()))
 
-    [record] = told.tell(inserted())
+    [record] = told.decode(inserted())
 
     assert record.key == b'{"id":4294967295}'
     assert '"after":{"id":4294967295,"v":"aäb"}'.encode() in (record.value or b"")
-    assert told.spot == Spot("log.000001", 100)
+    assert told.spot == BinlogPosition("log.000001", 100)
 
 
 def test_a_log_without_names_of_columns_is_refused_with_the_remedy() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        list(teller().tell(described(named=False)))
+        list(decoder().decode(described(named=False)))
 
     assert "binlog_row_metadata = FULL" in refused.value.remedy
 
@@ -71,20 +77,20 @@ def test_a_log_without_names_of_columns_is_refused_with_the_remedy() -> None:
 @pytest.mark.parametrize("kind", [26, 38, 39, 40, 165, 166, 171])
 def test_events_that_would_hide_changes_are_refused(kind: int) -> None:
     with pytest.raises(InvalidRequest):
-        list(teller().tell(event(kind, b"\0" * 40)))
+        list(decoder().decode(event(kind, b"\0" * 40)))
 
 
 def test_rows_of_a_table_that_was_never_described_are_corrupt() -> None:
     with pytest.raises(Corrupt, match="never described"):
-        list(teller().tell(inserted()))
+        list(decoder().decode(inserted()))
 
 
 def test_a_row_that_is_longer_than_its_event_is_corrupt() -> None:
-    told = teller()
-    list(told.tell(described()))
+    told = decoder()
+    list(told.decode(described()))
 
     with pytest.raises(Corrupt, match="longer"):
-        list(told.tell(inserted(rows=b"\0\xff\xff\xff\xff\x09ab")))
+        list(told.decode(inserted(rows=b"\0\xff\xff\xff\xff\x09ab")))
 
 
 def test_checksums_are_taken_off_and_looked_at() -> None:
@@ -101,7 +107,7 @@ def test_checksums_are_taken_off_and_looked_at() -> None:
 
 
 def test_a_transaction_is_open_from_its_name_to_its_end() -> None:
-    told = teller()
+    told = decoder()
     seen = []
     for data in (
         event(log.MARIADB_GTID, struct.pack("<QIB", 9, 0, 0) + b"\0" * 6, end=10),
@@ -112,15 +118,19 @@ def test_a_transaction_is_open_from_its_name_to_its_end() -> None:
         event(log.QUERY, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0DROP TABLE t", end=300),
         event(log.ROTATE, struct.pack("<Q", 4) + b"log.000002", end=0),
     ):
-        list(told.tell(data))
+        list(told.decode(data))
         seen.append(told.is_between)
 
     assert seen == [False, False, False, True, False, True, True]
-    assert told.spot == Spot("log.000002", 4)
+    assert told.spot == BinlogPosition("log.000002", 4)
 
 
 def test_spots_are_in_the_order_of_their_files_numbers() -> None:
-    places = [Spot("log.999999", 9), Spot("log.1000000", 4), Spot("log.1000000", 5)]
+    places = [
+        BinlogPosition("log.999999", 9),
+        BinlogPosition("log.1000000", 4),
+        BinlogPosition("log.1000000", 5),
+    ]
 
     assert sorted(places, key=lambda spot: spot.order) == places
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.model.errors import Corrupt, InvalidRequest
-from mainstem.pipelines.cdc.mysql_gtid import GtidState, unpacked
+from mainstem.pipelines.cdc.mysql.gtid import GtidState, unpacked
 
 FIRST = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SECOND = "279a4bc5-e100-11f1-bf66-02fc00000001"

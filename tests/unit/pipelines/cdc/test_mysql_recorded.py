@@ -9,20 +9,24 @@ from hypothesis import strategies as st
 from tests.unit.pipelines.cdc.mysql_recorded import DOCUMENTS, EVENTS
 
 from mainstem.model.errors import Corrupt
-from mainstem.pipelines.cdc import mysql_binlog as log
-from mainstem.pipelines.cdc.mysql_changes import ChangeTeller, Origin, Span
-from mainstem.pipelines.cdc.mysql_gtid import unpacked
-from mainstem.pipelines.cdc.mysql_json import double_text, json_text
-from mainstem.pipelines.cdc.mysql_position import Spot
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
-from mainstem.pipelines.cdc.mysql_values import _decimal
-from mainstem.pipelines.cdc.mysql_walk import Walker
+from mainstem.pipelines.cdc.mysql import binlog as log
+from mainstem.pipelines.cdc.mysql.binary_json import double_text, json_text
+from mainstem.pipelines.cdc.mysql.binlog_scanner import BinlogScanner
+from mainstem.pipelines.cdc.mysql.change_decoder import (
+    MysqlCatalogue,
+    MysqlChangeDecoder,
+    MysqlLogSpan,
+)
+from mainstem.pipelines.cdc.mysql.gtid import unpacked
+from mainstem.pipelines.cdc.mysql.offset import BinlogPosition
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql.values import _decimal
 
 CONFIG = MysqlCdcConfig(
     database="shop", transaction_metadata=True, schema_changes_topic="ddl", tombstones=False
 )
-ORIGIN = Origin("mysql", {255: "utf8mb4", 63: "binary", 8: "latin1", 45: "utf8mb4"})
-START = Span(Spot("mysql-bin.000001", 4), at_ms=5)
+ORIGIN = MysqlCatalogue("mysql", {255: "utf8mb4", 63: "binary", 8: "latin1", 45: "utf8mb4"})
+START = MysqlLogSpan(BinlogPosition("mysql-bin.000001", 4), at_ms=5)
 
 
 def read_decimal(data: bytes, at: int, precision: int, scale: int) -> bytes:
@@ -30,9 +34,9 @@ def read_decimal(data: bytes, at: int, precision: int, scale: int) -> bytes:
 
 
 def test_a_log_of_mysql_is_told() -> None:
-    teller = ChangeTeller(CONFIG, (), ORIGIN, START)
+    decoder = MysqlChangeDecoder(CONFIG, (), ORIGIN, START)
 
-    told = [json.loads(record.value or b"") for event in EVENTS for record in teller.tell(event)]
+    told = [json.loads(record.value or b"") for event in EVENTS for record in decoder.decode(event)]
 
     kinds = [each.get("status") or each.get("op") or each["ddl"] for each in told]
     assert kinds == [
@@ -52,7 +56,7 @@ def test_a_walk_knows_the_transactions_that_lie_behind_it() -> None:
     [before] = [unpacked(e[log.HEADER.size :]) for e in EVENTS if e[4] == log.PREVIOUS_GTIDS]
     server, _, numbers = before.partition(":")
     last = int(numbers.rpartition("-")[2])
-    walker = Walker(CONFIG, ORIGIN, START, before)
+    walker = BinlogScanner(CONFIG, ORIGIN, START, before)
 
     ends = []
     for event in EVENTS:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.model.errors import InvalidRequest
-from mainstem.pipelines.cdc import mysql_binlog as log
-from mainstem.pipelines.cdc import mysql_values as values
-from mainstem.pipelines.cdc.mysql_settings import MysqlCdcConfig
+from mainstem.pipelines.cdc.mysql import binlog as log
+from mainstem.pipelines.cdc.mysql import values
+from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 CHARSETS = {45: "utf8mb4", 8: "latin1", 99: "klingon"}
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.model.errors import Corrupt
-from mainstem.pipelines.cdc.pgoutput import (
+from mainstem.pipelines.cdc.postgres.pgoutput import (
     Begin,
     Change,
     Commit,
@@ -18,7 +18,7 @@ from mainstem.pipelines.cdc.pgoutput import (
     lsn_text,
     parse,
 )
-from mainstem.pipelines.cdc.rows import UNCHANGED
+from mainstem.pipelines.cdc.row_values import UNCHANGED
 
 CAPTURED = {
     "42000000000152fe000003034e698b3efb000002d5": Begin(0x152FE00, 1_794_745_043_197_691, 725),

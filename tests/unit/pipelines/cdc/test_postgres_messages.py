@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.pipelines.cdc import postgres_messages
-from mainstem.pipelines.cdc.postgres_messages import MessageSpool, kept_messages, told_messages
+from mainstem.pipelines.cdc.postgres import message_spool
+from mainstem.pipelines.cdc.postgres.message_spool import (
+    MessageSpool,
+    fetched_messages,
+    spooled_messages,
+)
 
 HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -41,26 +45,26 @@ def only_file(folder: Path) -> Path:
 
 def test_a_batch_is_read_as_the_server_told_it_and_no_further(tmp_path: Path) -> None:
     filled(tmp_path).keep(10, 20, 5)
-    kept = kept_messages(tmp_path, 10, 20)
+    kept = spooled_messages(tmp_path, 10, 20)
     assert kept is not None
     assert list(kept) == STREAM[:5]
-    assert list(told_messages(copied(*STREAM))) == STREAM
+    assert list(fetched_messages(copied(*STREAM))) == STREAM
 
 
 def test_messages_may_lie_across_the_bounds_of_what_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_messages, "READ_BYTES", 7)
+    monkeypatch.setattr(message_spool, "READ_BYTES", 7)
     filled(tmp_path).keep(10, 20, 5)
-    kept = kept_messages(tmp_path, 10, 20)
+    kept = spooled_messages(tmp_path, 10, 20)
     assert kept is not None
     assert list(kept) == STREAM[:5]
 
 
 def test_another_batch_finds_nothing(tmp_path: Path) -> None:
     filled(tmp_path).keep(10, 20, 5)
-    assert kept_messages(tmp_path, 10, 21) is None
-    assert kept_messages(tmp_path, 9, 20) is None
+    assert spooled_messages(tmp_path, 10, 21) is None
+    assert spooled_messages(tmp_path, 9, 20) is None
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped", "emptied"])
@@ -71,7 +75,7 @@ def test_a_file_that_was_harmed_is_as_good_as_none(tmp_path: Path, harm: str) ->
     if harm == "flipped":
         whole[len(whole) // 2] ^= 1
     path.write_bytes({"cut": bytes(whole[:-1]), "flipped": bytes(whole), "emptied": b""}[harm])
-    assert kept_messages(tmp_path, 10, 20) is None
+    assert spooled_messages(tmp_path, 10, 20) is None
 
 
 def test_what_nobody_will_ask_for_is_removed(tmp_path: Path) -> None:
@@ -86,9 +90,9 @@ def test_what_nobody_will_ask_for_is_removed(tmp_path: Path) -> None:
 def test_more_than_a_file_may_hold_is_left_to_the_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_messages, "FILE_BYTES_MAX", 50)
+    monkeypatch.setattr(message_spool, "FILE_BYTES_MAX", 50)
     filled(tmp_path).keep(10, 20, 5)
-    assert kept_messages(tmp_path, 10, 20) is None
+    assert spooled_messages(tmp_path, 10, 20) is None
     assert list((tmp_path / "spool").iterdir()) == []
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.pipelines.cdc.postgres_snapshot import split_row
-from mainstem.pipelines.cdc.selection import (
+from mainstem.pipelines.cdc.postgres.snapshot import split_row
+from mainstem.pipelines.cdc.table_selection import (
     Routing,
     is_selected,
     kept_columns,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.pipelines.cdc.stamps import Stamp, Stamps, comparable, decode, encode
+from mainstem.pipelines.cdc.snapshot_stamps import Stamp, Stamps, comparable, decode, encode
 
 
 def holds(stamps: list[Stamp], key: int, xid: int) -> bool:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.pipelines.cdc.postgres_settings import PostgresCdcConfig
-from mainstem.pipelines.cdc.postgres_values import TypeInfo, converter
+from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
+from mainstem.pipelines.cdc.postgres.values import TypeInfo, converter
 
 CONFIG = PostgresCdcConfig(database="d")
 UUID = "6c9f8a50-0000-4000-8000-000000000001"

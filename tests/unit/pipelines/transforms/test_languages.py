@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.pipelines.transforms.conditions import Both, Comparison, Not, parse_condition
+from mainstem.pipelines.transforms.conditions import Comparison, ConditionList, Not, parse_condition
 from mainstem.pipelines.transforms.paths import FieldPath, parse_path
 
 
@@ -32,11 +32,11 @@ def test_what_is_no_field_name_is_refused(name: str) -> None:
 
 def test_and_binds_stronger_than_or() -> None:
     condition = parse_condition("a = 1 or b = 2 and not c = 3")
-    assert isinstance(condition, Both)
+    assert isinstance(condition, ConditionList)
     assert condition.any
     first, second = condition.parts
     assert isinstance(first, Comparison)
-    assert isinstance(second, Both)
+    assert isinstance(second, ConditionList)
     assert isinstance(second.parts[1], Not)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mainstem.pipelines.problems import Problems
-from mainstem.pipelines.transforms import compile_steps, predicate_schema, step_schemas
+from mainstem.pipelines.transforms import compile_steps, step_schemas
 
 
 def step(kind: str, **config: Any) -> dict[str, Any]:
@@ -119,6 +119,12 @@ def test_good_steps_make_a_plan_without_spark() -> None:
     assert plan.output_mode == "update"
 
 
+def test_too_many_steps_are_one_problem() -> None:
+    assert problems(*[step("no_such_step")] * 201) == [
+        ("", "sources.s.transforms: more than 200 steps")
+    ]
+
+
 def test_sql_steps_of_one_plan_agree_on_how_they_write() -> None:
     query = "SELECT * FROM input"
     [(path, _)] = problems(step("sql", query=query), step("sql", query=query, output_mode="update"))
@@ -128,7 +134,7 @@ def test_sql_steps_of_one_plan_agree_on_how_they_write() -> None:
 def test_every_step_has_a_json_schema() -> None:
     schemas = step_schemas()
     assert {"mask_field", "rename_field", "sql", "outbox"} <= schemas.keys()
-    for schema in (*schemas.values(), predicate_schema()):
+    for schema in schemas.values():
         definition = schema["$defs"][schema["$ref"].rpartition("/")[2]]
         assert definition["additionalProperties"] is False
         assert json.dumps(schema)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tests.unit.protocols.amqp.queues_in_memory import QueuesInMemory
 
 from mainstem.model.errors import MainstemError
+from mainstem.protocols.amqp.channel_link import AmqpLimits, AmqpService
 from mainstem.protocols.amqp.convert import Converter
-from mainstem.protocols.amqp.link import AmqpLimits, AmqpService
+from mainstem.protocols.amqp.direct_reply import PendingReplies
+from mainstem.protocols.amqp.errors import AmqpError
 from mainstem.protocols.amqp.mechanisms import WITHOUT_LOGIN
-from mainstem.protocols.amqp.refusal import Refusal
-from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.protocols.amqp.session import AmqpSession
-from mainstem.protocols.entrance import Arrival, Entrance
-from mainstem.security.authoriser import AllRights
+from mainstem.protocols.frame_memory import FrameMemory
+from mainstem.protocols.listener_policy import IncomingConnection, ListenerPolicy
+from mainstem.protocols.runner import Done, Stop
+from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import frames
@@ -23,8 +25,8 @@ from mainstem.wire.amqp.method_codec import decode_method, encode_method
 from mainstem.wire.amqp.properties import Properties, decode_properties, encode_properties
 
 if TYPE_CHECKING:
-    from mainstem.broker.queues_api import Queues
-    from mainstem.broker.security_api import Security
+    from mainstem.broker.api.queues import Queues
+    from mainstem.broker.api.security import Security
 
 M = TypeVar("M", bound=Method)
 LIMITS = AmqpLimits(frame_bytes_max=4096, channels_max=10, message_bytes_max=100_000)
@@ -52,18 +54,19 @@ class Hand:
         self.timers.append((self.now_ms + delay_ms, call))
         return None
 
-    def run(self, work: Awaitable[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    def run(self, work: Awaitable[Any], done: Done) -> Stop:
         def finish() -> None:
             try:
                 next(iter(work.__await__()))
             except StopIteration as end:
                 done(end.value, None)
-            except (MainstemError, Refusal) as error:
+            except (MainstemError, AmqpError) as error:
                 done(None, error)
             else:
                 raise AssertionError("nothing here takes time")
 
         self.due.append(finish)
+        return lambda: self.due.remove(finish)
 
     def turn(self) -> None:
         """Do what is due, and what that brings."""
@@ -118,18 +121,20 @@ class Dialogue:
         queues: QueuesInMemory | None = None,
         hand: Hand | None = None,
         *,
-        entrance: Entrance | None = None,
-        arrival: Arrival | None = None,
-        replies: ReplyDesk | None = None,
+        entrance: ListenerPolicy | None = None,
+        arrival: IncomingConnection | None = None,
+        replies: PendingReplies | None = None,
     ) -> None:
         self.hand = hand or Hand()
         self.queues = queues or QueuesInMemory(self.hand.soon)
         self.sent = bytearray()
         self.state = "open"
         self.unsent = 0
-        self.entrance = entrance or Entrance(
+        self.entrance = entrance or ListenerPolicy(
             security=cast("Security", _Security()), unasked=WITHOUT_LOGIN
         )
+        self.has_space = True
+        self.memory = FrameMemory()
         names = iter(range(1_000))
         service = AmqpService(
             queues=cast("Queues", self.queues),
@@ -140,7 +145,9 @@ class Dialogue:
             cluster_name="test",
             version="1",
             converter=Converter(),
-            replies=replies or ReplyDesk(),
+            replies=replies or PendingReplies(),
+            memory=self.memory,
+            has_space=lambda: self.has_space,
         )
         self.session = AmqpSession(
             self,
@@ -148,10 +155,13 @@ class Dialogue:
             self.entrance,
             service,
             self.hand,
-            lambda: self.unsent,
         )
 
     # The connection's side
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self.unsent
 
     def send(self, chunks: Sequence[Any]) -> None:
         for chunk in chunks:

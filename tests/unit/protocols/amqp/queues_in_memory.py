@@ -8,20 +8,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mainstem.broker.queues_api import (
+from mainstem.broker.api.queues import (
     ACKNOWLEDGE,
     REJECT,
     Binding,
-    ConsumerWish,
+    ConsumeRequest,
     Deliver,
     Delivery,
     Ended,
     Exchange,
     ExchangeKind,
-    Fate,
     OnFlow,
     OnSettled,
     Published,
+    PublishStatus,
     QueueSettings,
     QueueStatus,
     Routing,
@@ -89,7 +89,7 @@ class OneSubscription(Holder):
         self,
         queues: "QueuesInMemory",
         queue: OneQueue,
-        wish: ConsumerWish,
+        wish: ConsumeRequest,
         deliver: Deliver,
         ended: Ended,
     ) -> None:
@@ -140,10 +140,16 @@ class OnePublisher:
         if not refused:
             for queue in reached:
                 queue.ready.append(Stored(message, exchange))
-        fate = Fate.REFUSED if refused else Fate.STORED if reached else Fate.NOBODY
+        status = (
+            PublishStatus.REFUSED
+            if refused
+            else PublishStatus.STORED
+            if reached
+            else PublishStatus.NOBODY
+        )
         if token >= 0:
             error = self.queues.publish_error
-            self.queues.soon(lambda: self.settled([token], Published(fate, bool(reached), error)))
+            self.queues.soon(lambda: self.settled([token], Published(status, bool(reached), error)))
         self.queues.soon(self.queues.pump)
 
     def close(self) -> None:
@@ -224,7 +230,7 @@ class QueuesInMemory:
             name=name,
             messages=len(queue.ready),
             consumers=len(queue.consumers),
-            tells_failures=True,
+            reports_failures=True,
         )
 
     async def delete_queue(
@@ -264,7 +270,7 @@ class QueuesInMemory:
         return OnePublisher(self, namespace, settled)
 
     def consume(
-        self, namespace: str, queue: str, wish: ConsumerWish, deliver: Deliver, ended: Ended
+        self, namespace: str, queue: str, wish: ConsumeRequest, deliver: Deliver, ended: Ended
     ) -> OneSubscription:
         found = self._queue(queue, wish.connection)
         if any(each.wish.is_exclusive for each in found.consumers):

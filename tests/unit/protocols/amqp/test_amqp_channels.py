@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.protocols.amqp.dialogue import Dialogue
 
-from mainstem.broker.queues_api import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Fate, Published
+from mainstem.broker.api.queues import (
+    ACKNOWLEDGE,
+    REJECT,
+    RELEASE,
+    RETURN,
+    Published,
+    PublishStatus,
+)
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.protocols.amqp.consuming import CREDIT_MAX, UNSENT_BYTES
+from mainstem.protocols.amqp.direct_reply import PendingReplies
 from mainstem.protocols.amqp.publishing import IN_FLIGHT_MAX
-from mainstem.protocols.amqp.replies import ReplyDesk
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
 from mainstem.wire.amqp import entity_methods as entity
@@ -81,13 +88,34 @@ def test_a_refused_message_for_nobody_is_nacked_and_not_returned(dialogue: Dialo
     assert dialogue.methods() == [basic.BasicNack(delivery_tag=1)]
 
 
+@pytest.mark.parametrize("mode", ["confirm", "tx"])
+def test_a_message_that_may_be_stored_or_not_is_neither_acked_nor_nacked(
+    dialogue: Dialogue, mode: str
+) -> None:
+    if mode == "confirm":
+        dialogue.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
+    else:
+        dialogue.ask(basic.TxSelect(), basic.TxSelectOk)
+    dialogue.queues.soon = lambda _: None
+    dialogue.publish("q")
+    if mode == "tx":
+        dialogue.say(basic.TxCommit())
+    [settled] = dialogue.queues.settlers
+    moved = Unavailable(ErrorCode.NOT_WRITER, "another node writes it")
+    settled([1], Published(PublishStatus.UNKNOWN, is_routed=False, error=moved))
+    dialogue.hand.turn()
+    [close] = dialogue.methods()
+    assert isinstance(close, connection.ConnectionClose)
+    assert close.reply_text == "CONNECTION_FORCED - another node writes it"
+
+
 def test_confirms_without_a_gap_are_one(dialogue: Dialogue) -> None:
     dialogue.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
     dialogue.queues.soon = lambda _: None
     for _ in range(7):
         dialogue.publish("q")
     [settled] = dialogue.queues.settlers
-    stored = Published(Fate.STORED, is_routed=True)
+    stored = Published(PublishStatus.STORED, is_routed=True)
     for tokens in ([2], [1], [3, 4], [6, 7], [5]):
         settled(tokens, stored)
     dialogue.hand.turn()
@@ -343,7 +371,7 @@ def test_an_expiration_is_a_whole_number(dialogue: Dialogue, expiration: str) ->
 
 
 def test_an_answer_reaches_the_channel_that_asked_while_it_lives() -> None:
-    desk = ReplyDesk()
+    desk = PendingReplies()
     asking = Dialogue(replies=desk).open()
     serving = Dialogue(asking.queues, asking.hand, replies=desk).open()
     asking.say(basic.BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True, consumer_tag="r"))

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.model.errors import RETRIABLE, ErrorCode, InvalidRequest
-from mainstem.protocols.amqp.refusal import (
+from mainstem.protocols.amqp.errors import (
     INTERNAL_ERROR,
     NAMES,
     RESOURCE_LOCKED,

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from mainstem.protocols.amqp.contents import Assembly, Publish, Unfinished
-from mainstem.protocols.amqp.refusal import ConnectionRefusal
+from mainstem.protocols.amqp.content_assembly import ContentAssembly, Publish, Unfinished
+from mainstem.protocols.amqp.errors import ConnectionRefusal
 from mainstem.protocols.frame_memory import FrameMemory
 
 PUBLISH = Publish("", "work", mandatory=False, immediate=False)
@@ -15,14 +15,14 @@ def header(size: int) -> memoryview:
     return memoryview(struct.pack(">HHQH", 60, 0, size, 0))
 
 
-def begun(unfinished: Unfinished, size: int) -> Assembly:
-    assembly = Assembly(1_000_000, unfinished)
+def begun(unfinished: Unfinished, size: int) -> ContentAssembly:
+    assembly = ContentAssembly(1_000_000, unfinished)
     assembly.begin(PUBLISH)
     assert assembly.header(header(size), 0, 14) is None
     return assembly
 
 
-def put(assembly: Assembly, size: int) -> bytes | None:
+def put(assembly: ContentAssembly, size: int) -> bytes | None:
     content = assembly.body(memoryview(bytes(size)), 0, size)
     return None if content is None else content.body
 

@@ -1,7 +1,7 @@
 """Properties and headers of AMQP as headers of a record."""
 
 from mainstem.protocols.amqp.convert import Converter, message_of
-from mainstem.queues.routing import routing_of
+from mainstem.queues.routing.message_routing import routing_of
 from mainstem.wire.amqp.properties import Properties, encode_properties
 
 

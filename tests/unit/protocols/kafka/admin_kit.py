@@ -1,22 +1,18 @@
 """Calls to the administration handlers, over real topics and streams that only have sizes."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
 
-from tests.unit.broker.kit import NODE, FixedClock, topics_admin
+from tests.kit.clock import ManualClock
+from tests.kit.kafka import HandlerClient
+from tests.kit.topics import NODE, topics_admin
 
-from mainstem.broker.admin import TopicsAdmin
-from mainstem.broker.cluster_service import ClusterAdmin
+from mainstem.broker.services.cluster_service import ClusterAdmin
+from mainstem.broker.services.topics_service import TopicsAdmin
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.ids import Offset
 from mainstem.model.metadata import Node
-from mainstem.protocols.kafka.call import Call, Peer
+from mainstem.protocols.kafka.call import Peer
 from mainstem.protocols.kafka.handlers import cluster, configs, quorum, replicas, topics
-from mainstem.wire.kafka import codec
-
-T = TypeVar("T")
 
 SERVED = {
     **cluster.SERVED,
@@ -61,42 +57,21 @@ class Counter:
     def __init__(self, admin: TopicsAdmin, node: Node) -> None:
         self.topics = admin
         self.streams = Held(admin)
-        self.cluster = ClusterAdmin(admin._placement, lambda: admin.node, FixedClock())
+        self.cluster = ClusterAdmin(admin._placement, lambda: admin.node, ManualClock())
         self.node = node
 
 
-class Client:
-    """Sends requests through the codec, as a connection would, so that versions matter."""
+class Client(HandlerClient):
+    """Asks the handlers of administration."""
 
     def __init__(self, counter: Counter) -> None:
+        super().__init__(SERVED, counter)
         self.counter = counter
         self.peer = Peer("10.0.0.9", 50_000, "192.0.2.7", 31_092)
 
-    async def ask(self, api_key: int, version: int, request: Any) -> Any:
-        call = Call(api_key, version, "tests", self.peer, cast("Any", self.counter))
-        sent = _joined(codec.encode_request(api_key, version, request))
-        received = codec.decode_request(api_key, version, sent, 0, len(sent))
-        answer = SERVED[api_key].handler(call, received)
-        if isawaitable(answer):
-            answer = await answer
-        returned = _joined(codec.encode_response(api_key, version, answer))
-        return codec.decode_response(api_key, version, returned, 0, len(returned))
 
-
-def tell(
-    story: Callable[[Client], Awaitable[T]],
-    static: Mapping[str, str] | None = None,
-    node: Node = NODE,
-) -> T:
-    """Run a story against a node that has just started."""
-
-    async def run() -> T:
-        admin = await topics_admin({"log.dirs": "/", **(static or {})})
-        admin.node = node
-        return await story(Client(Counter(admin, node)))
-
-    return asyncio.run(run())
-
-
-def _joined(chunks: Sequence[Any]) -> bytes:
-    return b"".join(chunks)
+async def new_client(static: Mapping[str, str] | None = None, *, node: Node = NODE) -> Client:
+    """A client of a node that has just started."""
+    admin = await topics_admin({"log.dirs": "/", **(static or {})})
+    admin.node = node
+    return Client(Counter(admin, node))

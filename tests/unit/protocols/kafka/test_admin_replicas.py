@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.unit.protocols.kafka.admin_kit import SERVED, Client, tell
+from tests.unit.protocols.kafka.admin_kit import SERVED, Client
 
 from mainstem.model.features import OWN_LEVELS
 from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Node
-from mainstem.placement.records import RegisterNode
-from mainstem.placement.replication_records import FenceNode
+from mainstem.placement.changes.commands import RegisterNode
+from mainstem.placement.changes.replication_commands import FenceNode
 from mainstem.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -55,36 +55,32 @@ async def with_topic(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", versions(ELECT))
-def test_no_election_is_needed_where_the_preferred_replica_leads(version: int) -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        asked = [TopicPartitions("t", [0, 1, 2]), TopicPartitions("u", [0])]
-        for kind in (0, 1) if version else (0,):
-            request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
-            answer = await client.ask(ELECT, version, request)
-            codes = {
-                result.topic: [part.error_code for part in result.partition_result]
-                for result in answer.replica_election_results
-            }
-            assert answer.error_code == 0
-            assert codes == {"t": [NOT_NEEDED, NOT_NEEDED, UNKNOWN_TOPIC], "u": [UNKNOWN_TOPIC]}
-        answer = await client.ask(ELECT, version, ElectLeadersRequest(topic_partitions=None))
-        assert answer.replica_election_results == []
+async def test_no_election_is_needed_where_the_preferred_replica_leads(
+    client: Client, version: int
+) -> None:
+    await with_topic(client)
+    asked = [TopicPartitions("t", [0, 1, 2]), TopicPartitions("u", [0])]
+    for kind in (0, 1) if version else (0,):
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+        answer = await client.ask(ELECT, version, request)
+        codes = {
+            result.topic: [part.error_code for part in result.partition_result]
+            for result in answer.replica_election_results
+        }
+        assert answer.error_code == 0
+        assert codes == {"t": [NOT_NEEDED, NOT_NEEDED, UNKNOWN_TOPIC], "u": [UNKNOWN_TOPIC]}
+    answer = await client.ask(ELECT, version, ElectLeadersRequest(topic_partitions=None))
+    assert answer.replica_election_results == []
 
-    tell(story)
 
-
-def test_an_election_of_a_kind_that_does_not_exist_is_refused() -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        asked = [TopicPartitions("t", [0])]
-        request = ElectLeadersRequest(election_type=7, topic_partitions=asked)
-        answer = await client.ask(ELECT, 2, request)
-        [result] = answer.replica_election_results
-        assert answer.error_code == INVALID_REQUEST
-        assert [part.error_code for part in result.partition_result] == [INVALID_REQUEST]
-
-    tell(story)
+async def test_an_election_of_a_kind_that_does_not_exist_is_refused(client: Client) -> None:
+    await with_topic(client)
+    asked = [TopicPartitions("t", [0])]
+    request = ElectLeadersRequest(election_type=7, topic_partitions=asked)
+    answer = await client.ask(ELECT, 2, request)
+    [result] = answer.replica_election_results
+    assert answer.error_code == INVALID_REQUEST
+    assert [part.error_code for part in result.partition_result] == [INVALID_REQUEST]
 
 
 async def reassign(client: Client, replicas: list[int] | None, **rest: Any) -> int:
@@ -101,93 +97,80 @@ async def reassign(client: Client, replicas: list[int] | None, **rest: Any) -> i
 
 
 @pytest.mark.parametrize("version", versions(REASSIGN))
-def test_a_partition_is_reassigned_to_where_it_is_and_nowhere_else(version: int) -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        assert await reassign(client, [1], version=version) == 0
-        assert await reassign(client, None, version=version) == NO_REASSIGNMENT
-        for bad in ([], [1, 1], [2], [1, 2], [-1]):
-            assert await reassign(client, bad, version=version) == BAD_REPLICAS, bad
-        assert await reassign(client, [1], version=version, partition=2) == UNKNOWN_TOPIC
-        assert await reassign(client, [1], version=version, topic="u") == UNKNOWN_TOPIC
-        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
-        assert (answer.error_code, answer.topics) == (0, [])
-
-    tell(story)
-
-
-def test_a_node_that_does_not_run_takes_no_partition() -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        await another_node(client)
-        await client.counter.topics._placement.submit(FenceNode(NodeId(2), 1))
-        assert await reassign(client, [2]) == BAD_REPLICAS
-        assert await reassign(client, [1, 2]) == BAD_REPLICAS
-
-    tell(story)
+async def test_a_partition_is_reassigned_to_where_it_is_and_nowhere_else(
+    client: Client, version: int
+) -> None:
+    await with_topic(client)
+    assert await reassign(client, [1], version=version) == 0
+    assert await reassign(client, None, version=version) == NO_REASSIGNMENT
+    for bad in ([], [1, 1], [2], [1, 2], [-1]):
+        assert await reassign(client, bad, version=version) == BAD_REPLICAS, bad
+    assert await reassign(client, [1], version=version, partition=2) == UNKNOWN_TOPIC
+    assert await reassign(client, [1], version=version, topic="u") == UNKNOWN_TOPIC
+    answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+    assert (answer.error_code, answer.topics) == (0, [])
 
 
-def test_a_partition_on_its_way_is_listed_and_can_be_called_back() -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        await another_node(client)
-        assert await reassign(client, [1, 2], allow_replication_factor_change=False) == BAD_FACTOR
-        assert await reassign(client, [2]) == 0
-        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
-        [topic] = answer.topics
-        [moving] = topic.partitions
-        assert (moving.adding_replicas, moving.removing_replicas) == ([2], [1])
-        other = ListPartitionReassignmentsTopics("t", [1])
-        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=[other]))
-        assert answer.topics == []
-        assert await reassign(client, None) == 0
-        answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
-        assert answer.topics == []
+async def test_a_node_that_does_not_run_takes_no_partition(client: Client) -> None:
+    await with_topic(client)
+    await another_node(client)
+    await client.counter.topics._placement.submit(FenceNode(NodeId(2), 1))
+    assert await reassign(client, [2]) == BAD_REPLICAS
+    assert await reassign(client, [1, 2]) == BAD_REPLICAS
 
-    tell(story)
+
+async def test_a_partition_on_its_way_is_listed_and_can_be_called_back(client: Client) -> None:
+    await with_topic(client)
+    await another_node(client)
+    assert await reassign(client, [1, 2], allow_replication_factor_change=False) == BAD_FACTOR
+    assert await reassign(client, [2]) == 0
+    answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+    [topic] = answer.topics
+    [moving] = topic.partitions
+    assert (moving.adding_replicas, moving.removing_replicas) == ([2], [1])
+    other = ListPartitionReassignmentsTopics("t", [1])
+    answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=[other]))
+    assert answer.topics == []
+    assert await reassign(client, None) == 0
+    answer = await client.ask(LIST, 0, ListPartitionReassignmentsRequest(topics=None))
+    assert answer.topics == []
 
 
 @pytest.mark.parametrize("version", versions(FOLDERS))
-def test_partitions_are_in_the_one_folder_that_there_is(version: int) -> None:
-    async def story(client: Client) -> None:
-        await with_topic(client)
-        dirs = [
-            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", [0, 2])])
-            for path in ("/", "/elsewhere")
-        ]
-        answer = await client.ask(FOLDERS, version, AlterReplicaLogDirsRequest(dirs=dirs))
-        codes = [[part.error_code for part in result.partitions] for result in answer.results]
-        assert codes == [[0, UNKNOWN_TOPIC], [NO_FOLDER, NO_FOLDER]]
-
-    tell(story)
+async def test_partitions_are_in_the_one_folder_that_there_is(client: Client, version: int) -> None:
+    await with_topic(client)
+    dirs = [
+        AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", [0, 2])])
+        for path in ("/", "/elsewhere")
+    ]
+    answer = await client.ask(FOLDERS, version, AlterReplicaLogDirsRequest(dirs=dirs))
+    codes = [[part.error_code for part in result.partitions] for result in answer.results]
+    assert codes == [[0, UNKNOWN_TOPIC], [NO_FOLDER, NO_FOLDER]]
 
 
 @pytest.mark.parametrize("version", versions(QUORUM))
-def test_the_quorum_is_one_node(version: int) -> None:
-    async def story(client: Client) -> None:
-        topics = [
-            RequestTopicData("__cluster_metadata", [RequestPartitionData(0)]),
-            RequestTopicData("t", [RequestPartitionData(0)]),
-        ]
-        request = DescribeQuorumRequest(topics=topics)
-        [[found], [unknown]] = [
-            topic.partitions for topic in (await client.ask(QUORUM, version, request)).topics
-        ]
-        assert (found.error_code, found.leader_id, found.leader_epoch) == (0, 1, 1)
-        assert found.high_watermark == 3
-        [voter] = found.current_voters
-        assert (voter.replica_id, voter.log_end_offset) == (1, 3)
-        assert found.observers == []
-        assert unknown.error_code == UNKNOWN_TOPIC
-        await with_topic(client)
-        answer = await client.ask(QUORUM, version, request)
-        assert answer.topics[0].partitions[0].high_watermark == 4
-        if version >= 2:
-            [node] = answer.nodes
-            [listener] = node.listeners
-            assert (node.node_id, listener.host, listener.port) == (1, "192.0.2.7", 31_092)
-
-    tell(story)
+async def test_the_quorum_is_one_node(client: Client, version: int) -> None:
+    topics = [
+        RequestTopicData("__cluster_metadata", [RequestPartitionData(0)]),
+        RequestTopicData("t", [RequestPartitionData(0)]),
+    ]
+    request = DescribeQuorumRequest(topics=topics)
+    [[found], [unknown]] = [
+        topic.partitions for topic in (await client.ask(QUORUM, version, request)).topics
+    ]
+    assert (found.error_code, found.leader_id, found.leader_epoch) == (0, 1, 1)
+    assert found.high_watermark == 3
+    [voter] = found.current_voters
+    assert (voter.replica_id, voter.log_end_offset) == (1, 3)
+    assert found.observers == []
+    assert unknown.error_code == UNKNOWN_TOPIC
+    await with_topic(client)
+    answer = await client.ask(QUORUM, version, request)
+    assert answer.topics[0].partitions[0].high_watermark == 4
+    if version >= 2:
+        [node] = answer.nodes
+        [listener] = node.listeners
+        assert (node.node_id, listener.host, listener.port) == (1, "192.0.2.7", 31_092)
 
 
 async def update(client: Client, *updates: FeatureUpdateKey, version: int = 2, **rest: Any) -> Any:
@@ -196,21 +179,18 @@ async def update(client: Client, *updates: FeatureUpdateKey, version: int = 2, *
 
 
 @pytest.mark.parametrize("version", versions(FEATURES))
-def test_features_go_down_and_up(version: int) -> None:
-    async def story(client: Client) -> None:
-        cluster = client.counter.cluster
-        down = FeatureUpdateKey("transaction.version", 1, SAFE, allow_downgrade=True)
-        up = FeatureUpdateKey("transaction.version", 2, UPGRADE)
-        answer = await update(client, down, version=version)
-        assert (answer.error_code, answer.error_message) == (0, None)
-        assert [result.feature for result in answer.results] == (
-            ["transaction.version"] if version < 2 else []
-        )
-        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (1, 2)
-        assert (await update(client, up, version=version)).error_code == 0
-        assert (cluster.level("transaction.version"), cluster.features_epoch()) == (2, 3)
-
-    tell(story)
+async def test_features_go_down_and_up(client: Client, version: int) -> None:
+    cluster = client.counter.cluster
+    down = FeatureUpdateKey("transaction.version", 1, SAFE, allow_downgrade=True)
+    up = FeatureUpdateKey("transaction.version", 2, UPGRADE)
+    answer = await update(client, down, version=version)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert [result.feature for result in answer.results] == (
+        ["transaction.version"] if version < 2 else []
+    )
+    assert (cluster.level("transaction.version"), cluster.features_epoch()) == (1, 2)
+    assert (await update(client, up, version=version)).error_code == 0
+    assert (cluster.level("transaction.version"), cluster.features_epoch()) == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -229,22 +209,18 @@ def test_features_go_down_and_up(version: int) -> None:
         ),
     ],
 )
-def test_changes_of_features_count_all_or_none(updates: list[FeatureUpdateKey], code: int) -> None:
-    async def story(client: Client) -> None:
-        assert (await update(client, *updates)).error_code == code
-        assert client.counter.cluster.level("group.version") == 1
-        assert client.counter.cluster.features_epoch() <= 2
+async def test_changes_of_features_count_all_or_none(
+    client: Client, updates: list[FeatureUpdateKey], code: int
+) -> None:
+    assert (await update(client, *updates)).error_code == code
+    assert client.counter.cluster.level("group.version") == 1
+    assert client.counter.cluster.features_epoch() <= 2
 
-    tell(story)
 
-
-def test_a_change_of_features_may_be_tried_out() -> None:
-    async def story(client: Client) -> None:
-        down = FeatureUpdateKey("group.version", 0, UNSAFE)
-        assert (await update(client, down, validate_only=True)).error_code == 0
-        assert client.counter.cluster.level("group.version") == 1
-
-    tell(story)
+async def test_a_change_of_features_may_be_tried_out(client: Client) -> None:
+    down = FeatureUpdateKey("group.version", 0, UNSAFE)
+    assert (await update(client, down, validate_only=True)).error_code == 0
+    assert client.counter.cluster.level("group.version") == 1
 
 
 async def another_node(client: Client) -> None:
@@ -252,14 +228,11 @@ async def another_node(client: Client) -> None:
     await client.counter.topics._placement.submit(RegisterNode(node, 1, "dir-2", OWN_LEVELS))
 
 
-def test_a_node_that_is_gone_is_forgotten() -> None:
-    async def story(client: Client) -> None:
-        await another_node(client)
-        answers = {}
-        for node in (3, 1, 2):
-            answer = await client.ask(UNREGISTER, 0, UnregisterBrokerRequest(broker_id=node))
-            answers[node] = answer.error_code
-        assert answers == {3: UNKNOWN_NODE, 1: POLICY, 2: 0}
-        assert [node.id for node in client.counter.topics.nodes()] == [1]
-
-    tell(story)
+async def test_a_node_that_is_gone_is_forgotten(client: Client) -> None:
+    await another_node(client)
+    answers = {}
+    for node in (3, 1, 2):
+        answer = await client.ask(UNREGISTER, 0, UnregisterBrokerRequest(broker_id=node))
+        answers[node] = answer.error_code
+    assert answers == {3: UNKNOWN_NODE, 1: POLICY, 2: 0}
+    assert [node.id for node in client.counter.topics.nodes()] == [1]

@@ -7,8 +7,8 @@ import pytest
 
 from mainstem.model.limits import CONNECTION_BUFFER_BYTES, CONNECTION_WRITE_BYTES_HIGH, MIB
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.kafka.call import Call, Peer, Served
-from mainstem.protocols.kafka.replies import Replies
+from mainstem.protocols.kafka.call import ApiHandler, Call, Peer
+from mainstem.protocols.kafka.response_queue import Replies
 from mainstem.protocols.kafka.session import KafkaService, KafkaSession
 from mainstem.protocols.session import Overloaded
 from mainstem.telemetry.metrics import Metrics
@@ -30,7 +30,7 @@ class Counter:
     transactions = None
 
 
-class World:
+class FakeConnection:
     """A socket that says whether it is read from, and a handler that ends when it is told to."""
 
     def __init__(self, memory_bytes: int = 512 * MIB) -> None:
@@ -40,9 +40,9 @@ class World:
         self.memory = FrameMemory(memory_bytes, self.metrics)
         self._done: list[Callable[[Any, BaseException | None], None]] = []
         broker: Any = Counter()
-        served = {LIST_GROUPS: Served(self._list_groups, 0, 5)}
+        served = {LIST_GROUPS: ApiHandler(self._list_groups, 0, 5)}
         service = KafkaService(broker, served, self.metrics, 100 * MIB, self.memory)
-        self.session = KafkaSession(self, Peer("h", 1, "h", 2), service, self)
+        self.session = KafkaSession(self, Peer("h", 1, "h", 2), service, self, self.fetch)
 
     def receive(self, data: bytes) -> tuple[int, int]:
         buf = bytearray(data)
@@ -91,52 +91,52 @@ class World:
 
 
 def test_a_large_frame_behind_a_request_at_work_is_not_read() -> None:
-    world = World()
+    connection = FakeConnection()
     begun = frame() + (8 * MIB).to_bytes(4, "big") + b"the beginning"
-    start, need = world.receive(begun)
+    start, need = connection.receive(begun)
     assert (start, need) == (len(frame()), 8 * MIB + 4)
-    assert not world.is_read
+    assert not connection.is_read
 
-    world.finish()
-    assert world.is_read
+    connection.finish()
+    assert connection.is_read
 
 
 def test_small_frames_behind_a_request_at_work_are_read_up_to_a_limit_in_bytes() -> None:
-    world = World()
-    world.receive(frame())
+    connection = FakeConnection()
+    connection.receive(frame())
     ahead = frame("a" * 4_000)
     count = 0
-    while world.is_open():
-        world.receive(ahead)
+    while connection.is_open():
+        connection.receive(ahead)
         count += 1
     assert (
         CONNECTION_BUFFER_BYTES < count * len(ahead) + 8 < CONNECTION_BUFFER_BYTES + 2 * len(ahead)
     )
-    assert world.memory.used_bytes == count * (len(ahead) - 4)
+    assert connection.memory.used_bytes == count * (len(ahead) - 4)
 
     for _ in range(count + 1):
-        world.finish()
-    assert [world.is_read, world.memory.used_bytes] == [True, 0]
+        connection.finish()
+    assert [connection.is_read, connection.memory.used_bytes] == [True, 0]
 
 
 def test_a_large_frame_with_nothing_before_it_is_read() -> None:
-    world = World()
-    world.receive((8 * MIB).to_bytes(4, "big") + b"the beginning")
-    assert world.is_read
+    connection = FakeConnection()
+    connection.receive((8 * MIB).to_bytes(4, "big") + b"the beginning")
+    assert connection.is_read
 
 
 def test_all_connections_together_keep_no_more_than_the_node_allows() -> None:
-    world = World(memory_bytes=10_000)
-    world.receive(frame())
-    world.receive(frame("a" * 4_000))
-    world.receive(frame("a" * 4_000))
+    connection = FakeConnection(memory_bytes=10_000)
+    connection.receive(frame())
+    connection.receive(frame("a" * 4_000))
+    connection.receive(frame("a" * 4_000))
     with pytest.raises(Overloaded):
-        world.receive(frame("a" * 4_000))
-    assert world.metrics.frame_memory_refusals == 1
-    assert world.memory.is_near_limit is False
+        connection.receive(frame("a" * 4_000))
+    assert connection.metrics.frame_memory_refusals == 1
+    assert connection.memory.is_near_limit is False
 
-    world.session.closed()
-    assert world.memory.used_bytes == 0
+    connection.session.closed()
+    assert connection.memory.used_bytes == 0
 
 
 def test_large_answers_behind_one_that_is_not_known_are_counted() -> None:
@@ -151,11 +151,11 @@ def test_large_answers_behind_one_that_is_not_known_are_counted() -> None:
 
 
 def test_a_connection_with_large_answers_that_wait_is_not_read() -> None:
-    world = World()
-    world.receive(frame())
-    replies = world.session._replies
+    connection = FakeConnection()
+    connection.receive(frame())
+    replies = connection.session._replies
     replies.answer([b""], CONNECTION_WRITE_BYTES_HIGH + 1)
-    world.receive(b"")
-    assert not world.is_read
-    world.finish()
-    assert world.is_read
+    connection.receive(b"")
+    assert not connection.is_read
+    connection.finish()
+    assert connection.is_read

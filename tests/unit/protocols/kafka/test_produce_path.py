@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.model.batch import HEADER, stamp
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NO_TOPIC_ID, Offset, PartitionIndex, StreamId
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.batch import HEADER, stamp
+from mainstem.model.records.record import Record, build_batch
 from mainstem.protocols.kafka.call import Peer
-from mainstem.protocols.kafka.handlers.produce import ProducePath
-from mainstem.protocols.kafka.handlers.produce_shape import SHAPES_MAX, Shape, Shapes
-from mainstem.protocols.kafka.replies import Replies
+from mainstem.protocols.kafka.handlers.records.produce import ProducePath
+from mainstem.protocols.kafka.handlers.records.produce_shape import (
+    SHAPES_MAX,
+    ProduceShape,
+    ProduceShapes,
+)
+from mainstem.protocols.kafka.response_queue import Replies
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.kafka import codec
 from mainstem.wire.kafka.messages.produce import (
@@ -26,7 +30,7 @@ from mainstem.wire.kafka.messages.produce import (
 TOPIC_ID = b"0123456789abcdef"
 
 
-class MemoryDoor:
+class MemoryPartition:
     """A stream in memory that commits when it is told to."""
 
     def __init__(self, partition: int) -> None:
@@ -74,21 +78,21 @@ class MemoryStreams:
     """Three partitions of one topic."""
 
     def __init__(self, *, commit_at_once: bool) -> None:
-        self.doors = [MemoryDoor(partition) for partition in range(3)]
+        self.partitions = [MemoryPartition(partition) for partition in range(3)]
         self.commit_at_once = commit_at_once
 
-    def door(self, topic: str, partition: int) -> MemoryDoor:
+    def partition(self, topic: str, partition: int) -> MemoryPartition:
         if topic != "t" or partition >= 3:
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC)
-        return self.doors[partition]
+        return self.partitions[partition]
 
-    def door_by_id(self, topic: bytes, partition: int) -> MemoryDoor:
-        return self.door("t" if topic == TOPIC_ID else "", partition)
+    def partition_by_id(self, topic: bytes, partition: int) -> MemoryPartition:
+        return self.partition("t" if topic == TOPIC_ID else "", partition)
 
     def flush(self) -> None:
         if self.commit_at_once:
-            for door in self.doors:
-                door.commit()
+            for writer in self.partitions:
+                writer.commit()
 
 
 class Counter:
@@ -213,13 +217,13 @@ def test_a_remembered_shape_changes_no_answer(
             lone = Wire(apart)
             lone.take(each)
             lone_wires.append(lone)
-    for door in (*together.doors, *apart.doors):
-        door.commit()
+    for writer in (*together.partitions, *apart.partitions):
+        writer.commit()
     for lone in lone_wires:
         single += lone.answers(version)
 
     assert offsets(wire.answers(version)) == offsets(single)
-    for mine, theirs in zip(together.doors, apart.doors, strict=True):
+    for mine, theirs in zip(together.partitions, apart.partitions, strict=True):
         assert mine.stored == theirs.stored
 
 
@@ -229,7 +233,7 @@ def test_an_answer_waits_until_its_batch_is_committed() -> None:
     wire.take(frame(1, [0], version=9, acks=-1), frame(2, [0], version=9, acks=-1))
     assert wire.sent == b""
 
-    streams.doors[0].commit()
+    streams.partitions[0].commit()
 
     assert offsets(wire.answers(9)) == [(1, [(0, 0, 0)]), (2, [(0, 0, 1)])]
 
@@ -248,14 +252,14 @@ def test_acks_1_waits_for_the_write_only_where_there_are_other_copies(
 @pytest.mark.parametrize("partitions", [[0], [0, 1]])
 def test_acks_1_waits_for_the_commit_where_there_is_no_other_copy(partitions: list[int]) -> None:
     streams = MemoryStreams(commit_at_once=False)
-    for door in streams.doors:
-        door.is_lone = True
+    for writer in streams.partitions:
+        writer.is_lone = True
     wire = Wire(streams)
 
     wire.take(*(frame(n, partitions, version=9, acks=1) for n in (1, 2)))
     assert wire.sent == b""
-    for door in streams.doors:
-        door.commit()
+    for writer in streams.partitions:
+        writer.commit()
 
     assert [correlation for correlation, _ in wire.answers(9)] == [1, 2]
 
@@ -281,7 +285,7 @@ def test_a_batch_refused_after_its_shape_was_learned_says_why() -> None:
     streams = MemoryStreams(commit_at_once=True)
     wire = Wire(streams)
     wire.take(frame(1, [0], version=9, acks=1))
-    streams.doors[0].refuse = Corrupt("bent")
+    streams.partitions[0].refuse = Corrupt("bent")
 
     wire.take(frame(2, [0], version=9, acks=1))
 
@@ -292,9 +296,9 @@ def test_a_topic_that_begins_to_stamp_the_time_tells_it_in_the_very_next_answer(
     streams = MemoryStreams(commit_at_once=True)
     wire = Wire(streams)
     wire.take(frame(1, [0], version=9, acks=1), frame(2, [0], version=9, acks=1))
-    streams.doors[0].append_time_ms = 1_700_000_000_000
+    streams.partitions[0].append_time_ms = 1_700_000_000_000
     wire.take(frame(3, [0], version=9, acks=1))
-    streams.doors[0].append_time_ms = -1
+    streams.partitions[0].append_time_ms = -1
     wire.take(frame(4, [0], version=9, acks=1))
 
     times = [
@@ -309,7 +313,7 @@ def test_a_failed_write_is_answered_for_every_request_of_the_burst(version: int)
     streams = MemoryStreams(commit_at_once=False)
     wire = Wire(streams)
     wire.take(frame(1, [0], version=version, acks=1))
-    streams.doors[0].fail = Unavailable(ErrorCode.DISK_FULL, "no space")
+    streams.partitions[0].fail = Unavailable(ErrorCode.DISK_FULL, "no space")
 
     wire.take(frame(2, [0], version=version, acks=1), frame(3, [0], version=version, acks=1))
 
@@ -320,7 +324,7 @@ def test_acks_all_is_refused_where_copies_are_missing() -> None:
     streams = MemoryStreams(commit_at_once=True)
     wire = Wire(streams)
     wire.take(frame(1, [0], version=9, acks=-1))
-    streams.doors[0].short_of_replicas = True
+    streams.partitions[0].short_of_replicas = True
 
     wire.take(frame(2, [0], version=9, acks=-1), frame(3, [0], version=9, acks=1))
 
@@ -331,7 +335,7 @@ def test_a_writer_that_may_have_been_replaced_takes_only_what_others_confirm() -
     streams = MemoryStreams(commit_at_once=True)
     wire = Wire(streams)
     wire.take(frame(1, [0], version=9, acks=1))
-    streams.doors[0].lapsed = lambda: Unavailable(ErrorCode.NOT_WRITER, "no lease")
+    streams.partitions[0].lapsed = lambda: Unavailable(ErrorCode.NOT_WRITER, "no lease")
 
     wire.take(frame(2, [0], version=9, acks=1), frame(3, [0], version=9, acks=-1))
 
@@ -341,20 +345,20 @@ def test_a_writer_that_may_have_been_replaced_takes_only_what_others_confirm() -
 @pytest.mark.parametrize("version", [9, 13])
 def test_topics_that_only_the_node_writes_are_refused(version: int) -> None:
     streams = MemoryStreams(commit_at_once=True)
-    for door in streams.doors:
-        door.is_internal = True
+    for writer in streams.partitions:
+        writer.is_internal = True
     wire = Wire(streams)
 
     wire.take(frame(1, [0], version=version, acks=1), frame(2, [0], version=version, acks=1))
 
     assert offsets(wire.answers(version)) == [(1, [(0, 17, -1)]), (2, [(0, 17, -1)])]
-    assert not streams.doors[0].stored
+    assert not streams.partitions[0].stored
 
 
 def test_a_connection_remembers_every_partition_that_it_writes_to_up_to_a_limit() -> None:
-    door: Any = MemoryStreams(commit_at_once=True).doors[0]
-    shapes = Shapes()
-    first, second = (Shape(door, 9, 1, b"prefix %d" % n) for n in (0, 1))
+    writer: Any = MemoryStreams(commit_at_once=True).partitions[0]
+    shapes = ProduceShapes()
+    first, second = (ProduceShape(writer, 9, 1, b"prefix %d" % n) for n in (0, 1))
     shapes.learn(first)
     shapes.learn(second)
 
@@ -363,5 +367,5 @@ def test_a_connection_remembers_every_partition_that_it_writes_to_up_to_a_limit(
     shapes.forget(second)
     assert shapes.find(memoryview(second.prefix), 9) is None
     for number in range(SHAPES_MAX):
-        shapes.learn(Shape(door, 9, 1, b"%d" % number))
+        shapes.learn(ProduceShape(writer, 9, 1, b"%d" % number))
     assert shapes.find(memoryview(first.prefix), 9) is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.protocols.kafka.replies import Replies
+from mainstem.protocols.kafka.response_queue import Replies
 
 if TYPE_CHECKING:
     from mainstem.protocols.session import Chunk

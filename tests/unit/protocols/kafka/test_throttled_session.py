@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.security.kit import StillClock
+from tests.kit.clock import ManualClock
 
-from mainstem.protocols.kafka.call import Call, Peer, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call, Peer
 from mainstem.protocols.kafka.session import KafkaService, KafkaSession
 from mainstem.security.quotas import REQUESTS, USER, QuotaEntry, Quotas, entity_of
 from mainstem.telemetry.metrics import Metrics
@@ -28,11 +28,11 @@ class Counter:
     transactions = None
 
 
-class World:
+class FakeConnection:
     """A socket that says whether it is read from, and time that passes when it is told to."""
 
     def __init__(self, rate: float) -> None:
-        self.clock = StillClock(0.0)
+        self.clock = ManualClock(0.0)
         self.quotas = Quotas(self.clock)
         self.limit(rate)
         self.is_read = True
@@ -40,10 +40,10 @@ class World:
         self.served = 0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         counter: Any = Counter()
-        served = {LIST_GROUPS: Served(self._list_groups, 0, 5)}
+        served = {LIST_GROUPS: ApiHandler(self._list_groups, 0, 5)}
         service = KafkaService(counter, served, Metrics(), 1_000)
         peer = Peer("10.0.0.1", 1, "h", 2, quotas=self.quotas)
-        self.session = KafkaSession(self, peer, service, self)
+        self.session = KafkaSession(self, peer, service, self, self.fetch)
 
     def limit(self, rate: float) -> None:
         self.quotas.load([QuotaEntry(entity_of([(USER, None)]), {REQUESTS: rate})])
@@ -92,35 +92,35 @@ class World:
         return None
 
 
-def wait(world: World) -> float:
+def wait(connection: FakeConnection) -> float:
     """Until it is read from again; how long that took in seconds."""
-    start = world.clock.now_s
-    while not world.is_read:
-        world.pass_to_next()
-    return world.clock.now_s - start
+    start = connection.clock.now_s
+    while not connection.is_read:
+        connection.pass_to_next()
+    return connection.clock.now_s - start
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.floats(0.005, 1_000), st.lists(st.integers(1, 60), min_size=1, max_size=30))
 def test_who_sends_whenever_it_is_read_from_gets_no_more_than_its_rate(
     rate: float, bursts: list[int]
 ) -> None:
-    world = World(rate)
+    connection = FakeConnection(rate)
     for count in bursts:
-        wait(world)
+        wait(connection)
         # One burst of a second, and what came in one go before the last wait was over.
-        assert world.served <= rate * (world.clock.now_s + 1.0) * 1.001 + 1
-        world.burst(count)
+        assert connection.served <= rate * (connection.clock.now_s + 1.0) * 1.001 + 1
+        connection.burst(count)
 
 
 def test_a_debt_longer_than_clients_are_told_is_waited_for_all_the_same() -> None:
-    world = World(0.1)
-    world.burst(21)
-    assert 200 < wait(world) < 235
+    connection = FakeConnection(0.1)
+    connection.burst(21)
+    assert 200 < wait(connection) < 235
 
 
 def test_a_limit_that_is_raised_lets_a_debtor_go_on_before_long() -> None:
-    world = World(0.001)
-    world.burst(100)
-    world.limit(1_000_000.0)
-    assert wait(world) < 31
+    connection = FakeConnection(0.001)
+    connection.burst(100)
+    connection.limit(1_000_000.0)
+    assert wait(connection) < 31

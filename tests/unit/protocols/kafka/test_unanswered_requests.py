@@ -7,7 +7,7 @@ import pytest
 from tests.unit.protocols.kafka.test_produce_path import Counter, MemoryStreams, frame
 
 from mainstem.model.limits import CONNECTION_PENDING_REPLIES_MAX
-from mainstem.protocols.kafka.call import Call, Peer, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call, Peer
 from mainstem.protocols.kafka.session import KafkaService, KafkaSession
 from mainstem.telemetry.metrics import Metrics
 
@@ -15,7 +15,7 @@ PRODUCE = 0
 VERSION = 9
 
 
-class World:
+class FakeConnection:
     """A socket that says whether it is read from, on a loop that turns when it is told to."""
 
     def __init__(self) -> None:
@@ -24,8 +24,8 @@ class World:
         self.sent = 0
         self._soon: list[Callable[[], None]] = []
         counter: Any = Counter(self.streams)
-        service = KafkaService(counter, {PRODUCE: Served(_never, 3, 13)}, Metrics(), 1_000_000)
-        self.session = KafkaSession(self, Peer("h", 1, "h", 2), service, self)
+        service = KafkaService(counter, {PRODUCE: ApiHandler(_never, 3, 13)}, Metrics(), 1_000_000)
+        self.session = KafkaSession(self, Peer("h", 1, "h", 2), service, self, self.fetch)
 
     def produce(self, number: int) -> None:
         data = bytearray(frame(number, [0], version=VERSION, acks=-1))
@@ -71,22 +71,22 @@ def _never(_call: Call, _request: Any) -> Any:
 
 
 @pytest.fixture
-def full() -> World:
+def full() -> FakeConnection:
     """More requests than may be unanswered, none of them committed."""
-    world = World()
+    connection = FakeConnection()
     for number in range(CONNECTION_PENDING_REPLIES_MAX + 1):
-        assert world.is_read
-        world.produce(number)
-    return world
+        assert connection.is_read
+        connection.produce(number)
+    return connection
 
 
-def test_too_many_unanswered_requests_stop_the_reading(full: World) -> None:
+def test_too_many_unanswered_requests_stop_the_reading(full: FakeConnection) -> None:
     assert not full.is_read
     assert full.sent == 0
 
 
-def test_reading_goes_on_when_the_answers_have_gone_out(full: World) -> None:
-    full.streams.doors[0].commit()
+def test_reading_goes_on_when_the_answers_have_gone_out(full: FakeConnection) -> None:
+    full.streams.partitions[0].commit()
     full.turn()
 
     assert full.sent == CONNECTION_PENDING_REPLIES_MAX + 1

@@ -9,12 +9,12 @@ import pytest
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.model.message import Message
-from mainstem.model.record import records_of
-from mainstem.protocols.mqtt.far_stream_driver import FarStream
-from mainstem.protocols.mqtt.far_writer_driver import FarWriter
+from mainstem.model.records.record import records_of
+from mainstem.protocols.mqtt.streams.remote_stream_driver import RemoteStream
+from mainstem.protocols.mqtt.streams.remote_writer_driver import RemoteStreamWriter
 
 if TYPE_CHECKING:
-    from mainstem.broker.api import Streams
+    from mainstem.broker.api.broker import Streams
 
 STREAM = StreamId(TopicId(b"t" * 16), PartitionIndex(0))
 
@@ -46,37 +46,34 @@ class Writer:
         self.more.set()
 
 
-def read(stream: FarStream, offset: int) -> bytes | None:
+def read(stream: RemoteStream, offset: int) -> bytes | None:
     found = stream.read(offset, max_bytes=1, committed_only=True, min_one=True)
     return None if found is None else found.read()
 
 
-async def woken(stream: FarStream) -> None:
+async def woken(stream: RemoteStream) -> None:
     event = asyncio.Event()
     stream.add_waiter(event.set)
     await asyncio.wait_for(event.wait(), 5)
     stream.remove_waiter(event.set)
 
 
-def test_what_is_not_here_yet_is_there_a_little_later() -> None:
-    async def story() -> None:
-        writer = Writer(end=3)
-        writer.failures = 2
-        stream = FarStream(STREAM, "t", writer.follow)
-        await asyncio.wait_for(stream.opened.wait(), 5)
+async def test_what_is_not_here_yet_is_there_a_little_later() -> None:
+    writer = Writer(end=3)
+    writer.failures = 2
+    stream = RemoteStream(STREAM, "t", writer.follow)
+    await asyncio.wait_for(stream.opened.wait(), 5)
 
-        assert stream.last_stable == 3
-        assert read(stream, 1) is None
-        await woken(stream)
-        assert read(stream, 1) == b"1"
-        writer.write()
-        await woken(stream)
-        assert (stream.last_stable, read(stream, 3)) == (4, b"3")
-        assert read(stream, 4) is None
-        stream.close()
-        assert stream.closed is not None
-
-    asyncio.run(story())
+    assert stream.last_stable == 3
+    assert read(stream, 1) is None
+    await woken(stream)
+    assert read(stream, 1) == b"1"
+    writer.write()
+    await woken(stream)
+    assert (stream.last_stable, read(stream, 3)) == (4, b"3")
+    assert read(stream, 4) is None
+    stream.close()
+    assert stream.closed is not None
 
 
 class Log:
@@ -103,7 +100,7 @@ class Log:
 
 
 async def passed_on(log: Log, values: list[bytes]) -> list[ErrorCode | None]:
-    writer = FarWriter(cast("Streams", log))
+    writer = RemoteStreamWriter(cast("Streams", log), lambda _topic, _partition: [])
     told: list[ErrorCode | None] = []
 
     def settled(error: MainstemError | None) -> None:
@@ -118,31 +115,31 @@ async def passed_on(log: Log, values: list[bytes]) -> list[ErrorCode | None]:
     return told
 
 
-def test_messages_are_passed_on_in_order_and_told_once() -> None:
+async def test_messages_are_passed_on_in_order_and_told_once() -> None:
     log = Log()
     values = [b"%d" % number for number in range(2_500)]
 
-    told = asyncio.run(passed_on(log, values))
+    told = await passed_on(log, values)
 
     assert log.stored == values
     assert told == [None] * 2_500
 
 
-def test_one_that_cannot_be_stored_does_not_take_the_others_with_it() -> None:
+async def test_one_that_cannot_be_stored_does_not_take_the_others_with_it() -> None:
     log = Log()
     log.refused = b"2"
 
-    told = asyncio.run(passed_on(log, [b"1", b"2", b"3"]))
+    told = await passed_on(log, [b"1", b"2", b"3"])
 
     assert log.stored == [b"1", b"3"]
     assert told == [None, ErrorCode.RECORD_TOO_LARGE, None]
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_nothing_is_sent_again_where_nobody_knows_whether_it_is_stored(count: int) -> None:
+async def test_nothing_is_sent_again_where_nobody_knows_whether_it_is_stored(count: int) -> None:
     log = Log()
     log.fails = True
 
-    told = asyncio.run(passed_on(log, [b"x"] * count))
+    told = await passed_on(log, [b"x"] * count)
 
     assert told == [ErrorCode.TIMED_OUT] * count

@@ -4,15 +4,15 @@ import pytest
 
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.message import Message
-from mainstem.protocols.mqtt.answers import Answers
+from mainstem.protocols.mqtt.connection.acknowledgements import Answers
+from mainstem.protocols.mqtt.connection.permissions import MqttPermissions
 from mainstem.protocols.mqtt.convert import Incoming, topic_of
 from mainstem.protocols.mqtt.errors import ack_reason_of, reason_of
-from mainstem.protocols.mqtt.permissions import Permissions
 from mainstem.protocols.mqtt.retained_tree import RetainedTree
-from mainstem.protocols.mqtt.session_image import image_of
-from mainstem.protocols.mqtt.settings import MqttSettings, Route
-from mainstem.protocols.mqtt.wills import Wills
-from mainstem.security.acl import Operation, ResourceType
+from mainstem.protocols.mqtt.sessions.image import image_of
+from mainstem.protocols.mqtt.sessions.wills import Wills
+from mainstem.protocols.mqtt.settings import MqttSettings, TopicRoute
+from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.wire.mqtt.kinds import Kind
 from mainstem.wire.mqtt.packets import Ack, Will
 from mainstem.wire.mqtt.reasons import Reason
@@ -43,7 +43,7 @@ def test_a_will_is_due_once_unless_its_client_came_back() -> None:
 
 
 def test_the_longest_prefix_names_the_topic_of_the_log() -> None:
-    settings = MqttSettings(routes=(Route("a/", "one"), Route("a/b/", "two")))
+    settings = MqttSettings(routes=(TopicRoute("a/", "one"), TopicRoute("a/b/", "two")))
 
     found = [settings.topic_for(name) for name in ("a/x", "a/b/x", "a", "c")]
 
@@ -53,12 +53,12 @@ def test_the_longest_prefix_names_the_topic_of_the_log() -> None:
 
 def test_retained_messages_have_limits_of_number_and_bytes() -> None:
     tree = RetainedTree(messages_max=1, bytes_max=2_000)
-    assert tree.has_room("a", 100)
+    assert tree.has_space("a", 100)
     tree.keep(Incoming(Message(b"a", bytes(100)), "a"))
 
-    assert not tree.has_room("b", 1)
-    assert tree.has_room("a", 1_000)
-    assert not tree.has_room("a", 2_000)
+    assert not tree.has_space("b", 1)
+    assert tree.has_space("a", 1_000)
+    assert not tree.has_space("a", 2_000)
 
 
 def test_an_expired_retained_message_is_not_found() -> None:
@@ -112,7 +112,7 @@ class FewRights:
 
 
 def test_rights_on_the_topic_of_the_log_cover_all_its_mqtt_topics() -> None:
-    permissions = Permissions(MqttSettings())
+    permissions = MqttPermissions(MqttSettings())
     permissions.are_now(FewRights("mqtt"))
 
     assert permissions.may_write("anything/at/all")
@@ -121,7 +121,7 @@ def test_rights_on_the_topic_of_the_log_cover_all_its_mqtt_topics() -> None:
 
 def test_decisions_are_remembered_until_a_rule_changes() -> None:
     rights = FewRights("mqtt/a")
-    permissions = Permissions(MqttSettings())
+    permissions = MqttPermissions(MqttSettings())
     permissions.are_now(rights)
 
     assert [permissions.may_read(topic) for topic in ("a", "a", "b")] == [True, True, False]

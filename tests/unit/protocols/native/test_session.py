@@ -6,11 +6,11 @@ from typing import Any, cast
 from tests.unit.protocols.amqp.dialogue import Hand
 from tests.unit.protocols.amqp.queues_in_memory import QueuesInMemory
 
-from mainstem.broker.queues_api import Fate, Published
-from mainstem.protocols.entrance import Entrance
+from mainstem.broker.api.queues import Published, PublishStatus
+from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.protocols.native.link import NativeLimits, NativeService
 from mainstem.protocols.native.session import NativeSession
-from mainstem.security.authoriser import AllRights
+from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.native import answers, requests
 from mainstem.wire.native.answers import read_answer
@@ -68,7 +68,7 @@ class Talk:
         self.state = "open"
         self.unsent = 0
         self.number = 0
-        entrance = Entrance(security=cast("Any", self.security))
+        entrance = ListenerPolicy(security=cast("Any", self.security))
         names = iter(range(1_000))
         service = NativeService(
             broker=cast("Any", _Broker(self.queues)),
@@ -82,11 +82,13 @@ class Talk:
             version="1",
         )
         arrival = entrance.arrival("127.0.0.1", 1, None)
-        self.session = NativeSession(
-            self, arrival, entrance, service, self.hand, lambda: self.unsent
-        )
+        self.session = NativeSession(self, arrival, entrance, service, self.hand)
 
     # The connection's side
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self.unsent
 
     def send(self, chunks: Sequence[Any]) -> None:
         for chunk in chunks:
@@ -251,7 +253,7 @@ class LateQueues(QueuesInMemory):
 
     def settle(self, count: int) -> None:
         done, self._tokens = self._tokens[:count], self._tokens[count:]
-        self._settled(done, Published(Fate.STORED, is_routed=True))
+        self._settled(done, Published(PublishStatus.STORED, is_routed=True))
 
 
 def test_a_batch_is_answered_once_with_the_fate_of_each() -> None:
@@ -327,7 +329,7 @@ def test_a_lost_connection_gives_everything_back() -> None:
 
 def test_a_stopping_node_says_goodbye_and_goes_on_for_a_while() -> None:
     talk = Talk().open()
-    talk.session.say_goodbye(5_000)
+    talk.session.send_goodbye(5_000)
     [(_, word)] = talk.heard()
     assert (word.error.code, word.error.retriable, word.grace_ms) == ("SHUTTING_DOWN", True, 5_000)
     assert isinstance(talk.ask(requests.Ping()), answers.Pong)

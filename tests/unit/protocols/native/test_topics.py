@@ -1,17 +1,18 @@
 """Topics over the native protocol are the same at every node, whichever writes them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocols.rest.counter import FixedClock, MemoryCounter, MemoryStream
+from tests.kit.clock import ManualClock
+from tests.unit.protocols.rest.counter import MemoryCounter, MemoryStream
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import Offset
 from mainstem.protocols.native import topics_service
-from mainstem.protocols.native.topics_service import WRITER_CHANGES_MAX, TopicDesk
-from mainstem.streams.look_driver import Piece, StreamLook
+from mainstem.protocols.native.topics_service import WRITER_CHANGES_MAX, NativeTopics
+from mainstem.streams.reading.local_reader_driver import LocalReader, StreamPiece
 from mainstem.telemetry.metrics import Metrics
 from mainstem.wire.native import answers, requests
 from mainstem.wire.native.words import WireMessage
@@ -32,14 +33,14 @@ class _Link:
         return 0
 
 
-class _Look(StreamLook):
+class _Look(LocalReader):
     """A look that the writer breaks off as often as it is told to."""
 
-    def __init__(self, door: MemoryStream, node: "Elsewhere") -> None:
-        super().__init__(door)
+    def __init__(self, writer: MemoryStream, node: "Elsewhere") -> None:
+        super().__init__(writer)
         self._node = node
 
-    async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> Piece | None:
+    async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> StreamPiece | None:
         if self._node.moves:
             self._node.moves -= 1
             raise NOT_HERE
@@ -54,98 +55,85 @@ class Elsewhere(MemoryCounter):
         self.moves = 0
         self.appended = 0
 
-    def door(self, topic: str, partition: int) -> MemoryStream:
-        super().door(topic, partition)
+    def partition(self, topic: str, partition: int) -> MemoryStream:
+        super().partition(topic, partition)
         raise NOT_HERE
 
-    async def look(self, topic: str, partition: int, until: int | None = None) -> StreamLook:
-        return _Look(super().door(topic, partition), self)
+    async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
+        return _Look(super().partition(topic, partition), self)
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
         self.appended += 1
-        return await super().door(topic, partition).append(batch)
+        return await super().partition(topic, partition).append(batch)
 
 
-class Desk:
+class TopicsClient:
     """A client at such a node."""
 
     def __init__(self) -> None:
         self.node = Elsewhere()
         service = cast("Any", self)
-        self.broker, self.clock, self.metrics = self.node, FixedClock(), Metrics()
-        self._desk = TopicDesk(cast("Any", _Link()), service)
+        self.broker, self.clock, self.metrics = self.node, ManualClock(), Metrics()
+        self._topics = NativeTopics(cast("Any", _Link()), service)
 
     async def append(self, *values: bytes, durability: Any = "committed") -> list[answers.Place]:
         messages = [WireMessage(value=value) for value in values]
         word = requests.Append(topic="t", messages=messages, durability=durability)
-        return (await self._desk.append(word)).places
+        return (await self._topics.append(word)).places
 
     async def read(self, **asked: Any) -> answers.Records:
-        return await self._desk.read(requests.Read(topic="t", **asked))
+        return await self._topics.read(requests.Read(topic="t", **asked))
 
 
-def play(story: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
-    desk = Desk()
-
-    async def told() -> None:
-        await desk.node.create("t", partitions=1, replication_factor=1, configs={})
-        await story(desk)
-
-    asyncio.run(told())  # records are unpacked in a thread, which virtual time does not wait for
-    desk.node.close()
+@pytest.fixture
+async def client() -> AsyncIterator[TopicsClient]:
+    client = TopicsClient()
+    await client.node.create("t", partitions=1, replication_factor=1, configs={})
+    yield client
+    client.node.close()
 
 
 def values(found: answers.Records) -> list[bytes | None]:
     return [record.message.value for record in found.records]
 
 
-def test_a_topic_is_read_at_a_node_that_does_not_write_it() -> None:
-    async def story(desk: Desk) -> None:
-        await desk.append(b"0", b"1", b"2")
-        found = await desk.read(limit=2)
-        assert values(found) == [b"0", b"1"]
-        assert (found.next_offset, found.start_offset, found.end_offset) == (2, 0, 3)
-        assert values(await desk.read(offset=-1)) == []
-        with pytest.raises(InvalidRequest) as caught:
-            await desk.read(offset=4)
-        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    play(story)
+async def test_a_topic_is_read_at_a_node_that_does_not_write_it(client: TopicsClient) -> None:
+    await client.append(b"0", b"1", b"2")
+    found = await client.read(limit=2)
+    assert values(found) == [b"0", b"1"]
+    assert (found.next_offset, found.start_offset, found.end_offset) == (2, 0, 3)
+    assert values(await client.read(offset=-1)) == []
+    with pytest.raises(InvalidRequest) as caught:
+        await client.read(offset=4)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_read_waits_for_what_another_node_is_to_write() -> None:
-    async def story(desk: Desk) -> None:
-        reading = asyncio.create_task(desk.read(wait_ms=10_000))
-        await asyncio.sleep(0.05)
-        assert not reading.done()
-        await desk.append(b"late")
-        assert values(await reading) == [b"late"]
-        began = asyncio.get_running_loop().time()
-        assert values(await desk.read(offset=1, wait_ms=100)) == []
-        assert asyncio.get_running_loop().time() - began >= 0.09
-
-    play(story)
+async def test_a_read_waits_for_what_another_node_is_to_write(client: TopicsClient) -> None:
+    reading = asyncio.create_task(client.read(wait_ms=10_000))
+    await asyncio.sleep(0.05)
+    assert not reading.done()
+    await client.append(b"late")
+    assert values(await reading) == [b"late"]
+    began = asyncio.get_running_loop().time()
+    assert values(await client.read(offset=1, wait_ms=100)) == []
+    assert asyncio.get_running_loop().time() - began >= 0.09
 
 
-def test_a_read_follows_its_partition_to_the_next_writer_but_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_read_follows_its_partition_to_the_next_writer_but_not_for_ever(
+    client: TopicsClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics_service, "PAUSE_S", 0.001)
 
-    async def story(desk: Desk) -> None:
-        await desk.append(b"0")
-        desk.node.moves = WRITER_CHANGES_MAX
-        assert values(await desk.read()) == [b"0"]
-        desk.node.moves = WRITER_CHANGES_MAX + 1
-        with pytest.raises(Unavailable):
-            await desk.read()
-
-    play(story)
+    await client.append(b"0")
+    client.node.moves = WRITER_CHANGES_MAX
+    assert values(await client.read()) == [b"0"]
+    client.node.moves = WRITER_CHANGES_MAX + 1
+    with pytest.raises(Unavailable):
+        await client.read()
 
 
-def test_what_need_only_be_written_is_committed_where_another_node_writes_it() -> None:
-    async def story(desk: Desk) -> None:
-        [place] = await desk.append(b"0", durability="written")
-        assert (place.partition, place.offset, desk.node.appended) == (0, 0, 1)
-
-    play(story)
+async def test_what_need_only_be_written_is_committed_where_another_node_writes_it(
+    client: TopicsClient,
+) -> None:
+    [place] = await client.append(b"0", durability="written")
+    assert (place.partition, place.offset, client.node.appended) == (0, 0, 1)

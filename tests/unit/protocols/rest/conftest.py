@@ -7,11 +7,6 @@ from tests.unit.protocols.rest.counter import Rest
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def rest() -> AsyncIterator[Rest]:
     made = Rest()
     async with made.http:

@@ -1,5 +1,6 @@
 """A counter that lives in memory, with the routes on top of it."""
 
+import asyncio
 import itertools
 import os
 from collections.abc import (
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 from msgspec.structs import replace
+from tests.kit.clock import ManualClock
 
-from mainstem.broker.all_groups_service import GroupsHere
-from mainstem.broker.groups_api import (
+from mainstem.broker.api.configs import ConfigChange
+from mainstem.broker.api.groups import (
     CommittedOffset,
     DescribedConsumerGroup,
     DescribedGroup,
@@ -22,18 +24,18 @@ from mainstem.broker.groups_api import (
     FetchedOffset,
     ListedGroup,
 )
-from mainstem.broker.queues_api import QueueCounts
-from mainstem.broker.share_api import DescribedShareGroup, ShareOffset
-from mainstem.broker.topics_api import ConfigChange
-from mainstem.model.batch import check_produced, read_header, stamp
+from mainstem.broker.api.queues import QueueCounts
+from mainstem.broker.api.share_groups import DescribedShareGroup, ShareOffset
+from mainstem.broker.services.all_groups_service import LocalGroups
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
 from mainstem.model.metadata import Node, Range, Stream, Topic
+from mainstem.model.records.batch import check_produced, read_header, stamp
 from mainstem.model.topic_name import check_topic_name
 from mainstem.protocols.rest.app import RestApp
-from mainstem.protocols.rest.figures import Figures
-from mainstem.protocols.rest.site import NodeFacts, Site, Telemetry
-from mainstem.streams.look_driver import StreamLook
+from mainstem.protocols.rest.handler_context import HandlerContext, NodeDescription, Telemetry
+from mainstem.protocols.rest.metrics_sampling import MetricsSampler
+from mainstem.streams.reading.local_reader_driver import LocalReader
 from mainstem.telemetry.health import Component, Health, State, summarize
 from mainstem.telemetry.metrics import Metrics
 
@@ -42,20 +44,6 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_700_000_000_000
 PARTITIONS_MAX = 100
-
-
-class FixedClock:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.now_ms = NOW_MS
-        self.seconds = 100.0
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class MemorySlice:
@@ -160,44 +148,44 @@ class MemoryCounter:
 
     def __init__(self) -> None:
         self.node = Node(NodeId(7), "127.0.0.1", 9092)
-        self.streams = self.topics = self.groups = self
+        self.streams = self.topics = self.configs = self.groups = self
         self.queues = NoQueues()
         self.shared: dict[str, tuple[DescribedShareGroup, list[ShareOffset]]] = {}
         shares = cast("Any", MemoryShares(self.shared))
-        self.all_groups = GroupsHere(cast("Any", self), shares, lambda _: 45_000)
+        self.all_groups = LocalGroups(cast("Any", self), shares, lambda _: 45_000)
         self.auto_create = True
         self.listed: list[ListedGroup] = []
         self.described: dict[str, DescribedGroup] = {}
         self.positions: dict[str, list[FetchedOffset]] = {}
         self.altered: list[tuple[str, Sequence[ConfigChange]]] = []
         self._topics: dict[str, Topic] = {}
-        self._doors: dict[tuple[str, int], MemoryStream] = {}
+        self._streams: dict[tuple[str, int], MemoryStream] = {}
         self.sizes_asked: list[str | None] = []
         self._ids = itertools.count(1)
 
     def close(self) -> None:
-        for door in self._doors.values():
-            door.close()
+        for stream in self._streams.values():
+            stream.close()
 
     # streams
 
-    def door(self, topic: str, partition: int) -> MemoryStream:
+    def partition(self, topic: str, partition: int) -> MemoryStream:
         try:
-            return self._doors[topic, partition]
+            return self._streams[topic, partition]
         except KeyError:
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=topic) from None
 
-    async def look(self, topic: str, partition: int, until: int | None = None) -> StreamLook:
-        return StreamLook(self.door(topic, partition))
+    async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
+        return LocalReader(self.partition(topic, partition))
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
-        return await self.door(topic, partition).append(batch)
+        return await self.partition(topic, partition).append(batch)
 
     def sizes(self, topic: str | None = None) -> list[tuple[str, int, int]]:
         self.sizes_asked.append(topic)
         return [
-            (name, partition, sum(map(len, door.batches)))
-            for (name, partition), door in self._doors.items()
+            (name, partition, sum(map(len, stream.batches)))
+            for (name, partition), stream in self._streams.items()
             if topic in (None, name)
         ]
 
@@ -242,8 +230,8 @@ class MemoryCounter:
         return await self.create(name, partitions=-1, replication_factor=-1, configs={})
 
     async def delete_topic(self, name: str) -> None:
-        for key in [key for key in self._doors if key[0] == name]:
-            self._doors.pop(key).close()
+        for key in [key for key in self._streams if key[0] == name]:
+            self._streams.pop(key).close()
         del self._topics[name]
 
     async def add_partitions(self, name: str, *, total: int, validate_only: bool = False) -> None:
@@ -252,7 +240,7 @@ class MemoryCounter:
         if not validate_only:
             self._grown(self._topics[name], total)
 
-    async def alter_topic_configs(
+    async def alter_topic(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
         _check_configs({change.name: change.value for change in changes})
@@ -265,7 +253,7 @@ class MemoryCounter:
             stream = StreamId(topic.id, PartitionIndex(partition))
             first = Range(RangeIndex(0), Offset(0), Epoch(0), (NodeId(7),))
             streams.append(Stream(stream, Epoch(0), NodeId(7), Offset(0), (first,)))
-            self._doors[topic.name, partition] = MemoryStream(topic.name, partition)
+            self._streams[topic.name, partition] = MemoryStream(topic.name, partition)
         grown = Topic(
             topic.id, topic.name, topic.created_ms, tuple(streams), topic.configs, topic.internal
         )
@@ -350,15 +338,15 @@ class Rest:
 
     def __init__(self) -> None:
         self.counter = MemoryCounter()
-        self.clock = FixedClock()
+        self.clock = ManualClock(NOW_MS / 1000)
         self.metrics = Metrics()
         self.component = Component("log", State.OK)
-        self.site = Site(
+        self.site = HandlerContext(
             broker=self.counter,  # type: ignore[arg-type] # the parts that the routes ask for
             clock=self.clock,
             telemetry=Telemetry(
                 metrics=self.metrics,
-                figures=Figures(self.counter, self.clock),  # type: ignore[arg-type]
+                figures=MetricsSampler(self.counter, self.clock),  # type: ignore[arg-type]
                 health=self._health,
             ),
             facts=_facts,
@@ -386,8 +374,8 @@ class Rest:
         return await self.http.get(f"/v1/topics/{topic}/messages", params=query)
 
 
-def _facts() -> NodeFacts:
-    return NodeFacts(
+def _facts() -> NodeDescription:
+    return NodeDescription(
         version="0.1.0",
         data_dir="/data",
         platform="Linux",

@@ -7,14 +7,12 @@ from tests.unit.protocols.rest.counter import Rest
 
 from mainstem.protocols.rest.access import Access, Line
 from mainstem.protocols.rest.service import RestService
-from mainstem.security.authoriser import AllRights, Rights
+from mainstem.security.authorisation.authoriser import AllRights, Rights
 from mainstem.security.principals import Identity
 from mainstem.security.quotas import Quotas
 
-pytestmark = pytest.mark.anyio
 
-
-class OpenHouse:
+class OpenSecurity:
     """Security of a node on loopback: everybody may do everything."""
 
     def __init__(self, rest: Rest) -> None:
@@ -27,7 +25,7 @@ class OpenHouse:
 
 def trusting(rest: Rest) -> httpx.AsyncClient:
     """A client of the routes on a listener that trusts whoever reaches it."""
-    access = Access(security=OpenHouse(rest), trusted=True)  # type: ignore[arg-type]
+    access = Access(security=OpenSecurity(rest), trusted=True)  # type: ignore[arg-type]
     return rest.client(access=access)
 
 
@@ -73,7 +71,7 @@ async def test_one_topic_is_described_without_a_look_at_the_others(rest: Rest) -
 
 async def test_an_address_that_connects_too_often_is_turned_away(rest: Rest) -> None:
     access = Access(
-        security=OpenHouse(rest),  # type: ignore[arg-type]
+        security=OpenSecurity(rest),  # type: ignore[arg-type]
         trusted=True,
         connections_per_minute=3,
     )
@@ -85,7 +83,7 @@ async def test_an_address_that_connects_too_often_is_turned_away(rest: Rest) -> 
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
                 statuses.append((await http.get("/health")).status_code)
         assert statuses == [200, 200, 200, 429, 429]
-        rest.clock.seconds += 20  # a third of a minute brings one more
+        rest.clock.now_s += 20  # a third of a minute brings one more
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             assert [(await http.get("/health")).status_code for _ in range(3)] == [200] * 3
     finally:
@@ -94,8 +92,8 @@ async def test_an_address_that_connects_too_often_is_turned_away(rest: Rest) -> 
 
 def test_a_login_is_news_once_for_a_connection() -> None:
     line = Line()
-    assert line.is_news("Basic a")
+    assert line.is_changed("Basic a")
     line.note("Basic a")
-    assert not line.is_news("Basic a")
-    assert line.is_news("Basic b")
-    assert Line().is_news("Basic a")
+    assert not line.is_changed("Basic a")
+    assert line.is_changed("Basic b")
+    assert Line().is_changed("Basic a")

@@ -1,11 +1,8 @@
 """Groups over HTTP."""
 
-import pytest
 from tests.unit.protocols.rest.counter import Rest
 
-from mainstem.broker.share_api import DescribedShareGroup, DescribedShareMember, ShareOffset
-
-pytestmark = pytest.mark.anyio
+from mainstem.broker.api.share_groups import DescribedShareGroup, DescribedShareMember, ShareOffset
 
 
 async def test_the_list_has_the_names_that_strikemq_gave_it(rest: Rest) -> None:

@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 import msgspec
-import pytest
 from tests.unit.protocols.rest.counter import Rest
 
-from mainstem.protocols.rest.bodies import (
+from mainstem.protocols.rest.routing.routes import ADDRESSES
+from mainstem.protocols.rest.schemas.topics_and_groups import (
     BrokerAnswer,
     GroupAnswer,
     GroupLine,
@@ -16,9 +16,6 @@ from mainstem.protocols.rest.bodies import (
     TopicAnswer,
     TopicLine,
 )
-from mainstem.protocols.rest.routes import ADDRESSES
-
-pytestmark = pytest.mark.anyio
 
 METHODS = {"get", "put", "post", "delete"}
 

@@ -6,14 +6,12 @@ import pytest
 from tests.unit.protocols.rest.counter import Rest
 
 from mainstem.model.errors import ErrorCode, Unavailable
-from mainstem.protocols.rest.routes import ADDRESSES
+from mainstem.protocols.rest.routing.routes import ADDRESSES
 from mainstem.telemetry.health import Component, State
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_broker_is_described_with_strikemqs_names(rest: Rest) -> None:
-    rest.clock.seconds += 5
+    rest.clock.now_s += 5
     body = (await rest.http.get("/v1/broker")).json()
     assert body["uptime_seconds"] == 5
     assert (body["broker_id"], body["port"], body["http_port"]) == (7, 9092, 8080)
@@ -71,7 +69,7 @@ async def test_figures_are_computed_once_a_second(rest: Rest) -> None:
     await rest.http.get("/metrics/json")
     await rest.post("t", {"value": "v"})
     assert (await rest.http.get("/metrics/json")).json()["topic_count"] == 0
-    rest.clock.seconds += 1
+    rest.clock.now_s += 1
     assert (await rest.http.get("/metrics/json")).json()["topic_count"] == 1
 
 

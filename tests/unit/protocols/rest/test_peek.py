@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 from tests.unit.protocols.rest.counter import NOW_MS, Rest
 
-from mainstem.model.batch import read_header
 from mainstem.model.errors import Unavailable
-from mainstem.model.record import Record, build_batch
+from mainstem.model.records.batch import read_header
+from mainstem.model.records.record import Record, build_batch
 from mainstem.protocols.rest import window as window_module
-
-pytestmark = pytest.mark.anyio
 
 
 async def filled(rest: Rest, batches: list[int], codec: int = 0) -> None:
@@ -78,19 +76,19 @@ async def test_a_window_begins_and_ends_where_it_was_asked_to(
 
 async def test_nothing_beyond_what_is_committed_is_shown(rest: Rest) -> None:
     await filled(rest, [5])
-    door = rest.counter.door("t", 0)
-    door.held = asyncio.Event()
+    stream = rest.counter.partition("t", 0)
+    stream.held = asyncio.Event()
     waiting = asyncio.create_task(rest.post("t", {"value": "5"}))
     await asyncio.sleep(0.05)
     assert values(await rest.peek("t")) == list(range(5))
-    door.held.set()
+    stream.held.set()
     await waiting
     assert values(await rest.peek("t")) == list(range(6))
 
 
 async def test_nothing_of_an_open_transaction_is_shown(rest: Rest) -> None:
     await filled(rest, [2, 2])
-    rest.counter.door("t", 0).last_stable = 2
+    rest.counter.partition("t", 0).last_stable = 2
     answer = await rest.peek("t")
     assert values(answer) == [0, 1]
     assert answer.headers["mainstem-end-offset"] == "2"
@@ -181,7 +179,7 @@ async def test_damage_is_answered_as_corruption_and_what_lies_before_it_is_shown
     rest: Rest,
 ) -> None:
     await filled(rest, [3, 3, 3])
-    batches = rest.counter.door("t", 0).batches
+    batches = rest.counter.partition("t", 0).batches
     damaged = bytearray(batches[1])
     damaged[-1] ^= 1
     batches[1] = bytes(damaged)
@@ -206,7 +204,7 @@ async def test_a_compressed_bomb_is_answered_within_bounds(rest: Rest) -> None:
 
 async def test_records_are_decoded_only_until_the_window_is_full(rest: Rest) -> None:
     await filled(rest, [2, 2])
-    batches = rest.counter.door("t", 0).batches
+    batches = rest.counter.partition("t", 0).batches
     batches[1] = bytes(len(batches[1]))  # would be corrupt if it were looked at
     header = read_header(batches[0])
     assert header.until_offset == 2
@@ -230,13 +228,13 @@ async def test_an_answer_ends_when_it_is_large_and_says_where_to_go_on(
 
 async def test_offsets_that_compaction_took_leave_a_gap(rest: Rest) -> None:
     await rest.topic("t")
-    door = rest.counter.door("t", 0)
+    stream = rest.counter.partition("t", 0)
     batch = build_batch([Record(0, NOW_MS, b"k", b"4")])
     await rest.counter.append("t", 0, batch)
-    gap = bytearray(door.batches[0])
+    gap = bytearray(stream.batches[0])
     gap[0:8] = (4).to_bytes(8, "big")
-    door.batches[0] = bytes(gap)
-    door.next_offset = door.committed = door.last_stable = 5
+    stream.batches[0] = bytes(gap)
+    stream.next_offset = stream.committed = stream.last_stable = 5
     assert values(await rest.peek("t", offset=1)) == [4]
 
 

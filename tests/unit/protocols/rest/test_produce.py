@@ -7,17 +7,15 @@ import json
 import pytest
 from tests.unit.protocols.rest.counter import NOW_MS, Rest
 
-from mainstem.model.batch import read_header
 from mainstem.model.errors import ErrorCode, Unavailable
-from mainstem.model.murmur2 import partition_of_key
-from mainstem.model.record import Record, records_of
-from mainstem.protocols.rest import produce as produce_module
-
-pytestmark = pytest.mark.anyio
+from mainstem.model.records.batch import read_header
+from mainstem.model.records.murmur2 import partition_of_key
+from mainstem.model.records.record import Record, records_of
+from mainstem.protocols.rest.handlers import produce as produce_module
 
 
 def stored(rest: Rest, topic: str = "t", partition: int = 0) -> list[Record]:
-    batches = rest.counter.door(topic, partition).batches
+    batches = rest.counter.partition(topic, partition).batches
     return [record for batch in batches for record in records_of(batch)]
 
 
@@ -140,7 +138,7 @@ async def test_a_partition_can_be_named_in_message_body_and_query(rest: Rest) ->
 
 async def test_the_answer_waits_until_the_messages_are_committed(rest: Rest) -> None:
     await rest.topic("t")
-    held = rest.counter.door("t", 0).held = asyncio.Event()
+    held = rest.counter.partition("t", 0).held = asyncio.Event()
     waiting = asyncio.create_task(rest.post("t", {"value": "v"}))
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -152,7 +150,7 @@ async def test_a_commit_that_never_comes_is_a_504(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rest.topic("t")
-    rest.counter.door("t", 0).held = asyncio.Event()
+    rest.counter.partition("t", 0).held = asyncio.Event()
     monkeypatch.setattr(produce_module, "COMMIT_TIMEOUT_S", 0.05)
     answer = await rest.post("t", {"value": "v"})
     assert answer.status_code == 504
@@ -161,7 +159,7 @@ async def test_a_commit_that_never_comes_is_a_504(
 
 async def test_what_was_stored_is_said_even_where_a_partition_refused(rest: Rest) -> None:
     await rest.topic("t", 2)
-    rest.counter.door("t", 1).refusal = Unavailable(ErrorCode.DISK_FULL, "no space left")
+    rest.counter.partition("t", 1).refusal = Unavailable(ErrorCode.DISK_FULL, "no space left")
     answer = await rest.post("t", [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}])
     assert answer.status_code == 507
     assert answer.headers["retry-after"] == "1"
@@ -186,7 +184,7 @@ async def test_many_large_messages_are_cut_into_batches_in_their_order(
     values = [str(n) * 100 for n in range(60)]
     answer = await rest.post("t", [{"value": value} for value in values])
     assert answer.status_code == 200, answer.text
-    batches = rest.counter.door("t", 0).batches
+    batches = rest.counter.partition("t", 0).batches
     assert len(batches) > 3
     assert max(map(len, batches)) <= 2_000
     assert [read_header(batch).base_offset for batch in batches] == sorted(

@@ -3,9 +3,7 @@
 import pytest
 from tests.unit.protocols.rest.counter import Rest
 
-from mainstem.broker.topics_api import ConfigChange
-
-pytestmark = pytest.mark.anyio
+from mainstem.broker.api.configs import ConfigChange
 
 
 async def test_the_list_has_the_names_that_strikemq_gave_it(rest: Rest) -> None:

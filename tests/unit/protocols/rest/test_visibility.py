@@ -1,10 +1,9 @@
 """Readers see what transactions committed, and nothing else."""
 
-import pytest
 from tests.unit.protocols.rest.counter import NOW_MS, Rest
 
-from mainstem.model.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header
-from mainstem.model.record import ProducerStamp, Record, build_batch
+from mainstem.model.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, read_header
+from mainstem.model.records.record import ProducerStamp, Record, build_batch
 from mainstem.protocols.visibility import Visibility
 
 ABORT, COMMIT = b"\x00\x00\x00\x00", b"\x00\x00\x00\x01"
@@ -62,13 +61,17 @@ def test_one_producer_may_abort_more_than_once() -> None:
     assert shown([(1, 4), (1, 0)], *log) == [2]
 
 
-@pytest.mark.anyio
 async def test_a_window_leaves_aborted_messages_and_markers_out(rest: Rest) -> None:
     await rest.topic("t")
-    door = rest.counter.door("t", 0)
-    door.batches = [batch(0, 1), batch(1, 2), batch(2, 1, marker=ABORT), batch(3, 2, marker=COMMIT)]
-    door.aborted = [(1, 0)]
-    door.next_offset = door.committed = door.last_stable = 4
+    stream = rest.counter.partition("t", 0)
+    stream.batches = [
+        batch(0, 1),
+        batch(1, 2),
+        batch(2, 1, marker=ABORT),
+        batch(3, 2, marker=COMMIT),
+    ]
+    stream.aborted = [(1, 0)]
+    stream.next_offset = stream.committed = stream.last_stable = 4
     answer = await rest.peek("t")
     assert [message["value"] for message in answer.json()] == ["2@1"]
     assert answer.headers["mainstem-next-offset"] == "4"

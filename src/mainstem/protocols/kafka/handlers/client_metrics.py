@@ -4,9 +4,9 @@ As with Kafka no right is asked for: what is wanted of whom is a setting of the 
 what is wanted is kept.
 """
 
-from mainstem.broker.client_metrics_api import MeasuredClient, Push
+from mainstem.broker.api.client_metrics import MetricsClient, TelemetryPush
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.wire.kafka.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -41,7 +41,7 @@ def get_telemetry_subscriptions(
 
 def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Take what a client has measured."""
-    push = Push(
+    push = TelemetryPush(
         instance=bytes(request.client_instance_id),
         subscription_id=request.subscription_id,
         terminating=request.terminating,
@@ -55,10 +55,10 @@ def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryRe
     return PushTelemetryResponse()
 
 
-def _client(call: Call) -> MeasuredClient:
+def _client(call: Call) -> MetricsClient:
     # ApiVersions brought both as one text; the name has no blank in it.
     name, _, version = call.peer.software.partition(" ")
-    return MeasuredClient(
+    return MetricsClient(
         client_id=call.client_id,
         software_name=name,
         software_version=version,
@@ -69,6 +69,6 @@ def _client(call: Call) -> MeasuredClient:
 
 
 SERVED = {
-    71: Served(get_telemetry_subscriptions, 0, 0),
-    72: Served(push_telemetry, 0, 0),
+    71: ApiHandler(get_telemetry_subscriptions, 0, 0),
+    72: ApiHandler(push_telemetry, 0, 0),
 }

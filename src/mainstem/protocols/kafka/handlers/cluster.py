@@ -7,10 +7,10 @@ from typing import NamedTuple
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_NODE, NO_TOPIC_ID, NodeId, TopicId
 from mainstem.model.metadata import Stream, Topic
-from mainstem.protocols.kafka.addresses import reached_at
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.advertised_address import reached_at
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import NONE, kafka_code
-from mainstem.security.acl import CLUSTER_NAME, Operation, ResourceType
+from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -120,7 +120,7 @@ async def _ensure(call: Call, name: str) -> MainstemError | None:
     try:
         if not call.may_cluster(Operation.CREATE):
             call.need_topic(Operation.CREATE, name)
-        if call.broker.topics.deleted.tell(name):
+        if call.broker.topics.deleted.take(name):
             # As in Kafka: clients learn that the topic is gone, and make it again if they go on.
             return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "it was deleted", subject=name)
         await call.broker.topics.ensure(name)
@@ -368,8 +368,8 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
 
 
 SERVED = {
-    3: Served(metadata, 0, 13),
-    35: Served(describe_log_dirs, 1, 5),
-    60: Served(describe_cluster, 0, 2),
-    75: Served(describe_topic_partitions, 0, 0),
+    3: ApiHandler(metadata, 0, 13),
+    35: ApiHandler(describe_log_dirs, 1, 5),
+    60: ApiHandler(describe_cluster, 0, 2),
+    75: ApiHandler(describe_topic_partitions, 0, 0),
 }

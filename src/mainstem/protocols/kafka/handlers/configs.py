@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from mainstem.broker.topics_api import ConfigChange, ConfigValue, NamedConfigs
+from mainstem.broker.api.configs import ConfigChange, ConfigsByName, ConfigValue
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId
 from mainstem.model.topic_name import check_topic_name
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import NONE, kafka_code, kafka_message
-from mainstem.security.acl import Operation
+from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.kafka.messages import alter_configs as replacing
 from mainstem.wire.kafka.messages import incremental_alter_configs as altering
 from mainstem.wire.kafka.messages.describe_configs import (
@@ -93,9 +93,9 @@ def _described(call: Call, resource: DescribeConfigsResource) -> Sequence[Config
     topics = call.broker.topics
     if resource.resource_type == TOPIC:
         check_topic_name(resource.resource_name)
-        return topics.topic_configs(resource.resource_name)
+        return topics.configs.describe_topic(resource.resource_name)
     if resource.resource_type == BROKER:
-        return topics.node_configs(_node(resource.resource_name))
+        return topics.configs.describe_node(_node(resource.resource_name))
     return _named(call, resource.resource_type).describe(resource.resource_name)
 
 
@@ -156,9 +156,9 @@ async def _replace(
         raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a config name appears more than once")
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        await topics.replace_topic_configs(name, configs, validate_only=validate_only)
+        await topics.configs.replace_topic(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        await topics.replace_node_configs(_node(name), configs, validate_only=validate_only)
+        await topics.configs.replace_node(_node(name), configs, validate_only=validate_only)
     else:
         named = _named(call, resource.resource_type)
         await named.replace(name, configs, validate_only=validate_only)
@@ -172,20 +172,20 @@ async def _alter(
     changes = [_change(config) for config in resource.configs]
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        await topics.alter_topic_configs(name, changes, validate_only=validate_only)
+        await topics.configs.alter_topic(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        await topics.alter_node_configs(_node(name), changes, validate_only=validate_only)
+        await topics.configs.alter_node(_node(name), changes, validate_only=validate_only)
     else:
         named = _named(call, resource.resource_type)
         await named.alter(name, changes, validate_only=validate_only)
 
 
-def _named(call: Call, kind: int) -> NamedConfigs:
+def _named(call: Call, kind: int) -> ConfigsByName:
     """The settings of a kind of resource that is nothing but a name."""
     if kind == GROUP:
-        return call.broker.topics.of_groups
+        return call.broker.topics.configs.groups
     if kind == CLIENT_METRICS:
-        return call.broker.topics.of_client_metrics
+        return call.broker.topics.configs.client_metrics
     raise InvalidRequest(
         ErrorCode.INVALID_REQUEST,
         f"resources of type {kind} have no settings here",
@@ -257,9 +257,9 @@ def list_config_resources(
     if BROKER in wanted:
         found += [ConfigResource(str(node.id), BROKER) for node in topics.nodes()]
     if CLIENT_METRICS in wanted:
-        found += [ConfigResource(n, CLIENT_METRICS) for n in topics.of_client_metrics.names()]
+        found += [ConfigResource(n, CLIENT_METRICS) for n in topics.configs.client_metrics.names()]
     if GROUP in wanted:
-        found += [ConfigResource(name, GROUP) for name in topics.of_groups.names()]
+        found += [ConfigResource(name, GROUP) for name in topics.configs.groups.names()]
     return ListConfigResourcesResponse(config_resources=found)
 
 
@@ -275,8 +275,8 @@ def _node(name: str) -> NodeId | None:
 
 
 SERVED = {
-    32: Served(describe_configs, 1, 4),
-    33: Served(alter_configs, 0, 2),
-    44: Served(incremental_alter_configs, 0, 1),
-    74: Served(list_config_resources, 0, 1),
+    32: ApiHandler(describe_configs, 1, 4),
+    33: ApiHandler(alter_configs, 0, 2),
+    44: ApiHandler(incremental_alter_configs, 0, 1),
+    74: ApiHandler(list_config_resources, 0, 1),
 }

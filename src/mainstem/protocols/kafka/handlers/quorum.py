@@ -4,13 +4,13 @@ The catalogue is what Kafka calls its metadata log: it has one writer, and on on
 voter and no observer.
 """
 
-from mainstem.broker.cluster_api import FeatureUpdate, Quorum, QuorumMember
+from mainstem.broker.api.cluster import FeatureUpdate, Quorum, QuorumMember
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NodeId
-from mainstem.protocols.kafka.addresses import reached_at
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.advertised_address import reached_at
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
-from mainstem.security.acl import Operation
+from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -144,7 +144,7 @@ async def unregister_broker(
 
 
 SERVED = {
-    55: Served(describe_quorum, 0, 2),
-    57: Served(update_features, 0, 2),
-    64: Served(unregister_broker, 0, 0),
+    55: ApiHandler(describe_quorum, 0, 2),
+    57: ApiHandler(update_features, 0, 2),
+    64: ApiHandler(unregister_broker, 0, 0),
 }

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Sequence
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.model.metadata import Stream
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import NONE, kafka_code, kafka_message
-from mainstem.security.acl import Operation
+from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -74,7 +74,8 @@ async def _elect(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespon
         ]
         asked = [each for each in wanting if each.partitions]
     named = [(each.topic, number) for each in asked for number in each.partitions]
-    results = dict(zip(named, await _elected(call, named, unclean=unclean), strict=True))
+    found = await _elected(call, named, unclean=unclean, timeout_ms=request.timeout_ms)
+    results = dict(zip(named, found, strict=True))
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(each.topic, [results[each.topic, n] for n in each.partitions])
@@ -88,7 +89,7 @@ def _wants(stream: Stream) -> bool:
 
 
 def _no_election(request: ElectLeadersRequest, error: MainstemError) -> ElectLeadersResponse:
-    """The refusal of a whole request; version 0 has room for it only at the partitions."""
+    """The refusal of a whole request; version 0 has space for it only at the partitions."""
     code, message = kafka_code(error), kafka_message(error)
     return ElectLeadersResponse(
         error_code=code,
@@ -102,7 +103,7 @@ def _no_election(request: ElectLeadersRequest, error: MainstemError) -> ElectLea
 
 
 async def _elected(
-    call: Call, named: Sequence[tuple[str, int]], *, unclean: bool
+    call: Call, named: Sequence[tuple[str, int]], *, unclean: bool, timeout_ms: int
 ) -> list[PartitionResult]:
     streams: dict[tuple[str, int], Stream] = {}
     refused: dict[tuple[str, int], MainstemError] = {}
@@ -115,7 +116,12 @@ async def _elected(
             refused[place] = error
     open_ids = [streams[place].id for place in streams if place not in refused]
     try:
-        changed = await call.broker.cluster.elect(open_ids, unclean=unclean) if open_ids else ()
+        cluster = call.broker.cluster
+        changed = (
+            await cluster.elect(open_ids, unclean=unclean, timeout_ms=timeout_ms)
+            if open_ids
+            else ()
+        )
     except MainstemError as error:
         refused |= {place: error for place in named if place not in refused}
         changed = ()
@@ -289,8 +295,8 @@ def _stream(call: Call, name: str, partition: int) -> Stream:
 
 
 SERVED = {
-    34: Served(alter_replica_log_dirs, 1, 2),
-    43: Served(elect_leaders, 0, 2),
-    45: Served(alter_partition_reassignments, 0, 1),
-    46: Served(list_partition_reassignments, 0, 0),
+    34: ApiHandler(alter_replica_log_dirs, 1, 2),
+    43: ApiHandler(elect_leaders, 0, 2),
+    45: ApiHandler(alter_partition_reassignments, 0, 1),
+    46: ApiHandler(list_partition_reassignments, 0, 0),
 }

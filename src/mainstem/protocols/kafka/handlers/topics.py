@@ -8,14 +8,14 @@ against the client's ``controller_mutation_rate``.
 from asyncio import gather
 from collections import Counter
 
-from mainstem.broker.topics_api import ConfigValue
+from mainstem.broker.api.configs import ConfigValue
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import NO_TOPIC_ID, TopicId
-from mainstem.protocols.kafka.call import Call, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call
 from mainstem.protocols.kafka.errors import kafka_code, kafka_message
 from mainstem.protocols.kafka.handlers.configs import SOURCES
-from mainstem.protocols.kafka.mutations import mutations
-from mainstem.security.acl import Operation
+from mainstem.protocols.kafka.mutation_quota import mutations
+from mainstem.security.authorisation.acl import Operation
 from mainstem.security.quotas import MUTATIONS
 from mainstem.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -106,7 +106,7 @@ async def _create(
         configs=[],
     )
     if call.may_topic(Operation.DESCRIBE_CONFIGS, topic.name):
-        created.configs = [_created_config(config) for config in topics.configs_of(topic)]
+        created.configs = [_created_config(config) for config in topics.configs.describe(topic)]
     else:
         created.topic_config_error_code = kafka_code(ErrorCode.NOT_AUTHORIZED)
         created.num_partitions = created.replication_factor = -1
@@ -272,7 +272,7 @@ async def _delete_before(
                 ErrorCode.POLICY_VIOLATION, "only the node itself empties this topic", subject=name
             )
         # Readers of a compacted topic rely on finding the last record of every key.
-        if topic is not None and not broker.topics.settings_of(topic).delete:
+        if topic is not None and not broker.topics.configs.settings_of(topic).delete:
             raise InvalidRequest(
                 ErrorCode.POLICY_VIOLATION, "the topic's cleanup policy is not delete", subject=name
             )
@@ -283,8 +283,8 @@ async def _delete_before(
 
 
 SERVED = {
-    19: Served(create_topics, 2, 7),
-    20: Served(delete_topics, 1, 6),
-    21: Served(delete_records, 0, 2),
-    37: Served(create_partitions, 0, 3),
+    19: ApiHandler(create_topics, 2, 7),
+    20: ApiHandler(delete_topics, 1, 6),
+    21: ApiHandler(delete_records, 0, 2),
+    37: ApiHandler(create_partitions, 0, 3),
 }

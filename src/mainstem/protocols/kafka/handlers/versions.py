@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mainstem.model.errors import ErrorCode
 from mainstem.model.features import FEATURES
-from mainstem.protocols.kafka.call import Call, Handler, Served
+from mainstem.protocols.kafka.call import ApiHandler, Call, Handler
 from mainstem.protocols.kafka.errors import kafka_code
 from mainstem.wire.kafka.messages.api_versions import (
     ApiVersion,
@@ -21,7 +21,7 @@ _SOFTWARE_MAX = 128
 _FIRST_WITH_ZERO = 4
 
 
-def api_versions(served: Mapping[int, Served]) -> Handler:
+def api_versions(served: Mapping[int, ApiHandler]) -> Handler:
     """The handler that advertises ``served``, which may be completed afterwards."""
 
     def handle(call: Call, request: ApiVersionsRequest | None) -> ApiVersionsResponse:

@@ -1,0 +1,1 @@
+"""The broker API: the protocols (interfaces) that every wire protocol is served from."""

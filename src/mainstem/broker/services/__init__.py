@@ -1,0 +1,1 @@
+"""The implementation of the broker API on one node."""

@@ -1,0 +1,328 @@
+"""Queues, exchanges and bindings as protocols see them, on the runtime of this node.
+
+Whatever changes what is declared is answered once it is committed. Messages go through publishers
+and subscriptions, which answer for themselves.
+"""
+
+from itertools import count
+
+from msgspec.structs import replace
+
+from mainstem.broker.api.queues import (
+    DEFAULT_EXCHANGE,
+    NATIVE,
+    Binding,
+    ConsumeRequest,
+    Deliver,
+    Delivery,
+    Ended,
+    Exchange,
+    OnDifference,
+    OnFlow,
+    OnSettled,
+    QueueSettings,
+    QueueStatus,
+)
+from mainstem.broker.services.queues_admin_service import QueueAdminService
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.limits import BATCH_BYTES_MAX
+from mainstem.queues.drivers.queues_driver import QueuesDriver, TopicRequirement
+from mainstem.queues.drivers.virtual_host_driver import VirtualHost
+from mainstem.queues.engine.consumers import Consumer
+from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.queue_machine import Queue
+from mainstem.queues.publishing.publisher_driver import QueuePublisher
+from mainstem.queues.routing.exchange_topics import encoded_topic, topic_for
+from mainstem.queues.settings import DEAD_SUFFIX, QueueName, default_dead_letter_queue
+from mainstem.queues.shards.shard_driver import QueueShardDriver
+from mainstem.queues.shards.subscription_driver import DeliveryHolder, QueueSubscription
+from mainstem.queues.storage.virtual_host_state import TopicTaken
+
+# An exchange keeps what it got for an hour, or a gibibyte, beyond what queues need.
+EXCHANGE_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "retention.bytes": "1073741824",
+    "segment.bytes": "67108864",
+    # How large a message may be is for the protocols to say.
+    "max.message.bytes": str(BATCH_BYTES_MAX),
+}
+EXCHANGE_PARTITIONS = 1
+
+
+class QueueService:
+    """The ``Queues`` of one node."""
+
+    def __init__(self, runtime: QueuesDriver) -> None:
+        self._runtime = runtime
+        self._holders = count(1)
+        self.admin = QueueAdminService(runtime)
+
+    async def ready(self) -> None:
+        """Wait until what is stored is loaded."""
+        await self._runtime.ready()
+
+    # Exchanges and bindings
+
+    async def declare_exchange(
+        self, namespace: str, declared: Exchange, *, passive: bool = False, shared: bool = False
+    ) -> Exchange:
+        """Let an exchange be there; ``passive`` only looks."""
+        space = await self._runtime.ensure(namespace)
+        topology = space.state.topology
+        facts = topology.declare(declared, passive=passive)
+        if facts:
+            if declared.name not in space.state.topics:
+                await self._take_topic(space, declared.name, is_shared=shared)
+                # Somebody else may have declared it while the topic was made.
+                facts = topology.declare(declared)
+            space.exchanges.change(facts)
+            self._open(space, declared.name)
+            await space.home.safe()
+        return topology.live.exchange(declared.name)
+
+    async def delete_exchange(self, namespace: str, name: str, *, if_unused: bool = False) -> None:
+        """Take an exchange away, with its bindings."""
+        space = await self._runtime.ensure(namespace)
+        space.exchanges.change(space.state.topology.delete(name, if_unused=if_unused))
+        await space.home.safe()
+
+    async def bind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
+        """Let messages of an exchange go to a queue or to another exchange, from now on."""
+        space = await self._runtime.ensure(namespace)
+        topology = space.state.topology
+        if binding.destination.is_queue:
+            space.queues.need(binding.destination.name, connection)
+        facts = topology.bind(binding)
+        if not facts:
+            return
+        if binding.source not in space.exchanges.streams:
+            # An exchange that is there from the start gets its topic with its first binding.
+            await self._take_topic(space, binding.source, is_shared=False)
+            self._open(space, binding.source)
+            facts = topology.bind(binding)
+        space.exchanges.change(facts)
+        await space.home.safe()
+
+    async def unbind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
+        """End a binding; nothing that was routed is lost."""
+        space = await self._runtime.ensure(namespace)
+        if binding.destination.is_queue and binding.destination.name in space.queues.by_name:
+            space.queues.need(binding.destination.name, connection)
+        space.exchanges.change(space.state.topology.unbind(binding))
+        await space.home.safe()
+
+    # Queues
+
+    async def declare_queue(
+        self,
+        namespace: str,
+        name: str,
+        settings: QueueSettings,
+        *,
+        connection: str = "",
+        policy: OnDifference = OnDifference.FAIL,
+        keeps_failures: bool = False,
+    ) -> QueueStatus:
+        """Let a queue be there; ``connection`` owns it if it is exclusive."""
+        space = await self._runtime.ensure(namespace)
+        if keeps_failures:
+            settings = await self._with_dead_letters(space, name, settings)
+        shard = self._runtime.hosts.shard_of(QueueName(namespace, name))
+        declared, effects = shard.shard.on_declare(
+            QueueName(namespace, name),
+            settings,
+            shard.now_ms(),
+            connection=connection,
+            policy=policy,
+        )
+        space.queues.add(name, shard, declared.queue)
+        if declared.is_new:
+            _, _, queue = space.queues.need(name, connection)
+            space.begin(queue, effects)
+        has_facts = bool(effects.facts)
+        shard.carry_out(effects)
+        if has_facts:
+            await shard.safe()
+        else:
+            shard.live.check_fresh()  # the dead letter queue may have been waited for
+        return QueueStatus(
+            name=name,
+            messages=declared.messages,
+            consumers=declared.consumers,
+            is_new=declared.is_new,
+        )
+
+    async def _with_dead_letters(
+        self, space: VirtualHost, name: str, settings: QueueSettings
+    ) -> QueueSettings:
+        """The settings with a place for messages that were tried often enough."""
+        known = space.queues.by_name.get(name)
+        if known is not None:
+            current = known[0].live.shard.queues.entries[known[1]].settings
+            if settings == NATIVE and name.endswith(DEAD_SUFFIX):
+                # Nothing was asked for: whoever wants to consume dead letters takes it as it is.
+                return current
+            if settings.dead_letter_exchange is not None:
+                return settings
+            return replace(
+                settings,
+                dead_letter_exchange=current.dead_letter_exchange,
+                dead_letter_key=current.dead_letter_key,
+            )
+        dead = default_dead_letter_queue(name, settings)
+        if dead is None:
+            return settings
+        await self.declare_queue(space.name, dead, QueueSettings(), policy=OnDifference.IGNORE)
+        return replace(settings, dead_letter_exchange=DEFAULT_EXCHANGE, dead_letter_key=dead)
+
+    def status(
+        self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
+    ) -> QueueStatus:
+        """A queue that is there."""
+        shard, number, queue = self._need(namespace, name, connection)
+        if is_use:
+            queue.consumer_registry.used(shard.now_ms())
+            shard.take(number, Effects())
+        return QueueStatus(
+            name=name,
+            messages=queue.body.ready_count,
+            consumers=len(queue.consumer_registry),
+            reports_failures=queue.body.settings.reports_failures,
+        )
+
+    async def delete_queue(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        connection: str = "",
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Take a queue away; how many messages were ready."""
+        shard, _, _ = self._need(namespace, name, connection)
+        effects = shard.shard.on_delete(
+            QueueName(namespace, name),
+            shard.now_ms(),
+            connection=connection,
+            if_unused=if_unused,
+            if_empty=if_empty,
+        )
+        messages = effects.count
+        shard.carry_out(effects)
+        await shard.safe()
+        await self._runtime.hosts.home_of(namespace).safe()
+        return messages
+
+    async def purge_queue(self, namespace: str, name: str, *, connection: str = "") -> int:
+        """Drop all that is in nobody's hands; how many messages."""
+        shard, number, queue = self._need(namespace, name, connection)
+        effects = shard.take(number, queue.on_purged(shard.now_ms()))
+        messages = effects.count
+        await shard.safe()
+        return messages
+
+    def connection_gone(self, connection: str) -> None:
+        """A connection ended: its exclusive queues go."""
+        for shard in self._runtime.shards:
+            effects = shard.shard.on_connection_gone(connection, shard.now_ms())
+            if effects.notices or effects.facts:
+                shard.carry_out(effects)
+
+    # Messages
+
+    def publisher(
+        self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
+    ) -> QueuePublisher:
+        """Somebody wants to publish."""
+        return self._runtime.hosts.publisher(namespace, settled, flow)
+
+    def consume(
+        self, namespace: str, queue: str, request: ConsumeRequest, deliver: Deliver, ended: Ended
+    ) -> QueueSubscription:
+        """Somebody wants to consume."""
+        shard, number, found = self._need(namespace, queue, request.connection)
+        consumer = Consumer(
+            f"{request.name}#{next(self._holders)}",
+            request.window,
+            priority=request.priority,
+            no_ack=request.no_ack,
+            shared=request.shared,
+        )
+        subscription = QueueSubscription(shard, number, consumer, deliver, ended)
+        effects = found.on_consume(
+            consumer,
+            shard.now_ms(),
+            is_exclusive=request.is_exclusive,
+            subscriber=request.subscriber,
+        )
+        shard.deliveries.subscribe(subscription)
+        if request.shared is not None:
+            self._runtime.windows.share(subscription)
+        shard.take(number, effects)
+        return subscription
+
+    async def get(
+        self, namespace: str, queue: str, *, connection: str = "", no_ack: bool = False
+    ) -> tuple[Delivery | None, int]:
+        """One message, if one is ready, and how many are left."""
+        shard, number, found = self._need(namespace, queue, connection)
+        holder = DeliveryHolder(shard, number, f"get#{next(self._holders)}")
+        delivery = holder.get(no_ack=no_ack)
+        return delivery, found.body.ready_count
+
+    def _need(
+        self, namespace: str, name: str, connection: str
+    ) -> tuple[QueueShardDriver, int, Queue]:
+        space = self._runtime.hosts.find(namespace)
+        self._runtime.hosts.check_fresh()
+        if space is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_QUEUE, f"no queue '{name}'", subject=name)
+        found = space.queues.need(name, connection)
+        # A verb comes behind what holders said before it, although that waits for the turn's end.
+        found[0].settle_all()
+        return found
+
+    # Topics of exchanges
+
+    async def _take_topic(self, space: VirtualHost, exchange: str, *, is_shared: bool) -> None:
+        """Let a topic keep the messages of an exchange."""
+        if exchange == DEFAULT_EXCHANGE or exchange in space.state.topics:
+            return
+        topics = self._runtime.topics
+        topic = topic_for(space.name, exchange)
+        if topics.writers(topic) and not is_shared:
+            raise InvalidRequest(
+                ErrorCode.RESOURCE_LOCKED,
+                f"topic '{topic}' is there and is no exchange",
+                subject=exchange,
+                remedy="declare the exchange as shared, or choose another name",
+            )
+        is_shared = bool(topics.writers(topic))
+        try:
+            await topics.ensure(_exchange_topic(topic))
+        except InvalidRequest as error:
+            # A topic whose name differs in '.' and '_' only is in the way.
+            if error.code is not ErrorCode.INVALID_TOPIC_NAME:
+                raise
+            topic = encoded_topic(space.name, exchange)
+            await topics.ensure(_exchange_topic(topic))
+        if exchange not in space.state.topics:
+            space.exchanges.record(TopicTaken(exchange, topic, is_shared))
+        space.exchanges.prepare(topics.writers(topic))
+        await space.home.safe()
+
+    def _open(self, space: VirtualHost, exchange: str) -> None:
+        """Serve an exchange whose topic is there."""
+        if exchange in space.exchanges.streams:
+            space.exchanges.note_exchange(exchange)
+            return
+        taken = space.state.topics[exchange]
+        writers = self._runtime.topics.writers(taken.topic)
+        space.exchanges.prepare(writers)
+        space.exchanges.open_exchange(exchange, writers)
+
+
+def _exchange_topic(name: str) -> TopicRequirement:
+    return TopicRequirement(name, EXCHANGE_PARTITIONS, EXCHANGE_CONFIGS, is_internal=False)

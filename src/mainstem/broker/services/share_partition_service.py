@@ -1,0 +1,309 @@
+"""Share partitions of this node: loaded where the partition is written, stored where the group is.
+
+    acknowledge ──▶ machine decides ──▶ stored by the group's coordinator ──▶ answered
+    acquire     ──▶ machine decides ──▶ answered; a crash gives the records to others
+
+Promises: an acknowledgement is answered once what follows from it is stored; what cannot be stored
+ends the partition here, and it begins anew from what was stored last. While one state is on its way
+to the coordinator, all that is decided waits for the next one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mainstem.broker.api.broker import PartitionWriter, Streams, check_fresh
+from mainstem.coordination.share.configs import ShareConfigs
+from mainstem.coordination.share.facts import ShareState
+from mainstem.coordination.share.group import SharePartitionKey
+from mainstem.coordination.share.partition import SharePartition
+from mainstem.coordination.share.requests import AckRange
+from mainstem.coordination.share.sessions import SessionPartition
+from mainstem.model.clock import Clock
+from mainstem.model.config.group import EARLIEST, LATEST
+from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.ids import StreamId
+
+_log = logging.getLogger(__name__)
+
+
+class ShareStore(Protocol):
+    """Where the states of share partitions are kept: with their group."""
+
+    async def read(
+        self, group_id: str, place: SharePartitionKey, leader_epoch: int
+    ) -> ShareState | None:
+        """What is stored of a partition; None: nothing yet."""
+        ...
+
+    async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
+        """Store a state; returns once it is safe."""
+        ...
+
+
+class OpenSharePartition:
+    """One partition that this node writes, as one group reads it."""
+
+    def __init__(
+        self,
+        group_id: str,
+        writer: PartitionWriter,
+        store: ShareStore,
+        configs: ShareConfigs,
+        clock: Clock,
+    ) -> None:
+        self.group_id = group_id
+        self.writer = writer
+        self.machine: SharePartition
+        self.failure: MainstemError | None = None
+        self._store = store
+        self._configs = configs
+        self._clock = clock
+        self._state_epoch = 0
+        self._version = 0
+        self._stored = 0
+        self._saving: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: dict[Callable[[], None], None] = {}
+
+    async def load(self) -> None:
+        """Begin with what is stored, or where the group's settings say."""
+        writer, rules = self.writer, self._configs.rules(self.group_id)
+        state = await self._store.read(self.group_id, self._place, writer.epoch)
+        if state is not None:
+            self._state_epoch, self._version = state.state_epoch, state.version
+            self.machine = SharePartition.restored(
+                state.share, rules.delivery_limit, writer.next_offset
+            )
+            self._stored = self.machine.changes
+            return
+        self.machine = SharePartition(self._first_offset())
+        self._stored = -1  # also where nobody has acknowledged anything yet it goes on from here
+        await self.saved()
+
+    def check(self) -> None:
+        """Refuse where another node may have taken over.
+
+        Raises:
+            MainstemError: why.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self.writer.closed is not None:
+            raise self.writer.closed
+        check_fresh(self.writer)
+
+    def now_ms(self) -> int:
+        """The time by which locks end."""
+        return round(self._clock.monotonic() * 1000)
+
+    async def acknowledge(self, member_id: str, ranges: Sequence[AckRange]) -> None:
+        """Take what became of records; returns once it is stored."""
+        self.check()
+        rules, now_ms = self._configs.rules(self.group_id), self.now_ms()
+        self.machine.expire(rules, now_ms)
+        self.machine.acknowledge(member_id, ranges, rules, now_ms)
+        self.moved()
+        await self.saved()
+
+    def release(self, member_id: str) -> None:
+        """Give back what a member has; it is stored by and by."""
+        if self.machine.release(member_id, self._configs.rules(self.group_id)):
+            self.moved()
+            self.save_soon()
+
+    def moved(self) -> None:
+        """Records may be available: wake who waits for them."""
+        self.locked()
+        for wake in tuple(self._waiters):
+            wake()
+
+    def locked(self) -> None:
+        """Locks changed: be awake when the next one ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at_ms = self.machine.next_deadline_ms()
+        if at_ms is not None and self.failure is None:
+            delay_s = max(at_ms - self.now_ms(), 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever records may have become available."""
+        self._waiters[wake] = None
+
+    def remove_waiter(self, wake: Callable[[], None]) -> None:
+        """Forget ``wake``."""
+        self._waiters.pop(wake, None)
+
+    async def saved(self) -> None:
+        """Wait until all that was decided up to now is stored.
+
+        Raises:
+            MainstemError: it cannot be; the partition has ended here.
+        """
+        wanted = self.machine.changes
+        while self._stored < wanted:
+            if self.failure is not None:
+                raise self.failure
+            await asyncio.shield(self._begin_save())
+
+    def save_soon(self) -> None:
+        """Store what nobody waits for."""
+        if self._stored < self.machine.changes and self.failure is None:
+            self._begin_save()
+
+    def end(self, failure: MainstemError) -> None:
+        """Do no more: what is not stored is forgotten."""
+        if self.failure is None:
+            self.failure = failure
+        self.moved()
+
+    async def leave(self) -> None:
+        """Store what is not stored yet, as nobody reads the partition any more."""
+        try:
+            await self.saved()
+        except MainstemError:
+            return  # it was said where it failed; what was stored last holds
+        self.end(_not_writer("it is not read here any more"))
+
+    def _begin_save(self) -> asyncio.Task[None]:
+        if self._saving is None:
+            self._saving = asyncio.get_running_loop().create_task(self._save())
+        return self._saving
+
+    async def _save(self) -> None:
+        changes = self.machine.changes
+        self._version += 1
+        saved, epoch = self.machine.saved(), self.writer.epoch
+        state = ShareState(saved, self._state_epoch, epoch, self._version)
+        try:
+            await self._store.write(self.group_id, self._place, state)
+            self._stored = changes
+        except MainstemError as error:
+            _log.warning("%s of group %s: %s", self.writer.id, self.group_id, error)
+            self.end(_to_member(error))
+        finally:
+            self._saving = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self.machine.expire(self._configs.rules(self.group_id), self.now_ms()):
+            self.save_soon()
+        self.moved()
+
+    @property
+    def _place(self) -> SharePartitionKey:
+        return (self.writer.id.topic, self.writer.id.partition)
+
+    def _first_offset(self) -> int:
+        writer = self.writer
+        latest = (
+            writer.last_stable if self._configs.committed_only(self.group_id) else writer.committed
+        )
+        begin = self._configs.reset(self.group_id)
+        if begin == EARLIEST:
+            return writer.start_offset
+        if begin == LATEST:
+            return latest
+        found = writer.offset_for_timestamp(self._clock.wall_ms() - int(begin))
+        return latest if found is None else found[0]
+
+
+class SharePartitions:
+    """Every share partition that is in use on this node."""
+
+    def __init__(
+        self, streams: Streams, store: ShareStore, configs: ShareConfigs, clock: Clock
+    ) -> None:
+        self._streams = streams
+        self._store = store
+        self._configs = configs
+        self._clock = clock
+        self._live: dict[SessionPartition, OpenSharePartition] = {}
+        self._loading: dict[SessionPartition, asyncio.Task[OpenSharePartition]] = {}
+        self._leaving: dict[SessionPartition, asyncio.Task[None]] = {}
+
+    def found(self, group_id: str, stream: StreamId) -> OpenSharePartition:
+        """The share partition, if it is in use.
+
+        Raises:
+            MainstemError: another node writes it, or nobody has anything of it.
+        """
+        writer = self._streams.partition_by_id(stream.topic, stream.partition)
+        live = self._live.get((group_id, stream))
+        if live is None or live.writer is not writer or live.failure is not None:
+            raise InvalidRequest(
+                ErrorCode.INVALID_RECORD_STATE, "nobody has acquired records", subject=str(stream)
+            )
+        return live
+
+    async def open(self, group_id: str, stream: StreamId) -> OpenSharePartition:
+        """The share partition, loaded if need be."""
+        writer = self._streams.partition_by_id(stream.topic, stream.partition)
+        shared = (group_id, stream)
+        live = self._live.get(shared)
+        if live is not None and live.writer is writer and live.failure is None:
+            return live
+        if live is not None:
+            self.drop(shared)
+        loading = self._loading.get(shared)
+        if loading is None:
+            loading = asyncio.get_running_loop().create_task(self._load(shared, writer))
+            self._loading[shared] = loading
+        # One load serves all who wait for it, also when one of them gives up.
+        return await asyncio.shield(loading)
+
+    def drop(self, shared: SessionPartition) -> None:
+        """Forget a share partition that nobody reads: what counts is stored, or on its way."""
+        live = self._live.pop(shared, None)
+        if live is not None:
+            leaving = asyncio.get_running_loop().create_task(live.leave())
+            self._leaving[shared] = leaving
+            leaving.add_done_callback(lambda _: self._left(shared, leaving))
+
+    def of_group(self, group_id: str) -> list[OpenSharePartition]:
+        """All that a group reads here."""
+        return [live for live in self._live.values() if live.group_id == group_id]
+
+    def drop_group(self, group_id: str) -> None:
+        """Forget all of a group."""
+        for live in self.of_group(group_id):
+            self.drop((group_id, live.writer.id))
+
+    async def stop(self) -> None:
+        """Store everything and forget it."""
+        for shared in list(self._live):
+            self.drop(shared)
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
+
+    async def _load(self, shared: SessionPartition, writer: PartitionWriter) -> OpenSharePartition:
+        live = OpenSharePartition(shared[0], writer, self._store, self._configs, self._clock)
+        try:
+            # What is still on its way must not come after what is decided from now on.
+            leaving = self._leaving.get(shared)
+            if leaving is not None:
+                await asyncio.shield(leaving)
+            await live.load()
+        except MainstemError as error:
+            raise _to_member(error) from error
+        finally:
+            self._loading.pop(shared, None)
+        self._live[shared] = live
+        return live
+
+    def _left(self, shared: SessionPartition, leaving: asyncio.Task[None]) -> None:
+        if self._leaving.get(shared) is leaving:
+            del self._leaving[shared]
+
+
+def _to_member(error: MainstemError) -> MainstemError:
+    """What a member is told when a state cannot be read or stored."""
+    if isinstance(error, Fenced):
+        return _not_writer(error.cause)
+    return error
+
+
+def _not_writer(cause: str) -> Unavailable:
+    return Unavailable(ErrorCode.NOT_WRITER, cause)

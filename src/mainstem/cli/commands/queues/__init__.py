@@ -1,0 +1,1 @@
+"""Commands about queues, exchanges, bindings and dead letters."""

@@ -1,0 +1,1 @@
+"""Commands about users, access rules, roles, tokens, quotas and certificates."""

@@ -1,0 +1,39 @@
+"""``mainstem sim``: whole nodes under kills, cuts and power losses, in virtual time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sim(
+    seed: Annotated[
+        int, typer.Option("--seed", help="The first seed; each scenario has its own.")
+    ] = 1,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.0, help="How many simulated hours to run.")
+    ] = 1.0,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="A file of results; scenarios that it has are not run again."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="How many processes run scenarios.")
+    ] = 1,
+) -> None:
+    """Run three nodes under faults, and check that nothing acknowledged is lost.
+
+    Everything is real but time, threads and the network: the same seed gives the same trace.
+    """
+    # A process of its own: what is simulated must not know that it is.
+    command = [sys.executable, "-m", "mainstem.testing.simulation.cluster.scenarios"]
+    words = ["--seed", str(seed), "--hours", str(hours), "--workers", str(workers)]
+    if keep is not None:
+        words += ["--keep", str(keep)]
+    # It ends with this process: nothing is written to the pipe, it is closed.
+    words += ["--end-with-stdin"]
+    with subprocess.Popen([*command, *words], stdin=subprocess.PIPE) as running:  # noqa: S603
+        code = running.wait()
+    raise typer.Exit(code)

@@ -1,0 +1,1 @@
+"""Local development: a cluster of processes, the demonstration and development certificates."""

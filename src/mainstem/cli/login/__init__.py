@@ -1,0 +1,1 @@
+"""How a command connects and authenticates: flags, profiles, properties files and variables."""

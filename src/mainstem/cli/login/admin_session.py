@@ -1,0 +1,24 @@
+"""Runs one conversation with a cluster to its end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem.cli.login.access import Access
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import Admin
+
+T = TypeVar("T")
+
+
+def with_admin(bootstrap: Access, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]) -> T:
+    """What ``action`` returns, given an administrator of the cluster."""
+
+    async def converse() -> T:
+        from mainstem.client.admin import Admin
+
+        async with bootstrap.cluster(timeout_s) as cluster:
+            return await action(Admin(cluster, timeout_ms=round(timeout_s * 1000)))
+
+    return asyncio.run(converse())

@@ -1,0 +1,1 @@
+"""How results are printed: tables, JSON, YAML, formatted records and progress."""

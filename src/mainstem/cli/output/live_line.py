@@ -1,0 +1,41 @@
+"""A line of the terminal that is written anew; elsewhere some of its states, as lines."""
+
+import sys
+import time
+from typing import Final, TextIO
+
+ERASE: Final = "\r\x1b[K"
+LINE_EVERY_S: Final = 10.0  # where nothing can be written anew
+
+
+class LiveLine:
+    """What is shown last stands at the bottom of what is said."""
+
+    def __init__(self, out: TextIO = sys.stdout, *, every_s: float = LINE_EVERY_S) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._every_s = every_s
+        self._shown_at = float("-inf")
+        self._is_shown = False
+
+    def print_line(self, text: str) -> None:
+        """A line, or several, that stay."""
+        self._write(f"{self._clear()}{text}\n")
+        self._shown_at = time.monotonic()
+
+    def show(self, text: str, *, at_once: bool = False) -> None:
+        """A line that the next one replaces; elsewhere than on a terminal it may have to wait."""
+        if self._is_terminal:
+            self._write(f"{self._clear()}{text}")
+            self._is_shown = True
+        elif at_once or time.monotonic() - self._shown_at >= self._every_s:
+            self._write(f"{text}\n")
+            self._shown_at = time.monotonic()
+
+    def _clear(self) -> str:
+        was_shown, self._is_shown = self._is_shown, False
+        return ERASE if was_shown else ""
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

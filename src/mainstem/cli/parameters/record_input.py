@@ -1,0 +1,97 @@
+"""How ``produce`` understands what it is given: lines to records, ``name=value`` to headers."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mainstem.cli.errors import UsageFailure
+
+LINE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Line(NamedTuple):
+    """Key and value of one record to be."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+class LineRules(NamedTuple):
+    """How a line becomes a record.
+
+    ``null_marker`` stands for "no value": in a compacted topic, such a record deletes its key.
+    """
+
+    key_separator: bytes | None = None
+    key: bytes | None = None
+    null_marker: bytes | None = None
+
+
+class LineReader:
+    """Cuts bytes, in whatever pieces they come, into records."""
+
+    def __init__(self, rules: LineRules) -> None:
+        self._rules = rules
+        self._rest = b""
+        self._number = 0
+
+    def feed(self, piece: bytes) -> list[Line]:
+        """The records that are whole now.
+
+        Raises:
+            UsageFailure: a line without the key separator, or one without end.
+        """
+        *whole, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise UsageFailure(
+                f"line {self._number + len(whole) + 1} is longer than {LINE_BYTES_MAX} bytes",
+                remedy="send large contents whole, with --whole",
+            )
+        return [self._line(text) for text in whole]
+
+    def end(self) -> list[Line]:
+        """The last record, when the input did not end in a line end."""
+        rest, self._rest = self._rest, b""
+        return [self._line(rest)] if rest else []
+
+    def _line(self, text: bytes) -> Line:
+        self._number += 1
+        return parse(text, self._rules, self._number)
+
+
+def parse(text: bytes, rules: LineRules, number: int = 1) -> Line:
+    """One line without its end."""
+    key, value = rules.key, text
+    if rules.key_separator is not None:
+        key, separator, value = text.partition(rules.key_separator)
+        if not separator:
+            raise UsageFailure(
+                f"line {number} has no {rules.key_separator!r} between key and value",
+                subject="--key-separator",
+                remedy="leave the option out for records without a key",
+            )
+    if rules.null_marker is not None and value == rules.null_marker:
+        return Line(key, None)
+    return Line(key, value)
+
+
+def headers(options: Sequence[str]) -> tuple[tuple[str, bytes | None], ...]:
+    """``name=value`` options; a name alone is a header without value.
+
+    Raises:
+        UsageFailure: an empty name.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not name:
+            raise UsageFailure(f"{option!r} has no name", subject="--header", remedy="name=value")
+        found.append((name, value.encode() if equals else None))
+    return tuple(found)
+
+
+def separator(text: str) -> bytes:
+    r"""A separator as typed in a shell: ``\t`` means a tab."""
+    plain = text.encode().decode("unicode_escape") if "\\" in text else text
+    if not plain:
+        raise UsageFailure("the separator is empty", subject="--key-separator")
+    return plain.encode()

@@ -1,0 +1,44 @@
+"""Options that many commands share, each declared once."""
+
+from typing import Annotated
+
+import typer
+
+from mainstem.cli.login.access import Access
+from mainstem.cli.output.render import Output
+
+BOOTSTRAP = "bootstrap"  # the name of the parameter, by which commands that log in are known
+DEFAULT_BOOTSTRAP = Access()
+DEFAULT_TIMEOUT_S = 30.0
+
+Bootstrap = Annotated[
+    Access,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        parser=Access.parse,
+        metavar="HOST:PORT[,...]",
+        help="Where to reach the cluster first, or $MAINSTEM_BOOTSTRAP.",
+    ),
+]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="URL",
+        help="The node's HTTP, or $MAINSTEM_HTTP.  [default: port 8080 beside --bootstrap]",
+    ),
+]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
+TimeoutSeconds = Annotated[
+    float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up after this time.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A .toml, .yaml or .yml file."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+]

@@ -1,0 +1,1 @@
+"""The client for queues over the native protocol: connection, queues, messages and consumers."""

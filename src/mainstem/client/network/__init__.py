@@ -1,0 +1,1 @@
+"""Links that reconnect to a node, logins, and a small MQTT client."""

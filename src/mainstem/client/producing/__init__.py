@@ -1,0 +1,1 @@
+"""Internals of the producer: partitioning, batching, sending and producer ids."""

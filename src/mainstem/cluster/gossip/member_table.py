@@ -1,0 +1,155 @@
+"""The members as this node knows them: weighs claims, suspects, contradicts what is said of itself.
+
+Pure. Promises: a claim that does not outrank what is known changes nothing; a bad claim about this
+node is answered by a higher incarnation; every change is news for the others.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
+from mainstem.cluster.gossip.member import Claim, Member, MemberChange, MemberState, SelfDescription
+from mainstem.cluster.gossip.settings import GossipSettings
+from mainstem.cluster.gossip.suspicion import Suspicion
+from mainstem.model.ids import NodeId
+
+
+class MemberTable:
+    """Who is there.
+
+    Args:
+        own: what this node says of itself.
+        settings: times and numbers.
+        broadcasts: where changes become news.
+    """
+
+    def __init__(self, own: Claim, settings: GossipSettings, broadcasts: BroadcastQueue) -> None:
+        self.own = own
+        self.contradictions = 0
+        self._settings = settings
+        self._broadcasts = broadcasts
+        self._members: dict[NodeId, Member] = {}
+        self._suspicions: dict[NodeId, Suspicion] = {}
+        broadcasts.put(own)
+
+    def __iter__(self) -> Iterator[Member]:
+        """Every other member, also those that are gone."""
+        return iter(self._members.values())
+
+    def get(self, node: NodeId) -> Member | None:
+        """Another member, if it is known."""
+        return self._members.get(node)
+
+    @property
+    def size(self) -> int:
+        """How many are believed to be there, this node included."""
+        return 1 + sum(not member.state.is_gone for member in self)
+
+    @property
+    def size_known(self) -> int:
+        """How many there are or were, this node included."""
+        return 1 + len(self._members)
+
+    def claims(self) -> tuple[Claim, ...]:
+        """All that is known, this node first."""
+        return (self.own, *(member.claim for member in self))
+
+    def announce(self, about: SelfDescription) -> None:
+        """This node has something new to tell of itself."""
+        if about != self.own.about:
+            self._raise(self.own.incarnation + 1, about, self.own.state)
+
+    def leave(self) -> None:
+        """This node says good-bye."""
+        self._raise(self.own.incarnation + 1, self.own.about, MemberState.LEFT)
+
+    def receive(self, claim: Claim, now_s: float) -> MemberChange | None:
+        """Somebody says something of a node; what that changes."""
+        if claim.node == self.own.node:
+            self._receive_about_self(claim)
+            return None
+        known = self._members.get(claim.node)
+        if known is None:
+            return self._receive_about_unknown(claim, now_s)
+        if claim.rank <= known.claim.rank:
+            self._refresh(claim, known)
+            return None
+        return self._accept(claim, known, now_s)
+
+    def suspect(self, node: NodeId, now_s: float) -> MemberChange | None:
+        """This node has no sign of life of another."""
+        member = self._members.get(node)
+        if member is None or member.state.is_gone:
+            return None
+        claim = msgspec.structs.replace(
+            member.claim, state=MemberState.SUSPECT, origin=self.own.node
+        )
+        return self.receive(claim, now_s)
+
+    def expire(self, now_s: float) -> list[MemberChange]:
+        """Suspicions whose time is up, and members that are gone for long."""
+        changes = []
+        for node, suspicion in list(self._suspicions.items()):
+            if suspicion.deadline_s <= now_s:
+                member = self._members[node]
+                claim = msgspec.structs.replace(
+                    member.claim, state=MemberState.DEAD, origin=self.own.node
+                )
+                changes.append(self._accept(claim, member, now_s))
+        for member in list(self):
+            if member.state.is_gone and member.since_s + self._settings.forget_s <= now_s:
+                del self._members[member.node]
+        return changes
+
+    def next_expiry_s(self) -> float:
+        """When the next suspicion ends."""
+        return min((each.deadline_s for each in self._suspicions.values()), default=float("inf"))
+
+    def _receive_about_self(self, claim: Claim) -> None:
+        """Contradict what is not so; of an earlier life only the incarnation counts."""
+        if self.own.state is MemberState.LEFT or claim.rank <= self.own.rank:
+            return
+        if claim.state is not MemberState.ALIVE:
+            self.contradictions += 1
+        self._raise(claim.incarnation + 1, self.own.about, MemberState.ALIVE)
+
+    def _raise(self, incarnation: int, about: SelfDescription, state: MemberState) -> None:
+        self.own = msgspec.structs.replace(
+            self.own, incarnation=incarnation, about=about, state=state
+        )
+        self._broadcasts.put(self.own)
+
+    def _receive_about_unknown(self, claim: Claim, now_s: float) -> MemberChange | None:
+        if claim.state.is_gone or len(self._members) >= self._settings.members_max:
+            return None
+        member = Member(claim, now_s)
+        self._members[claim.node] = member
+        return self._accepted(None, member, now_s)
+
+    def _refresh(self, claim: Claim, known: Member) -> None:
+        """The same suspicion from another node shortens the patience, and is news."""
+        suspicion = self._suspicions.get(claim.node)
+        is_same = claim.rank == known.claim.rank and claim.state is MemberState.SUSPECT
+        if suspicion is not None and is_same and suspicion.confirm(claim.origin):
+            self._broadcasts.put(claim)
+
+    def _accept(self, claim: Claim, member: Member, now_s: float) -> MemberChange:
+        before = member.claim
+        if claim.state is not MemberState.ALIVE:
+            # Only the node itself knows what it is like now.
+            claim = msgspec.structs.replace(claim, about=before.about)
+        if claim.state is not before.state:
+            member.since_s = now_s
+        member.claim = claim
+        return self._accepted(before, member, now_s)
+
+    def _accepted(self, before: Claim | None, member: Member, now_s: float) -> MemberChange:
+        claim = member.claim
+        self._broadcasts.put(claim)
+        if claim.state is MemberState.SUSPECT:
+            # A suspicion of a newer incarnation begins anew.
+            self._suspicions[claim.node] = Suspicion(claim.origin, self.size, self._settings, now_s)
+        else:
+            self._suspicions.pop(claim.node, None)
+        return MemberChange(before, claim)

@@ -1,0 +1,89 @@
+"""Looks for nodes that hung up: is the process gone, or only a connection?
+
+A machine whose process has ended refuses connections; one that is silent, or behind a network that
+is, leaves the question open. ``on_gone`` is told of a node only when no connection with it stands
+and its machine refuses a new one. Whoever is told takes it for a hint: safety rests elsewhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mainstem.model.ids import NodeId
+
+# When a node that hung up is looked for: a process that ends does not close everything at once.
+LOOKS_S: Final = (0.002, 0.01, 0.03, 0.1, 0.3)
+# How long it is news that a node is gone.
+LOST_KNOWN_S: Final = 2.0
+_log = logging.getLogger(__name__)
+
+
+async def refuses(address: tuple[str, int], timeout_s: float) -> bool:
+    """Whether a machine says that no process takes connections there."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(*address)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False
+
+
+class PeerWatcher:
+    """Finds out whether the process of a disconnected node has ended.
+
+    Args:
+        is_refused: whether a node's machine refuses connections.
+        is_receiving: whether any connection with a node stands.
+    """
+
+    def __init__(
+        self,
+        is_refused: Callable[[NodeId], Awaitable[bool]],
+        is_receiving: Callable[[NodeId], bool],
+    ) -> None:
+        self._is_refused = is_refused
+        self._is_receiving = is_receiving
+        self._looking: dict[NodeId, asyncio.Task[None]] = {}
+        self._lost: set[NodeId] = set()
+        self._closed = False
+        self.on_gone: list[Callable[[NodeId], None]] = []
+
+    def missing(self) -> list[NodeId]:
+        """Nodes that have just hung up: they are being looked for, or were found to be gone."""
+        return [node for node in {*self._looking, *self._lost} if not self._is_receiving(node)]
+
+    def disconnected(self, node: NodeId) -> None:
+        """A connection with a node has ended."""
+        if self.on_gone and not self._closed and node not in self._looking:
+            look = asyncio.get_running_loop().create_task(self._look_for(node))
+            self._looking[node] = look
+            look.add_done_callback(lambda _: self._looking.pop(node, None))
+
+    async def close(self) -> None:
+        """Look for nobody any more."""
+        self._closed = True
+        looking = list(self._looking.values())
+        for look in looking:
+            look.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+
+    async def _look_for(self, node: NodeId) -> None:
+        for pause_s in LOOKS_S:
+            await asyncio.sleep(pause_s)
+            if (
+                self._is_receiving(node)
+                or not await self._is_refused(node)
+                or self._is_receiving(node)
+            ):
+                continue
+            if node not in self._lost:
+                _log.info("no process of node %d is there any more", node)
+            self._lost.add(node)
+            asyncio.get_running_loop().call_later(LOST_KNOWN_S, self._lost.discard, node)
+            for notify in self.on_gone:
+                notify(node)
+            return

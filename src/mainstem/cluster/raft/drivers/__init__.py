@@ -1,0 +1,1 @@
+"""Drivers of a Raft node: timers, messages, pending requests, applying, snapshot transfer."""

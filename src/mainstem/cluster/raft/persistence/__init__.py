@@ -1,0 +1,1 @@
+"""Storage of a Raft node: write-ahead log and snapshots."""

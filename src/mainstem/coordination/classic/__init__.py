@@ -1,0 +1,1 @@
+"""The classic consumer group protocol: join, sync, heartbeat, rebalance and generations."""

@@ -1,0 +1,358 @@
+"""One group whose members are assigned partitions by the coordinator: what its facts add up to.
+
+    members change, topics change ──▶ epoch + 1 ──▶ target (what each shall have) ──▶ each member,
+                                                       by its own heartbeats, gives up, then takes
+
+The group epoch counts what the assignment has to follow, the target epoch says which of these the
+target was made for, and a member's epoch which target it has arrived at. Everything here is rebuilt
+by ``replay``, except deadlines: after a restart every member is given a session's time.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainstem.coordination.consumer.facts import (
+    NOTHING,
+    ClassicMemberData,
+    ConsumerFact,
+    EpochMoved,
+    FactRemoved,
+    Kind,
+    MemberMoved,
+    MemberState,
+    MemberSubscribed,
+    Partitions,
+    PatternResolved,
+    TargetMoved,
+    TargetSet,
+)
+from mainstem.model.errors import ErrorCode, Fenced
+from mainstem.model.ids import TopicId
+
+JOINING = 0
+LEFT = -1
+AWAY = -2  # a static member that is coming back
+NO_TARGET = -1
+
+# A member whose end could not be stored is tried again after that long.
+RETRY_MS = 1_000
+
+
+class GroupPhase(Enum):
+    """Where a group stands; the values are what Kafka tools print."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ConsumerMember(Struct, frozen=True):
+    """One member: what it wants, and what it has."""
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMemberData | None = None
+    epoch: int = JOINING
+    previous_epoch: int = JOINING
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NOTHING
+    revoking: Partitions = NOTHING
+
+    def has_arrived(self, target_epoch: int) -> bool:
+        """Whether the member has all that the target gives it, and nothing else."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def subscribed(self, group_id: str) -> MemberSubscribed:
+        """The fact that keeps what it wants."""
+        return MemberSubscribed(
+            group_id,
+            self.id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.topics,
+            self.pattern,
+            self.rebalance_timeout_ms,
+            self.assignor,
+            self.classic,
+        )
+
+    def moved(self, group_id: str) -> MemberMoved:
+        """The fact that keeps what it has."""
+        return MemberMoved(
+            group_id,
+            self.id,
+            self.epoch,
+            self.previous_epoch,
+            self.state,
+            self.assigned,
+            self.revoking,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """About what its subscription takes."""
+        size = len(self.client_id) + len(self.client_host) + len(self.pattern or "")
+        size += sum(map(len, self.topics))
+        if self.classic is not None:
+            size += sum(len(metadata) for _, metadata in self.classic.protocols)
+        return size
+
+
+@dataclass(slots=True)
+class MemberDeadlines:
+    """When patience with a member ends, on the monotonic clock; None where nothing is awaited."""
+
+    session_ms: int | None = None
+    revoke_ms: int | None = None
+    join_ms: int | None = None
+    sync_ms: int | None = None
+    revoke_epoch: int = LEFT
+
+    def joined(self, sync_ms: int) -> None:
+        """A classic member joined and has to sync."""
+        self.join_ms, self.sync_ms = None, sync_ms
+
+    def synced(self) -> None:
+        """A classic member has synced."""
+        self.sync_ms = None
+
+    def asked_to_join(self, join_ms: int) -> None:
+        """A classic member was asked to join again; the first time counts."""
+        if self.join_ms is None:
+            self.join_ms = join_ms
+
+    def postpone(self, now_ms: int, again_ms: int) -> None:
+        """Nothing that is due could be done: let it be due later."""
+        due = self.earliest()
+        if due is not None and due <= now_ms:
+            self.session_ms = again_ms
+            self.revoke_ms = self.join_ms = self.sync_ms = None
+
+    def earliest(self) -> int | None:
+        """The first of them."""
+        every = (self.session_ms, self.revoke_ms, self.join_ms, self.sync_ms)
+        return min((at_ms for at_ms in every if at_ms is not None), default=None)
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """Holds the state of a consumer group (KIP-848), replayed from facts.
+
+    ``is_stale``: topics may look different from when the epoch last moved.
+    """
+
+    id: str
+    epoch: int = 0
+    topics_hash: int = 0
+    target_epoch: int = NO_TARGET
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    statics: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    target: dict[str, Partitions] = field(default_factory=dict)
+    patterns: dict[str, PatternResolved] = field(default_factory=dict)
+    timers: dict[str, MemberDeadlines] = field(default_factory=dict)
+    is_stale: bool = True
+    size_bytes: int = 0
+    classic_members: int = 0
+    _owners: dict[TopicId, dict[int, str]] = field(default_factory=dict)
+    _readers: Counter[str] = field(default_factory=Counter)  # topic name -> members that name it
+    _users: Counter[str] = field(default_factory=Counter)  # pattern -> members that use it
+
+    @property
+    def phase(self) -> GroupPhase:
+        """Where the group stands."""
+        if not self.members:
+            return GroupPhase.EMPTY
+        if self.epoch > self.target_epoch:
+            return GroupPhase.ASSIGNING
+        if all(member.has_arrived(self.target_epoch) for member in self.members.values()):
+            return GroupPhase.STABLE
+        return GroupPhase.RECONCILING
+
+    def owner(self, topic: TopicId, partition: int) -> str | None:
+        """The member that has, or has not yet given up, a partition."""
+        return self._owners.get(topic, {}).get(partition)
+
+    def static(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member of that instance."""
+        return None if instance_id is None else self.members.get(self.statics.get(instance_id, ""))
+
+    def target_of(self, member_id: str, instance_id: str | None) -> Partitions:
+        """What a member shall have; a static one inherits from its former self."""
+        former = self.statics.get(instance_id or "", member_id)
+        return self.target.get(member_id, self.target.get(former, NOTHING))
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether some member reads ``topic``."""
+        return topic in self._readers or any(
+            topic in self.patterns[pattern].topics
+            for pattern in self._users
+            if pattern in self.patterns
+        )
+
+    def expiry_start_ms(self, commit_ms: int) -> int | None:
+        """Since when a position nobody reads is on its way out."""
+        return commit_ms
+
+    def reads(self, topic: str) -> bool:
+        """Whether some member subscribes to that name."""
+        return topic in self._readers
+
+    def named_topics(self) -> Iterable[str]:
+        """Every name some member subscribes to, whether there is such a topic or not."""
+        return self._readers.keys()
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether some member subscribes to an expression."""
+        return bool(self._users)
+
+    def used_patterns(self) -> Iterable[str]:
+        """Every expression some member subscribes to."""
+        return self._users.keys()
+
+    def next_ms(self) -> int | None:
+        """When the next deadline comes."""
+        every = (timers.earliest() for timers in self.timers.values())
+        return min((at_ms for at_ms in every if at_ms is not None), default=None)
+
+    def postpone(self, now_ms: int) -> None:
+        """What is due could not be stored: let it be due a little later."""
+        for timers in self.timers.values():
+            timers.postpone(now_ms, now_ms + RETRY_MS)
+
+    def replay(self, fact: ConsumerFact) -> None:
+        """Take a stored fact in."""
+        match fact:
+            case EpochMoved(_, epoch, topics_hash):
+                self.epoch, self.topics_hash = epoch, topics_hash
+            case MemberSubscribed(_, member_id):
+                self._put(_subscribed(self._known(member_id), fact))
+            case TargetMoved(_, epoch):
+                self.target_epoch = epoch
+            case TargetSet(_, member_id, partitions):
+                self.target[member_id] = partitions
+            case MemberMoved(_, member_id):
+                self._put(_moved(self._known(member_id), fact))
+            case PatternResolved(_, pattern):
+                self.patterns[pattern] = fact
+            case FactRemoved(kind, _, name):
+                self._forget(kind, name)
+
+    def _forget(self, kind: Kind, name: str) -> None:
+        match kind:
+            case Kind.MEMBER:
+                self._drop(name)
+            case Kind.TARGET_EPOCH:
+                self.target_epoch = NO_TARGET
+            case Kind.TARGET:
+                self.target.pop(name, None)
+            case Kind.CURRENT:
+                if name in self.members:
+                    gone = replace(
+                        self.members[name],
+                        epoch=LEFT,
+                        previous_epoch=LEFT,
+                        state=MemberState.STABLE,
+                        assigned=NOTHING,
+                        revoking=NOTHING,
+                    )
+                    self._put(gone)
+            case Kind.PATTERN:
+                self.patterns.pop(name, None)
+            case Kind.EPOCH:
+                pass  # the table forgets the whole group
+
+    def _known(self, member_id: str) -> ConsumerMember:
+        return self.members.get(member_id) or ConsumerMember(member_id)
+
+    def _put(self, member: ConsumerMember) -> None:
+        before = self.members.get(member.id)
+        if before is not None:
+            self._count(before, -1)
+        self.members[member.id] = member
+        self._count(member, 1)
+
+    def _drop(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+        self.timers.pop(member_id, None)
+
+    def _count(self, member: ConsumerMember, sign: int) -> None:
+        self.size_bytes += sign * member.size_bytes
+        self.classic_members += sign * (member.classic is not None)
+        for name in member.topics:
+            _add(self._readers, name, sign)
+        if member.pattern:
+            _add(self._users, member.pattern, sign)
+        self._own(member, member.assigned, is_owner=sign > 0)
+        self._own(member, member.revoking, is_owner=sign > 0)
+        if member.instance_id is not None:
+            if sign > 0:
+                self.statics[member.instance_id] = member.id
+            elif self.statics.get(member.instance_id) == member.id:
+                del self.statics[member.instance_id]
+
+    def _own(self, member: ConsumerMember, partitions: Partitions, *, is_owner: bool) -> None:
+        for topic, indexes in partitions.items():
+            owners = self._owners.setdefault(topic, {})
+            for index in indexes:
+                if is_owner:
+                    owners[index] = member.id
+                # A log that was compacted may show the next owner before the last one lets go.
+                elif owners.get(index) == member.id:
+                    del owners[index]
+            if not owners:
+                del self._owners[topic]
+
+
+def _add(counter: Counter[str], name: str, sign: int) -> None:
+    counter[name] += sign
+    if not counter[name]:
+        del counter[name]
+
+
+def _subscribed(member: ConsumerMember, fact: MemberSubscribed) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=fact.instance_id,
+        rack_id=fact.rack_id,
+        client_id=fact.client_id,
+        client_host=fact.client_host,
+        topics=fact.topics,
+        pattern=fact.pattern,
+        rebalance_timeout_ms=fact.rebalance_timeout_ms,
+        assignor=fact.assignor,
+        classic=fact.classic,
+    )
+
+
+def _moved(member: ConsumerMember, fact: MemberMoved) -> ConsumerMember:
+    return replace(
+        member,
+        epoch=fact.epoch,
+        previous_epoch=fact.previous_epoch,
+        state=fact.state,
+        assigned=fact.assigned,
+        revoking=fact.revoking,
+    )
+
+
+def unknown_consumer(group_id: str, cause: str) -> Fenced:
+    """The refusal that makes a client join anew."""
+    return Fenced(ErrorCode.UNKNOWN_MEMBER, cause, subject=group_id)

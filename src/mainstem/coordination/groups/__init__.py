@@ -1,0 +1,1 @@
+"""Shared by all kinds of groups: coordinator, shard, facts, settings, waiting requests."""

@@ -1,0 +1,256 @@
+"""Consumer groups as other packages use them: every verb, on top of the shards.
+
+``join`` and ``sync`` may wait for other members; a caller may cancel them at any time. The other
+verbs wait for nothing but storage. Refusals are raised as ``MainstemError``s.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import uuid4
+
+from mainstem.coordination.classic.group import unknown_member
+from mainstem.coordination.consumer.requests import NOBODY, Reader
+from mainstem.coordination.consumer.service import ConsumerGroupCoordinator
+from mainstem.coordination.consumer.topics import TopicSource
+from mainstem.coordination.consumer.view import check_fetch
+from mainstem.coordination.groups.pending_requests_driver import PendingRequests
+from mainstem.coordination.groups.requests import (
+    NOTHING_COMMITTED,
+    CommitRequest,
+    CommitResult,
+    DescribedGroup,
+    FetchedOffset,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    ListedGroup,
+    SyncAnswer,
+    SyncRequest,
+)
+from mainstem.coordination.groups.settings import GroupSettings
+from mainstem.coordination.groups.shards_driver import GroupShards, LiveGroupShard
+from mainstem.coordination.offsets.table import Partition
+from mainstem.coordination.offsets.transactional_service import (
+    TransactionalGroupOffsets,
+    check_name,
+    store,
+)
+from mainstem.coordination.shards.registry_driver import InternalTopic
+from mainstem.coordination.share.service import ShareGroupCoordinator
+from mainstem.coordination.share.settings import ShareSettings
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+_SHARING = ShareSettings()
+
+
+def _uuid() -> str:
+    return str(uuid4())
+
+
+class GroupCoordinator:
+    """The coordinator of the groups on this node.
+
+    Args:
+        settings: time-outs and bounds.
+        topic: where the facts are kept.
+        topics: the topics of the cluster, which groups read.
+        clock: the time.
+        new_id: makes ids that are never used twice.
+        sharing: the settings of share groups.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topic: InternalTopic,
+        topics: TopicSource,
+        clock: Clock,
+        new_id: Callable[[], str] = _uuid,
+        sharing: ShareSettings = _SHARING,
+    ) -> None:
+        self._shards = self.shards = GroupShards(settings, topic, topics, clock, new_id, sharing)
+        self._pending = PendingRequests(self._shards, clock)
+        self.consumers = ConsumerGroupCoordinator(self._shards, self._pending)
+        self.sharers = ShareGroupCoordinator(self._shards, self._pending)
+        self.positions = TransactionalGroupOffsets(self._shards, self._pending.now)
+
+    def start(self) -> None:
+        """Begin to load what is stored; call it in the running loop, once topics are known."""
+        self._shards.start(self._pending.loaded, self._pending.given_up)
+
+    def stop(self) -> None:
+        """Refuse everything from now on and send those away who wait."""
+        self._shards.stop()
+        self._pending.stop()
+
+    def is_loaded(self) -> bool:
+        """Whether every shard that can be loaded serves its groups."""
+        return self._shards.is_loaded()
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the positions in a topic that is gone."""
+        self._shards.topic_deleted(topic)
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic came or grew: groups that read it share its partitions anew."""
+        self._shards.topic_changed(topic)
+
+    def coordinator_partition(self, group_id: str) -> int:
+        """The partition of the internal topic that a group is kept in."""
+        return self._shards.partition_of(group_id)
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        """Take part in the next generation; answered when it begins."""
+        check_name(request.group_id)
+        live = await self._shards.find_to_write(request.group_id)
+        if live.shard.shares.get(request.group_id) is not None:
+            raise InvalidRequest(
+                ErrorCode.INCONSISTENT_PROTOCOL, "it is a share group", subject=request.group_id
+            )
+        consumers = live.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            if consumers.members:
+                return await self.consumers.join(live, consumers, request)
+            # An empty group is whatever its next member makes it.
+            self._pending.settle(live, live.shard.consumers.remove_empty_group(consumers, request))
+        ticket, parked = self._pending.park(live)
+        try:
+            with live.judging():
+                effects = live.shard.groups.join(request, ticket, self._pending.now())
+            self._pending.carry_out(live, request.group_id, effects)
+            answer = await parked
+        finally:
+            self._pending.forget(ticket)
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        """What the caller is assigned; answered when the leader has brought it."""
+        live = self._find_member(request.group_id, request.member_id)
+        consumers = live.shard.consumers.get(request.group_id)
+        if consumers is not None:
+            return await self.consumers.sync(live, consumers, request)
+        ticket, parked = self._pending.park(live)
+        try:
+            with live.judging():
+                effects = live.shard.groups.sync(request, ticket, self._pending.now())
+            self._pending.carry_out(live, request.group_id, effects)
+            answer = await parked
+            if not effects.facts:
+                live.check_fresh()
+        finally:
+            self._pending.forget(ticket)
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """The caller is alive; raises if it has to do something about its membership."""
+        live = self._find_member(request.group_id, request.member_id)
+        consumers = live.shard.consumers.get(request.group_id)
+        try:
+            if consumers is not None:
+                self.consumers.classic_heartbeat(live, consumers, request)
+            else:
+                live.shard.groups.heartbeat(request, self._pending.now())
+        finally:
+            # Last: a member that is sent to look for its coordinator has shown that it lives.
+            live.check_fresh()
+
+    async def leave(
+        self, group_id: str, leaving_members: Sequence[LeavingMember]
+    ) -> list[CommitResult]:
+        """Members go, or an administrator removes them."""
+        live = self._find_member(
+            group_id, ", ".join(leaving_member.member_id for leaving_member in leaving_members)
+        )
+        consumers = live.shard.consumers.get(group_id)
+        if consumers is not None:
+            return await self.consumers.leave(live, consumers, leaving_members)
+        with live.judging():
+            outcomes, effects = live.shard.groups.leave(
+                group_id, leaving_members, self._pending.now()
+            )
+        self._pending.carry_out(live, group_id, effects)
+        await live.safe(has_stored=bool(effects.facts))
+        return outcomes
+
+    async def commit_offsets(self, request: CommitRequest) -> list[CommitResult]:
+        """Keep positions; the outcome for each, once they are safe."""
+        check_name(request.group_id, may_be_empty=True)
+        live = await self._shards.find_to_write(request.group_id)
+        with live.judging():
+            outcomes, facts = live.shard.commit(request, self._pending.now())
+        await store(live, facts, self._pending.now())
+        return outcomes
+
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[Partition] | None,
+        *,
+        stable: bool = False,
+        reader: Reader = NOBODY,
+    ) -> Sequence[FetchedOffset]:
+        """The positions asked for, or (None) all of the group."""
+        live = self._find(group_id, may_be_empty=True)
+        if live is None:
+            return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
+        consumers = live.shard.consumers.get(group_id)
+        if consumers is not None:
+            with live.judging():
+                check_fetch(consumers, reader)
+        fetched = live.shard.offsets.fetch(group_id, partitions, stable=stable)
+        await live.safe()
+        live.check_fresh_or_wait()
+        return fetched
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[Partition]
+    ) -> list[CommitResult]:
+        """Forget positions, except in topics the group reads."""
+        live = self._find_existing(group_id)
+        with live.judging():
+            outcomes, facts = live.shard.delete_offsets(group_id, partitions)
+        await store(live, facts, self._pending.now())
+        return outcomes
+
+    async def delete(self, group_id: str) -> None:
+        """Forget an empty group and all its positions."""
+        live = self._find_existing(group_id)
+        with live.judging():
+            facts = live.shard.delete_group(group_id)
+        await store(live, facts, self._pending.now())
+
+    def list(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Sequence[ListedGroup]:
+        """The groups in one of these states and of one of these types; none named: all."""
+        wanted_states = frozenset(state.lower() for state in states)
+        wanted_types = frozenset(name.lower() for name in types)
+        lines: list[ListedGroup] = []
+        for live in self._shards.all():
+            lines += live.shard.list(wanted_states, wanted_types)
+        return lines
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group in full."""
+        live = self._find_existing(group_id)
+        live.check_fresh()
+        return live.shard.describe(group_id)
+
+    def _find(self, group_id: str, *, may_be_empty: bool = False) -> LiveGroupShard | None:
+        check_name(group_id, may_be_empty=may_be_empty)
+        return self._shards.find(group_id)
+
+    def _find_member(self, group_id: str, member_id: str) -> LiveGroupShard:
+        live = self._find(group_id)
+        if live is None:
+            raise unknown_member(group_id, member_id)
+        return live
+
+    def _find_existing(self, group_id: str) -> LiveGroupShard:
+        live = self._find(group_id, may_be_empty=True)
+        if live is None:
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=group_id)
+        return live

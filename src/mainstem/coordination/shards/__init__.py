@@ -1,0 +1,1 @@
+"""Replicated state machines in internal topics: facts, loading, storing, partitioning by key."""

@@ -1,0 +1,123 @@
+"""States of share partitions on their way to the node that coordinates the group.
+
+    writer of a partition ── Read, Write(state) ──▶ coordinator of the group: stored, then answered
+
+On one node both are the same. Promises: a state that was answered is stored; one that is tried
+again says the same, so that storing it twice does no harm.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mainstem.cluster.peers.frames import Chunk, PeerService
+from mainstem.cluster.peers.requests_service import PeerRequester, retry_refused
+from mainstem.coordination.share.facts import ShareState
+from mainstem.coordination.share.group import SharePartitionKey
+from mainstem.coordination.share.service import ShareGroupCoordinator
+from mainstem.model.decode_errors import DECODE_ERRORS
+from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
+from mainstem.model.ids import NO_NODE, NodeId, TopicId
+
+ASK_TIMEOUT_S: Final = 5.0
+WAIT_MAX_S: Final = 5.0
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOADING,
+        ErrorCode.COORDINATOR_UNAVAILABLE,
+        ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.TIMED_OUT,
+    }
+)
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What is stored of a partition?"""
+
+    group_id: str
+    topic: bytes
+    partition: int
+    leader_epoch: int
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Store the state of a partition."""
+
+    group_id: str
+    topic: bytes
+    partition: int
+    state: ShareState
+
+
+_asked = msgspec.msgpack.Decoder(Read | Write)
+_answered: msgspec.msgpack.Decoder[ShareState | None] = msgspec.msgpack.Decoder(ShareState | None)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class ShareStatePersister:
+    """The states of all groups, wherever each is coordinated.
+
+    Args:
+        node: this node.
+        peers: how others are asked.
+        local: the groups that this node coordinates.
+        coordinator_of: who coordinates a group; ``NO_NODE`` while nobody does.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        peers: PeerRequester,
+        local: ShareGroupCoordinator,
+        coordinator_of: Callable[[str], NodeId],
+    ) -> None:
+        self._node = node
+        self._peers = peers
+        self._local = local
+        self._coordinator_of = coordinator_of
+
+    async def read(
+        self, group_id: str, place: SharePartitionKey, leader_epoch: int
+    ) -> ShareState | None:
+        """What is stored of a partition; None: nothing yet."""
+        return await self._asked(Read(group_id, *place, leader_epoch))
+
+    async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
+        """Store a state; returns once it is safe."""
+        await self._asked(Write(group_id, *place, state))
+
+    async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        """Another node asks (the handler of ``PeerService.SHARES``)."""
+        try:
+            asked = _asked.decode(body)
+        except DECODE_ERRORS as error:
+            raise Corrupt(f"not a question about share groups: {error}") from error
+        return [_encode(await self._here(asked))]
+
+    async def _here(self, asked: Read | Write) -> ShareState | None:
+        place = (TopicId(asked.topic), asked.partition)
+        if isinstance(asked, Read):
+            return await self._local.read(asked.group_id, place, asked.leader_epoch)
+        await self._local.write(asked.group_id, place, asked.state)
+        return None
+
+    async def _asked(self, asked: Read | Write) -> ShareState | None:
+        """Ask the coordinator, and whoever it is then as long as it moves."""
+        return await retry_refused(
+            lambda: self._answer(asked), lambda error: error.code in _AGAIN, timeout_s=WAIT_MAX_S
+        )
+
+    async def _answer(self, asked: Read | Write) -> ShareState | None:
+        node = self._coordinator_of(asked.group_id)
+        if node == self._node:
+            return await self._here(asked)
+        if node == NO_NODE:
+            raise Unavailable(
+                ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it", subject=asked.group_id
+            )
+        answer = await self._peers.ask(
+            node, PeerService.SHARES, [_encode(asked)], timeout_s=ASK_TIMEOUT_S
+        )
+        return _answered.decode(answer)

@@ -1,0 +1,120 @@
+"""Telling every partition of a transaction how it ended, for as long as that takes.
+
+A marker is written, and waited for until it is safe. What cannot be written now is tried again;
+partitions of topics that are gone need none. Markers may be written twice after a crash, which
+changes nothing: the transaction of that producer has ended by then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Protocol
+
+from mainstem.coordination.shards.partitioning import OFFSETS_TOPIC
+from mainstem.coordination.transactions.state import Partition, ProducerIdentity
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.streams.producers.transaction_markers import TransactionMarker
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_MIN_S = 0.02
+_PAUSE_MAX_S = 1.0
+_AT_ONCE = 256
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class TransactionalStream(Protocol):
+    """A stream that transactions write to."""
+
+    def write_marker(self, producer_id: int, epoch: int, marker: TransactionMarker) -> int:
+        """End a producer's transaction here; the offset after the marker."""
+        ...
+
+    def when_committed(self, until: int, settled: Callable[[MainstemError | None], None]) -> bool:
+        """Whether all before ``until`` is committed; if not, ``settled`` is called once it is."""
+        ...
+
+
+class PendingOffsetStore(Protocol):
+    """Positions of groups that wait for transactions."""
+
+    async def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: TransactionMarker
+    ) -> None:
+        """A transaction that positions of this partition wait for has ended."""
+        ...
+
+
+class Markers:
+    """Writes markers to streams and to the positions of groups."""
+
+    def __init__(
+        self, open_stream: Callable[[str, int], TransactionalStream], positions: PendingOffsetStore
+    ) -> None:
+        self._open_stream = open_stream
+        self._positions = positions
+
+    async def write(
+        self, partition: Partition, producer: ProducerIdentity, marker: TransactionMarker
+    ) -> None:
+        """End a transaction in one partition; returns once that is safe."""
+        topic, number = partition
+        if topic == OFFSETS_TOPIC:
+            # Whoever keeps the positions must learn of the outcome, not only its stream.
+            await self._positions.end_transaction(number, producer, marker)
+            return
+        stream = self._open_stream(topic, number)
+        until = stream.write_marker(*producer, marker)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settled(error: MainstemError | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+        if not stream.when_committed(until, settled):
+            await future
+
+    async def write_all(
+        self, partitions: Iterable[Partition], producer: ProducerIdentity, marker: TransactionMarker
+    ) -> None:
+        """End a transaction in all its partitions; returns once all of that is safe."""
+        left = sorted(partitions)
+        pause_s = _PAUSE_MIN_S
+        while left:
+            failed: list[Partition] = []
+            waiting = iter(left)
+            while some := list(islice(waiting, _AT_ONCE)):
+                failed += await self._write_some(some, producer, marker)
+            left = failed
+            if left:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    async def _write_some(
+        self, partitions: Sequence[Partition], producer: ProducerIdentity, marker: TransactionMarker
+    ) -> list[Partition]:
+        """Try each of them once; those that have to be tried again."""
+        results = await asyncio.gather(
+            *(self.write(partition, producer, marker) for partition in partitions),
+            return_exceptions=True,
+        )
+        failed = []
+        for partition, result in zip(partitions, results, strict=True):
+            if result is None:
+                continue
+            if not isinstance(result, MainstemError):
+                raise result
+            if result.code is ErrorCode.FENCED_PRODUCER:
+                # A newer epoch wrote there, which it could only after this transaction had ended.
+                _log.error("%s-%d has been marked by a newer producer: %s", *partition, result)
+            elif result.code is ErrorCode.FENCED_COORDINATOR:
+                # Another node coordinates the transaction now, and marks the partition itself.
+                _log.warning("%s-%d was marked by a newer coordinator: %s", *partition, result)
+            elif result.code not in _GONE:
+                _log.warning("%s-%d cannot be marked now: %s", *partition, result)
+                failed.append(partition)
+        return failed

@@ -1,0 +1,1 @@
+"""Removal of records: retention, compaction, merging of ranges, deletion of directories."""

@@ -1,0 +1,89 @@
+"""Whether the disk has space for records, or only for what a node needs to go on.
+
+    free space ──── records and metadata ────┤ reserve ├──── metadata only ────┤ 0
+
+Below the reserve ordinary records are refused; what is written to stay consistent, to move leaders
+and to free space (checkpoints, promises, seals, the catalogue, group and queue state) may use it. A
+write that failed for lack of space counts as full, whatever the file system says: a quota is not
+seen there. Decides only; ``space_monitor`` measures now and then, and when as much was written as
+had been free above the reserve, so that an append asks the kernel nothing.
+"""
+
+from collections.abc import Callable  # noqa: TC003 - the type of an attribute
+
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.limits import (
+    DISK_BALLAST_BYTES_MAX,
+    DISK_RESERVE_BYTES_MAX,
+    DISK_RESERVE_BYTES_MIN,
+    MIB,
+)
+
+_RESERVE_SHARE = 50  # 2 % of the file system
+_SMALL_SHARE = 10  # but not more than a tenth of a small one
+_BALLAST_SHARE = 8
+_STEP_BYTES = 1 * MIB  # of records between two measurements at least
+_RELIEF_SHARE = 4  # space is there again a quarter of the reserve above it
+
+
+def default_reserve(total_bytes: int) -> int:
+    """What is kept for metadata on a file system of that size."""
+    least = min(DISK_RESERVE_BYTES_MIN, total_bytes // _SMALL_SHARE)
+    return max(least, min(DISK_RESERVE_BYTES_MAX, total_bytes // _RESERVE_SHARE))
+
+
+class DiskSpace:
+    """Decides whether the disk has space for records. Without a measurement there is space."""
+
+    __slots__ = ("_has_failed", "_left_bytes", "free_bytes", "is_low", "measure", "reserve_bytes")
+
+    def __init__(self, reserve_bytes: int = 0) -> None:
+        self.reserve_bytes = reserve_bytes
+        self.free_bytes = -1  # not measured yet
+        self.is_low = False
+        self._has_failed = False
+        self._left_bytes = 0  # may be written before it is measured again
+        self.measure: Callable[[], None] | None = None
+
+    @property
+    def ballast_bytes(self) -> int:
+        """How much is kept in a file that can be given up, for a start on a full disk."""
+        return min(self.reserve_bytes // _BALLAST_SHARE, DISK_BALLAST_BYTES_MAX)
+
+    @property
+    def is_probe_wanted(self) -> bool:
+        """Whether only a write can tell that there is space again."""
+        return self._has_failed
+
+    def measured(self, free_bytes: int, *, is_writable: bool = True) -> None:
+        """So much is free, and a probe could be written if one was wanted."""
+        self.free_bytes = free_bytes
+        self._has_failed = self._has_failed and not is_writable
+        relief = self.reserve_bytes // _RELIEF_SHARE if self.is_low else 0
+        self.is_low = self._has_failed or free_bytes < self.reserve_bytes + relief
+        self._left_bytes = max(free_bytes - self.reserve_bytes, _STEP_BYTES)
+
+    def took(self, size_bytes: int) -> None:
+        """So many bytes of records were written."""
+        self._left_bytes -= size_bytes
+        if self._left_bytes < 0 and self.measure is not None:
+            self.measure()
+
+    def failed(self) -> None:
+        """A write failed for want of space."""
+        self._has_failed = self.is_low = True
+
+    def has_space_for(self, size_bytes: int) -> bool:
+        """Whether a rewrite that needs so much for a while leaves enough for metadata."""
+        if self.free_bytes < 0:
+            return True
+        return not self._has_failed and self.free_bytes - size_bytes >= self.reserve_bytes // 2
+
+    def refusal(self, subject: str) -> Unavailable:
+        """The answer to who wants to write records."""
+        return Unavailable(
+            ErrorCode.DISK_FULL,
+            f"{self.free_bytes} bytes are free, {self.reserve_bytes} are kept for metadata",
+            subject=subject,
+            remedy="free space or lower retention; writing goes on by itself",
+        )

@@ -1,0 +1,62 @@
+"""Remembers over a restart that a sync has failed.
+
+After a failed sync the kernel takes the bytes that it could not write for written: they can be
+read until their pages are needed for something else, and a second sync succeeds without writing
+them. The boot id does not tell, since the machine did not go down. So a file is there as long as no
+sync has failed, and is removed by the first that does: that needs no space, and a process that is
+killed at any other moment leaves it behind. Where the file cannot even be removed, because the file
+system became read-only, the log of the node says so.
+"""
+
+import logging
+from pathlib import Path
+from threading import Lock
+
+from mainstem.log.disk.checked_file import write_checked
+from mainstem.log.disk.file_access import storage_error
+
+MARKER = "log.synced"
+MARKER_KIND = b"SY"
+
+logger = logging.getLogger(__name__)
+
+
+class SyncMarker:
+    """The file of one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / MARKER
+        self._lock = Lock()
+        self._has_failed = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether no sync has failed since the file was put."""
+        return self._path.exists()
+
+    def put(self) -> None:
+        """Put the file, durably, unless it is there or a sync of this process has failed.
+
+        Raises:
+            Unavailable: a call failed.
+        """
+        with self._lock:
+            if self._has_failed or self.is_there:
+                return
+            try:
+                write_checked(self._path, MARKER_KIND, b"", sync=True)
+            except OSError as error:
+                raise storage_error(error, self._path) from error
+
+    def remove(self) -> None:
+        """A sync has failed; for any thread."""
+        with self._lock:
+            self._has_failed = True
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError as error:
+                logger.critical(
+                    "a sync failed, and %s cannot be removed: remove it before the next start (%s)",
+                    self._path,
+                    error,
+                )

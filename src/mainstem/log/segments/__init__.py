@@ -1,0 +1,1 @@
+"""Segment files of a range: appending, indexes, reading, scanning."""

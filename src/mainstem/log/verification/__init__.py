@@ -1,0 +1,1 @@
+"""Verification of stored bytes: single ranges, whole data directories, background scrubbing."""

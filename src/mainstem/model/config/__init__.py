@@ -1,0 +1,1 @@
+"""Definitions of settings: of topics, nodes, groups and client metrics, by Kafka's names."""

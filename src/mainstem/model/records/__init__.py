@@ -1,0 +1,1 @@
+"""Record batches: headers, single records, columns, compression, partitioning."""

@@ -1,0 +1,222 @@
+"""This node's gossip: on UDP of its peer port, and by questions over the lines between nodes.
+
+It tells the others where this node is and what it is like, and hears the same of them. All of it is
+hints: an address is tried, a silent node is looked for at once, and people are shown who is seen.
+Who is dead is decided by leases. Promise: a node that cannot gossip says so and works all the same.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from mainstem.cluster.gossip.cipher import GossipCipher
+from mainstem.cluster.gossip.driver import Gossip
+from mainstem.cluster.gossip.member import (
+    Address,
+    Claim,
+    MemberChange,
+    MemberState,
+    SelfDescription,
+)
+from mainstem.cluster.gossip.settings import FAST, GossipSettings
+from mainstem.cluster.peers.frames import Chunk, PeerService
+from mainstem.cluster.peers.service import Peers
+from mainstem.model.clock import Clock
+from mainstem.model.errors import Corrupt, MainstemError, Unavailable
+from mainstem.model.ids import NodeId
+from mainstem.model.metadata import Node
+from mainstem.node.clustering.address_book import AddressBook
+from mainstem.placement.state.cluster_view import GossipStatus, Seen
+
+STREAM_TIMEOUT_S: Final = 5.0
+MEET_PAUSE_S: Final = 2.0
+LOAD_PAUSE_S: Final = 5.0
+# Loads that differ by less are not worth telling everybody.
+LOAD_STEP: Final = 0.05
+CPU: Final = "cpu"
+# What placement is told of a load: quarters of a core, so that it seldom changes.
+BUSY_STEPS_PER_CORE: Final = 4
+BUSY_MAX: Final = 8
+
+_SEEN: Final[dict[MemberState, Seen]] = {
+    MemberState.ALIVE: "alive",
+    MemberState.SUSPECT: "suspected",
+    MemberState.DEAD: "dead",
+    MemberState.LEFT: "left",
+}
+_log = logging.getLogger(__name__)
+
+
+class GossipExchanges:
+    """Exchanges of gossip as questions to other nodes, so that one port serves both.
+
+    Args:
+        peers: how they are asked.
+        seal: keeps strangers out.
+        answer: what to say to a question.
+    """
+
+    def __init__(self, peers: Peers, seal: GossipCipher, answer: Callable[[bytes], bytes]) -> None:
+        self._peers = peers
+        self._seal = seal
+        self._answer = answer
+
+    async def listen(self, host: str, port: int) -> Address:
+        """Answer from now on, where the node listens already."""
+        self._peers.serve(PeerService.GOSSIP, self._serve)
+        return Address(host, port)
+
+    async def ask(self, address: Address, question: bytes) -> bytes:
+        """The answer to a question."""
+        try:
+            answer = await self._peers.ask_at(
+                address, PeerService.GOSSIP, [self._seal.seal(question)], timeout_s=STREAM_TIMEOUT_S
+            )
+        except Corrupt:
+            raise
+        except MainstemError as error:
+            raise ConnectionError(str(error)) from error
+        return self._seal.open(bytes(answer))
+
+    def close(self) -> None:
+        """Nothing to close: the lines between nodes are closed by those who opened them."""
+
+    async def _serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
+        return [self._seal.seal(self._answer(self._seal.open(bytes(body))))]
+
+
+class NodeGossip:
+    """Runs gossip over UDP and over the connections between nodes.
+
+    Args:
+        peers: the lines to other nodes.
+        addresses: where they are.
+        clock: the time.
+    """
+
+    def __init__(self, peers: Peers, addresses: AddressBook, clock: Clock) -> None:
+        self._peers = peers
+        self._addresses = addresses
+        self._clock = clock
+        self._settings = GossipSettings()
+        self._gossip: Gossip | None = None
+        self._seal: GossipCipher | None = None
+
+    async def start(
+        self, cluster: str, secrets: tuple[bytes, ...], node: Node, directory: str, bind_host: str
+    ) -> None:
+        """Gossip from now on."""
+        seal = GossipCipher(cluster, secrets, os.urandom)
+        peers = self._peers
+        gossip = Gossip(
+            seal,
+            self._clock,
+            self._changed,
+            lambda seal, answer, _: GossipExchanges(peers, seal, answer),
+        )
+        address = Address(node.peer_host, node.peer_port)
+        born_ms = self._clock.wall_ms()  # outranks what is said of the process before
+        about = SelfDescription(
+            address,
+            broker_epoch=born_ms,
+            rack=node.rack or "",
+            machine=node.machine,
+            directories=(directory,),
+            endpoints=(("kafka", node.host, node.port),),
+        )
+        own = Claim(node.id, born_ms, MemberState.ALIVE, node.id, about)
+        try:
+            bind = Address(bind_host, node.peer_port)
+            await gossip.start(own, self._settings, random.random, bind=bind)
+        except OSError as error:
+            _log.warning("no gossip, UDP port %d cannot be used: %s", node.peer_port, error)
+            return
+        self._gossip, self._seal = gossip, seal
+
+    def probe_soon(self) -> None:
+        """Notice silence sooner, where networks and disks never stall."""
+        self._settings = FAST
+
+    def know(self, secrets: tuple[bytes, ...]) -> None:
+        """The cluster's secrets have changed."""
+        if self._seal is not None:
+            self._seal.know(secrets)
+
+    def works(
+        self, meet: Callable[[], Sequence[tuple[str, int]]]
+    ) -> Sequence[Coroutine[None, None, None]]:
+        """What is done for as long as the node runs; ``meet``: where others are, or may be."""
+        gossip = self._gossip
+        return [] if gossip is None else [_find_others(gossip, meet), self._send_load(gossip)]
+
+    def seen(self, node: NodeId) -> GossipStatus:
+        """How a node is, as far as is heard."""
+        if self._gossip is None:
+            return GossipStatus("unknown", None)
+        members_table = self._gossip.swim.members_table
+        member = members_table.get(node)
+        claim = (
+            members_table.own
+            if node == members_table.own.node
+            else None
+            if member is None
+            else member.claim
+        )
+        if claim is None:
+            return GossipStatus("unknown", None)
+        return GossipStatus(_SEEN[claim.state], dict(claim.about.load).get(CPU))
+
+    def busy(self, node: NodeId) -> int:
+        """How loaded a node is, in coarse steps; 0 where that is not known."""
+        share = self.seen(node).cpu
+        return 0 if share is None else min(BUSY_MAX, int(share * BUSY_STEPS_PER_CORE))
+
+    async def close(self) -> None:
+        """Announce that this node leaves, and stop."""
+        if self._gossip is not None:
+            await self._gossip.close()
+
+    # Inside.
+
+    def _changed(self, change: MemberChange) -> None:
+        claim = change.after
+        if claim.state is MemberState.ALIVE:
+            # Only the node itself says where it is; it may have moved since it registered.
+            self._addresses.put(claim.node, (claim.about.address.host, claim.about.address.port))
+        elif claim.state is not MemberState.LEFT:
+            # On a busy machine suspicions come and go; that a node is dead is news.
+            is_dead = claim.state is MemberState.DEAD
+            level = logging.INFO if is_dead else logging.DEBUG
+            _log.log(level, "node %d is %s", claim.node, _SEEN[claim.state])
+            self._peers.watcher.disconnected(claim.node)
+
+    async def _send_load(self, gossip: Gossip) -> None:
+        sent = -1.0
+        cpu_s, at_s = time.process_time(), self._clock.monotonic()
+        while True:
+            await asyncio.sleep(LOAD_PAUSE_S)
+            spent_s, now_s = time.process_time(), self._clock.monotonic()
+            share = round((spent_s - cpu_s) / max(now_s - at_s, 0.001), 2)
+            cpu_s, at_s = spent_s, now_s
+            if abs(share - sent) >= LOAD_STEP:
+                sent = share
+                own = gossip.swim.members_table.own
+                gossip.announce(replace(own.about, load=((CPU, share),)))
+
+
+async def _find_others(gossip: Gossip, meet: Callable[[], Sequence[tuple[str, int]]]) -> None:
+    while True:
+        known = {member.address for member in gossip.swim.members_table}
+        unknown = [each for at in meet() if (each := Address(*at)) not in known]
+        if unknown:
+            try:
+                await gossip.join(unknown)
+            except Unavailable as error:
+                _log.debug("%s", error)
+        await asyncio.sleep(MEET_PAUSE_S)

@@ -1,0 +1,1 @@
+"""Settings of a node: sections, defaults, and the layers they are read from."""

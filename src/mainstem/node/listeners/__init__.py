@@ -1,0 +1,1 @@
+"""Builds the listeners of a node, one module per protocol."""

@@ -1,0 +1,25 @@
+"""What `/health` says about the resources that clients use."""
+
+from mainstem.protocols.shared_resources import Resources
+from mainstem.telemetry.health import Component, State
+
+
+def resources_health(resources: Resources) -> tuple[Component, ...]:
+    """Whether clients can still connect, and large frames still be received."""
+    return _connections(resources), _frames(resources)
+
+
+def _connections(resources: Resources) -> Component:
+    admission = resources.admission
+    if not admission.is_near_limit:
+        return Component("connections", State.OK)
+    used = f"{admission.held} of {admission.descriptors} descriptors for clients are in use"
+    return Component("connections", State.DEGRADED, f"{used}: raise ulimit -n")
+
+
+def _frames(resources: Resources) -> Component:
+    memory = resources.memory
+    if not memory.is_near_limit:
+        return Component("frame memory", State.OK)
+    used = f"{memory.used_bytes} of {memory.limit_bytes} bytes for received frames are in use"
+    return Component("frame memory", State.DEGRADED, f"{used}: see memory.large_frames_bytes_max")

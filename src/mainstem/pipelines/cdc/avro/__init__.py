@@ -1,0 +1,1 @@
+"""Change events in Avro: schemas, types and encoding."""

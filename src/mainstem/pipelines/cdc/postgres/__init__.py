@@ -1,0 +1,1 @@
+"""Change data capture from PostgreSQL: replication slot, snapshots, values, Spark source."""

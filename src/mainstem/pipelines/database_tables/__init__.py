@@ -1,0 +1,1 @@
+"""Database tables as sources and sinks: what the PostgreSQL and MySQL connectors share."""

@@ -1,0 +1,1 @@
+"""The Python processes that Spark starts: daemons, preloading and deferred imports."""

@@ -1,0 +1,219 @@
+"""The process from which Spark forks the Python processes that plan and commit: a small one.
+
+Spark keeps one such daemon for each kind of question that it has (what is there to read, who
+writes, end this batch), each with a single worker, for as long as it lives. Spark's own daemon
+loads all of pyspark before it forks; with one worker each, nothing is shared by that, and the
+daemons of one pipeline weigh a quarter of a gigabyte. This one loads nothing: its workers do.
+
+    python -m mainstem.pipelines.spark.processes.planner_daemon \
+        pyspark.sql.worker.plan_data_source_read
+
+Workers that answer what Spark asks once per query *rest* when nothing was asked for a while: the
+same process, on the same socket, begins anew as Python with nothing loaded.
+
+Promise: towards Spark it does what ``pyspark.daemon`` does with sockets in the file system; where
+Spark wants other sockets, ``pyspark.daemon`` itself runs. Workers are pyspark's own.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import IO, Final, NoReturn
+
+from mainstem.pipelines.spark.processes.worker_daemon import prefer_installed
+
+_ON_FILES: Final = "PYTHON_UNIX_DOMAIN_ENABLED"
+_FOLDER: Final = "PYTHON_WORKER_FACTORY_SOCK_DIR"
+_REUSE: Final = "SPARK_REUSE_WORKER"
+_INT: Final = struct.Struct(">i")
+_STDIN: Final = 0
+_FORK_PAUSE_S: Final = 1.0
+_WAITING_MAX: Final = 1024
+# Spark asks this once in a session, and would keep who answered for a minute.
+_ONCE: Final = "pyspark.sql.worker.lookup_data_sources"
+# And these when a query begins; he who answered is 50 MB large and would stay for a minute.
+_SELDOM: Final = frozenset(
+    {
+        "pyspark.sql.worker.create_data_source",
+        "pyspark.sql.worker.plan_data_source_read",
+    }
+)
+_SELDOM_WAIT_S: Final = 3.0
+_RESTING: Final = "--resting"
+
+
+def main() -> None:
+    """Serve until Spark closes the standard input; or go on as a worker that has rested."""
+    if sys.argv[1:2] == [_RESTING]:
+        caller = socket.socket(fileno=int(sys.argv[2]))
+        del sys.argv[1:3]
+        _has_called(caller, None)
+        _work(caller)
+    if os.environ.get(_ON_FILES, "false").lower() != "true":
+        prefer_installed()
+        from pyspark.daemon import manager  # noqa: PLC0415
+
+        manager()
+        return
+    PlannerDaemon(Path(os.environ[_FOLDER])).run()
+
+
+class PlannerDaemon:
+    """Listens, forks, and ends workers that Spark gives up."""
+
+    def __init__(self, folder: Path) -> None:
+        os.setpgid(0, 0)  # so that a signal to the group reaches all workers and nobody else
+        self._path = folder / f".{os.urandom(16).hex()}.sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self._path))
+        self._listener.listen(_WAITING_MAX)
+
+    def run(self) -> NoReturn:
+        """Tells Spark where to call, and answers."""
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        place = os.fsencode(self._path)
+        os.write(sys.stdout.fileno(), _INT.pack(len(place)) + place)
+        code = 1
+        try:
+            while self._round():
+                pass
+            code = 0
+        finally:
+            self._end(code)
+
+    def _round(self) -> bool:
+        """Waits for Spark; False when it has gone."""
+        calls = self._listener.fileno()
+        ready, _, _ = select.select([_STDIN, calls], [], [])
+        if _STDIN in ready:
+            data = os.read(_STDIN, _INT.size)
+            if not data:
+                return False
+            _kill(_INT.unpack(data)[0])
+        if calls in ready:
+            caller, _ = self._listener.accept()
+            if self._forked(caller) == 0:
+                self._listener.close()
+                _introduce(caller)
+                _work(caller)
+            caller.close()
+        return True
+
+    def _forked(self, caller: socket.socket) -> int:
+        """The number of the new process; 0 in itself, -1 where there is none."""
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(_FORK_PAUSE_S)
+            return os.fork()
+        except OSError as error:
+            # A small number instead of a process tells Spark what is wrong.
+            caller.sendall(_INT.pack(error.errno or 1))
+            return -1
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> NoReturn:
+        del number, frame
+        self._end(1)
+
+    def _end(self, code: int) -> NoReturn:
+        self._path.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(0, signal.SIGHUP)
+        sys.exit(code)
+
+
+def _kill(worker: int) -> None:
+    try:
+        os.kill(worker, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it had ended by itself
+
+
+def _introduce(caller: socket.socket) -> None:
+    """Tells Spark who works for it."""
+    # At once, so that the daemon's last word is heard while pyspark is still being loaded.
+    for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    # Whatever the work runs finds an empty input instead of Spark's word to the daemon.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STDIN)
+    os.close(nothing)
+    caller.sendall(_INT.pack(os.getpid()))
+
+
+def _work(caller: socket.socket) -> NoReturn:
+    """A worker's life; pyspark, and what the work is, are loaded here."""
+    code = 1
+    try:
+        prefer_installed()
+        _hold_back()
+        from pyspark.daemon import worker  # noqa: PLC0415
+
+        if sys.argv[1:2] == [_ONCE]:
+            _answer_once()
+        while (failed := worker(caller, True)) == 0 and os.environ.get(_REUSE):  # noqa: FBT003
+            gc.collect()
+            if _SELDOM.issuperset(sys.argv[1:2]) and not _has_called(caller, _SELDOM_WAIT_S):
+                _rest(caller)
+        _wait_for_close(caller)
+        code = failed
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        # Nothing that the daemon would do at its own end.
+        os._exit(code)
+
+
+def _has_called(caller: socket.socket, wait_s: float | None) -> bool:
+    """Waits until Spark asks, or has gone."""
+    return bool(select.select([caller], [], [], wait_s)[0])
+
+
+def _rest(caller: socket.socket) -> NoReturn:
+    """Becomes a Python that has nothing loaded and waits for the next question."""
+    place = caller.detach()
+    os.set_inheritable(place, True)  # noqa: FBT003
+    module = "mainstem.pipelines.spark.processes.planner_daemon"
+    os.execv(sys.executable, [sys.executable, "-m", module, _RESTING, str(place), *sys.argv[1:]])  # noqa: S606
+
+
+def _hold_back() -> None:
+    from mainstem.pipelines.spark.processes.deferred_arrow import defer_arrow_import  # noqa: PLC0415
+
+    defer_arrow_import()
+
+
+def _answer_once() -> None:
+    """Has Spark told, behind the answer, that this worker is not to be called again."""
+    from pyspark.serializers import SpecialLengths  # noqa: PLC0415
+    from pyspark.sql.worker import utils  # noqa: PLC0415
+
+    def read_the_end(stream: IO[bytes]) -> int:
+        stream.read(_INT.size)
+        return int(SpecialLengths.END_OF_DATA_SECTION)
+
+    # Anything else than the end of the stream has the worker say so and leave.
+    vars(utils)["read_int"] = read_the_end
+
+
+def _wait_for_close(caller: socket.socket) -> None:
+    try:
+        while caller.recv(1024):
+            pass
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    main()

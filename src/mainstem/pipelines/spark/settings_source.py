@@ -1,0 +1,66 @@
+"""Data sources of connectors: their one option is all settings of their readers, as JSON.
+
+A subclass names its format, its columns, the type of its settings and its two readers.
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from mainstem.pipelines.spark.processes.planner_tuning import tune_planner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
+
+
+class SettingsSource(DataSource):
+    """A format whose readers are given one struct.
+
+    ``settings`` is the type of the struct, ``table_reader`` and ``stream_reader`` are the classes
+    that are made from it.
+    """
+
+    format_name: ClassVar[str]
+    columns: ClassVar[str]
+    settings: ClassVar[Any]
+    table_reader: ClassVar[Any]
+    stream_reader: ClassVar[Any]
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(...)``."""
+        return cls.format_name
+
+    def schema(self) -> str:
+        """The columns."""
+        return self.columns
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What is there now."""
+        tune_planner()
+        made: DataSourceReader = self.table_reader(self._settings())
+        return made
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """What is there and what comes."""
+        tune_planner()
+        made: DataSourceStreamReader = self.stream_reader(self._settings())
+        return made
+
+    def _settings(self) -> Any:
+        return msgspec.json.decode(self.options[OPTION], type=self.settings)
+
+
+def load(
+    spark: "SparkSession", source: type[SettingsSource], settings: Struct, *, streaming: bool
+) -> "DataFrame":
+    """The frame of a source."""
+    spark.dataSource.register(source)
+    reader = spark.readStream if streaming else spark.read
+    given = msgspec.json.encode(settings).decode()
+    return reader.format(source.name()).option(OPTION, given).load()

@@ -1,0 +1,85 @@
+"""The options of ``format("mainstem")`` for writing. Pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from mainstem.client.settings import ProducerSettings
+from mainstem.model.limits import MIB
+from mainstem.pipelines.spark.reading.options import check_names, flag, number, refusal, servers_of
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+BATCH_BYTES: Final = 900_000  # below what topics take by default
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that a node allows by default
+
+_NAMES: Final = {
+    "kafka.bootstrap.servers",
+    "topic",
+    "delivery",
+    "sinkname",
+    "ledger.query",
+    "ledger.batch",
+    "transactiontimeoutms",
+    "kafka.client.id",
+    "kafka.compression.type",
+    "kafka.batch.size",
+    "kafka.delivery.timeout.ms",
+}
+# What Spark itself, or Spark's Kafka sink, takes.
+_WITHOUT_EFFECT: Final = {"checkpointlocation", "queryname", "path", "includeheaders", "kafka.acks"}
+
+
+class WriteOptions(NamedTuple):
+    """Where to write and how.
+
+    ``ledger_query`` and ``ledger_batch`` name a batch that is written once however often it is
+    tried; streams bring their own.
+    """
+
+    servers: str
+    topic: str | None = None
+    is_exactly_once: bool = True
+    sink: str = "default"
+    ledger_query: str | None = None
+    ledger_batch: int | None = None
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    batch_bytes: int = BATCH_BYTES
+    producer: ProducerSettings = ProducerSettings()
+
+
+def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Options as Spark hands them over.
+
+    Raises:
+        InvalidRequest: an option is unknown, missing or makes no sense.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    check_names(options, _NAMES | _WITHOUT_EFFECT)
+    flag(options, "includeheaders", default=True)
+    delivery = options.get("delivery", EXACTLY_ONCE)
+    if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise refusal("delivery", f"{delivery!r}", f"use {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
+    query, batch = options.get("ledger.query"), options.get("ledger.batch")
+    if (query is None) != (batch is None):
+        raise refusal("ledger.query", "goes together with ledger.batch", "give both, or neither")
+    sink = options.get("sinkname", "default")
+    for name, text in (("sinkName", sink), ("ledger.query", query or "")):
+        if "/" in text:
+            raise refusal(name, f"{text!r} has a slash", "leave it out: it parts the names of ids")
+    if batch is not None and not batch.isdigit():
+        raise refusal("ledger.batch", f"{batch!r}", "write the number of the batch")
+    return WriteOptions(
+        servers=servers_of(options),
+        topic=options.get("topic"),
+        is_exactly_once=delivery == EXACTLY_ONCE,
+        sink=sink,
+        ledger_query=query,
+        ledger_batch=None if batch is None else int(batch),
+        transaction_timeout_ms=number(options, "transactiontimeoutms") or TRANSACTION_TIMEOUT_MS,
+        batch_bytes=number(options, "kafka.batch.size") or BATCH_BYTES,
+        producer=ProducerSettings(
+            compression=options.get("kafka.compression.type", "none"),
+            request_bytes_max=8 * MIB,
+            delivery_timeout_ms=number(options, "kafka.delivery.timeout.ms") or 120_000,
+        ),
+    )

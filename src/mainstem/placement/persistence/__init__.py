@@ -1,0 +1,1 @@
+"""Files of the catalogue: journal, export, node identity, rebuilding after a loss."""

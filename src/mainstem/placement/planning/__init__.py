@@ -1,0 +1,1 @@
+"""Planning by the placement leader: leases, elections, replica placement, balancing."""

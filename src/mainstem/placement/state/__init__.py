@@ -1,0 +1,1 @@
+"""The state of the catalogue: topics, streams, ranges, nodes, security; look-ups and views."""

@@ -1,0 +1,1 @@
+"""Requests to coordinators: membership, committed offsets, share groups, transactions."""

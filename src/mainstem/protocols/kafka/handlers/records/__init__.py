@@ -1,0 +1,1 @@
+"""Requests that write, read and locate records: Produce, Fetch, ShareFetch, ListOffsets."""

@@ -1,0 +1,1 @@
+"""Requests about authentication, ACLs, SCRAM credentials, delegation tokens and quotas."""

@@ -1,0 +1,66 @@
+"""SaslHandshake and SaslAuthenticate: how a connection shows who it is."""
+
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.kafka.call import ApiHandler, Call
+from mainstem.protocols.kafka.errors import kafka_code
+from mainstem.wire.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from mainstem.wire.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+FRAMED_SINCE = 1  # messages of the mechanism are requests of their own (KIP-152)
+
+
+def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Which mechanism follows; those there are, when it is none of them.
+
+    Version 0, after which messages come without a header, is refused. It is advertised all the
+    same: librdkafka 2.0 (kcat) takes a server that does not know it for one without logins.
+    """
+    login = call.peer.login
+    if login is None:
+        code = kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE)
+        return SaslHandshakeResponse(error_code=code, mechanisms=[])
+    if call.version < FRAMED_SINCE:
+        code = kafka_code(ErrorCode.UNSUPPORTED_VERSION)
+        return SaslHandshakeResponse(error_code=code, mechanisms=list(login.mechanisms))
+    try:
+        login.begin(request.mechanism)
+    except MainstemError as error:
+        return SaslHandshakeResponse(
+            error_code=kafka_code(error), mechanisms=list(login.mechanisms)
+        )
+    return SaslHandshakeResponse(mechanisms=list(login.mechanisms))
+
+
+async def sasl_authenticate(
+    call: Call, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    """One message of the mechanism."""
+    login = call.peer.login
+    if login is None:
+        return SaslAuthenticateResponse(
+            error_code=kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE),
+            error_message="this listener asks for no login",
+        )
+    try:
+        answer, identity = await login.respond(bytes(request.auth_bytes))
+    except MainstemError as error:
+        return SaslAuthenticateResponse(
+            error_code=kafka_code(error), error_message=f"{error.cause}, {error.remedy}"
+        )
+    if identity is None:
+        return SaslAuthenticateResponse(auth_bytes=answer)
+    rights = call.broker.security.rights(identity, call.peer.address)
+    call.peer.is_now(identity, rights)
+    return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=login.lifetime_ms)
+
+
+SERVED = {
+    17: ApiHandler(sasl_handshake, 0, 1),
+    36: ApiHandler(sasl_authenticate, 0, 2),
+}

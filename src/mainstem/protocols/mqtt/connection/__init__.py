@@ -1,0 +1,1 @@
+"""One MQTT connection: login, incoming and outgoing packets, acknowledgements, permissions."""

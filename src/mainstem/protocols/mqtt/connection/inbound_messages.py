@@ -1,0 +1,246 @@
+"""What one client publishes: stored, then acknowledged, in the order in which it came.
+
+QoS 1   PUBLISH ─▶ committed ─▶ PUBACK
+QoS 2   PUBLISH ─▶ committed, its number remembered ─▶ PUBREC · PUBREL ─▶ forgotten ─▶ PUBCOMP
+"""
+
+from functools import partial
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from mainstem.broker.api.broker import Settled
+from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.mqtt.connection.acknowledgements import Answers, Slot
+from mainstem.protocols.mqtt.connection.outgoing import MqttOutgoing
+from mainstem.protocols.mqtt.connection.permissions import MqttPermissions
+from mainstem.protocols.mqtt.errors import ack_reason_of
+from mainstem.protocols.mqtt.hub_service import MqttHub
+from mainstem.protocols.mqtt.sessions.client_session import Arrival, ClientSession
+from mainstem.wire.mqtt.kinds import V5, Kind
+from mainstem.wire.mqtt.packets import Ack, Publish
+from mainstem.wire.mqtt.primitives import Violation
+from mainstem.wire.mqtt.properties import SUBSCRIPTION_IDS
+from mainstem.wire.mqtt.reasons import REFUSED, Reason
+
+# Somebody else writes now, or nobody knows whether it was stored: no "no" and no "yes".
+_UNSURE: Final = frozenset(
+    {
+        ErrorCode.NOT_WRITER,
+        ErrorCode.WRITER_UNAVAILABLE,
+        ErrorCode.TIMED_OUT,
+        ErrorCode.SHUTTING_DOWN,
+    }
+)
+
+
+class InboundConnection(Protocol):
+    """The connection that messages come by."""
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Resume reading."""
+        ...
+
+    def shut(self) -> None:
+        """End the connection without a word."""
+        ...
+
+
+class InboundMessages:
+    """Stores and acknowledges what one client publishes, in order."""
+
+    def __init__(
+        self,
+        hub: MqttHub,
+        session: ClientSession,
+        permissions: MqttPermissions,
+        out: MqttOutgoing,
+        connection: InboundConnection,
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._permissions = permissions
+        self._out = out
+        self._connection = connection
+        self._is_new = out.version >= V5
+        self._answers = Answers(out.put)
+        self._pending = 0  # of QoS 1; those of QoS 2 are counted by their numbers
+        self._topics_by_alias: dict[int, str] = {}
+        self._is_over = False
+
+    def close(self) -> None:
+        """Nobody waits for answers any more."""
+        self._is_over = True
+        self._answers.clear()
+
+    def publish(self, packet: Publish) -> None:
+        """PUBLISH.
+
+        Raises:
+            Violation: it breaks a rule.
+        """
+        if "topic_alias" in packet.properties:
+            packet = self._without_alias(packet)
+        if SUBSCRIPTION_IDS in packet.properties:
+            raise Violation("a client may not send subscription identifiers")
+        may = self._permissions.may_write(packet.topic)
+        if packet.qos:
+            self._publish_acknowledged(packet, may=may)
+        elif may:
+            self._hub.publish(packet, self._session.client_id, None)
+        elif self._is_new:
+            raise Violation(f"no right to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
+
+    def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
+        session = self._session
+        # Those of QoS 2 count until they are released. A client that releases them before it is
+        # answered is held to the same number.
+        exchanges = max(len(session.received) + len(session.unstored), len(session.arriving))
+        unanswered = self._pending + exchanges
+        if unanswered >= self._hub.settings.receive_max:
+            self._slow_down(packet)
+        ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
+        slot = self._answers.reserve()
+        settled = partial(self._stored, slot, ack)
+        if packet.qos == 2 and packet.packet_id in session.arriving:
+            self._arrives_again(packet.packet_id, settled)
+        elif packet.qos == 2 and packet.packet_id in session.received:
+            self._answers.fill(slot, ack)
+        elif not may:
+            self._refuse(slot, replace(ack, reason=Reason.NOT_AUTHORIZED))
+        elif packet.qos == 2:
+            self._publish_once(packet, settled)
+        else:
+            self._pending += 1
+            self._hub.publish(packet, session.client_id, settled)
+
+    def _publish_once(self, packet: Publish, settled: Settled) -> None:
+        """That a message of QoS 2 was received is remembered together with the message.
+
+        A node alone writes both in one turn, the message first. In a cluster they may be written by
+        two nodes: the number waits until the message is stored, so that it is never lost.
+        """
+        session, number = self._session, packet.packet_id
+        arrival = session.arriving[number] = Arrival([settled])
+        is_one_turn = session.is_durable and self._hub.is_alone
+
+        def stored(error: MainstemError | None) -> None:
+            session.unstored.discard(number)
+            if error is not None:
+                session.received.discard(number)
+                self._settle(number, arrival, error)
+                return
+            session.received.add(number)
+            arrival.is_stored = True
+            if session.is_durable and not is_one_turn:
+                self._remember(number, arrival)
+                return
+            arrival.is_remembered |= not session.is_durable
+            self._settle_if_there(number, arrival)
+
+        if is_one_turn:
+            session.received.add(number)
+        else:
+            session.unstored.add(number)
+        self._hub.publish(packet, session.client_id, stored)
+        if is_one_turn:
+            self._remember(number, arrival)
+
+    def _arrives_again(self, number: int, settled: Settled) -> None:
+        """Sent again on another connection, before it was there."""
+        arrival = self._session.arriving[number]
+        arrival.waiting.append(settled)
+        if number in self._session.received and not arrival.is_remembered:
+            # Nobody hears of a session that could not be kept, as on a full disk: it is kept now.
+            self._remember(number, arrival)
+
+    def _remember(self, number: int, arrival: Arrival) -> None:
+        def remembered() -> None:
+            arrival.is_remembered = True
+            self._settle_if_there(number, arrival)
+
+        self._hub.save(self._session, remembered)
+
+    def _settle_if_there(self, number: int, arrival: Arrival) -> None:
+        if arrival.is_stored and arrival.is_remembered:
+            self._settle(number, arrival, None)
+
+    def _settle(self, number: int, arrival: Arrival, error: MainstemError | None) -> None:
+        if self._session.arriving.get(number) is arrival:
+            del self._session.arriving[number]
+            for each in arrival.waiting:
+                each(error)
+
+    def _without_alias(self, packet: Publish) -> Publish:
+        """The message with its topic in place of the alias."""
+        properties = dict(packet.properties)
+        alias = properties.pop("topic_alias")
+        if not 1 <= alias <= self._hub.settings.topic_aliases_max:
+            raise Violation(f"topic alias {alias} is not allowed", Reason.TOPIC_ALIAS_INVALID)
+        if packet.topic:
+            self._topics_by_alias[alias] = packet.topic
+        elif alias not in self._topics_by_alias:
+            raise Violation(f"topic alias {alias} stands for nothing", Reason.TOPIC_ALIAS_INVALID)
+        return replace(packet, topic=self._topics_by_alias[alias], properties=properties)
+
+    def _slow_down(self, packet: Publish) -> None:
+        """More is unanswered than was agreed upon; 3.1.1 agrees upon nothing, and is made wait."""
+        number = packet.packet_id
+        if number in self._session.received or number in self._session.arriving:
+            return
+        if self._is_new:
+            raise Violation("more messages than receive-maximum", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        self._connection.pause()
+
+    def _stored(self, slot: Slot, ack: Ack, error: MainstemError | None) -> None:
+        """A message is committed, or is not."""
+        self._pending -= ack.kind is Kind.PUBACK
+        if self._is_over:
+            return
+        if error is not None and error.code in _UNSURE:
+            # It can be sent again, and who has sent it does so on a new connection.
+            self._connection.shut()
+            return
+        if error is not None:
+            self._refuse(slot, replace(ack, reason=ack_reason_of(error)))
+            return
+        self._answers.fill(slot, ack)
+        if self._pending <= self._hub.settings.receive_max // 2:
+            self._connection.resume()
+
+    def _refuse(self, slot: Slot, ack: Ack) -> None:
+        if self._is_new:
+            self._answers.fill(slot, ack)
+        else:
+            # 3.1.1 cannot say no, and must not be told yes.
+            self._connection.shut()
+
+    def acknowledge(self, packet: Ack) -> None:
+        """PUBACK, PUBREC, PUBREL and PUBCOMP."""
+        number, session = packet.packet_id, self._session
+        if packet.kind is Kind.PUBREL:
+            self._release(number)
+        elif packet.kind is Kind.PUBCOMP:
+            session.completed(number)
+        elif packet.kind is Kind.PUBACK or packet.reason >= REFUSED:
+            session.acknowledged(number)
+        elif not session.received_by_peer(number):
+            self._out.put(Ack(Kind.PUBREL, number, Reason.PACKET_ID_NOT_FOUND))
+
+    def _release(self, number: int) -> None:
+        """PUBREL: the exchange of a message of QoS 2 is over."""
+        session = self._session
+        if number not in session.received:
+            self._out.put(Ack(Kind.PUBCOMP, number, Reason.PACKET_ID_NOT_FOUND))
+            return
+        session.received.discard(number)
+        answer = partial(self._out.put, Ack(Kind.PUBCOMP, number))
+        if session.is_durable:
+            # The number may be used again after the answer: it must be forgotten for good.
+            self._hub.save(session, answer)
+        else:
+            answer()

@@ -1,0 +1,43 @@
+"""MQTT sessions on real connections: what takes time runs as tasks of the node's loop."""
+
+from typing import Final
+
+from mainstem.model.errors import MainstemError
+from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.loop_driver import LoopRunner
+from mainstem.protocols.mqtt.connection.session import MqttPeer, MqttService, MqttSession
+from mainstem.wire.mqtt.primitives import Malformed
+
+# A client's silence is its own affair: keep-alive is agreed upon, or there is none.
+IDLE_MS: Final = 10 * 365 * 24 * 3600 * 1000
+
+
+def mqtt_runner() -> LoopRunner:
+    """Make the runner that all MQTT sessions of a node share."""
+    return LoopRunner("an MQTT login", (MainstemError, Malformed))
+
+
+def mqtt_listener(
+    service: MqttService,
+    *,
+    connections_max: int,
+    buffers: Buffers,
+) -> Listener:
+    """The listener whose connections speak MQTT."""
+
+    def make_session(connection: Connection) -> MqttSession:
+        peer = MqttPeer(connection.peer[0], connection.tls_object)
+        return MqttSession(connection, peer, service)
+
+    listener = Listener(
+        "mqtt",
+        make_session,
+        connections_max=connections_max,
+        idle_ms=IDLE_MS,
+        buffers=buffers,
+        metrics=service.metrics,
+    )
+    listener.sends_files = False
+    listener.refuses = service.entrance.refuses
+    listener.login_timeout_ms = service.hub.settings.connect_timeout_ms
+    return listener

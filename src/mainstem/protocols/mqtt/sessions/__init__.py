@@ -1,0 +1,1 @@
+"""MQTT client sessions, shared subscriptions and wills, and how they survive restarts."""

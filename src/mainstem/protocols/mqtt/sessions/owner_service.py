@@ -1,0 +1,54 @@
+"""Which node has the MQTT sessions: the one that writes ``__mqtt_sessions``.
+
+And how it waits until it has them, and can read what they subscribe to.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from mainstem.broker.api.broker import Broker, check_fresh
+from mainstem.model.errors import MainstemError
+from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC
+from mainstem.protocols.mqtt.streams.tail import Tail
+
+PAUSE_S: Final = 0.02
+
+
+def check_owned(broker: Broker) -> None:
+    """Refuse where another node has the sessions, or may have them by now.
+
+    Raises:
+        Unavailable: it is not this node, or not yet.
+    """
+    writer = broker.streams.partition(MQTT_SESSIONS_TOPIC, 0)
+    if writer.closed is not None:
+        raise writer.closed
+    check_fresh(writer)
+
+
+async def until_owned(broker: Broker) -> None:
+    """Wait for a stream that was just made, or taken over, to be open here.
+
+    Raises:
+        Unavailable: another node writes it.
+    """
+    while True:
+        try:
+            check_owned(broker)
+        except MainstemError as error:
+            topic = broker.topics.by_name(MQTT_SESSIONS_TOPIC)
+            is_here = topic is not None and topic.streams[0].writer == broker.node.id
+            if not is_here or not error.retriable:
+                raise
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return
+
+
+async def until_read(tail: Tail, topics: Iterable[str]) -> None:
+    """Wait for streams that were just made to open, and for other nodes to be reached."""
+    while True:
+        if tail.open(topics):
+            return
+        await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,1 @@
+"""How MQTT reads and writes the streams of the log, on this node and on others."""

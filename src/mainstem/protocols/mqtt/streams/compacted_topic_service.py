@@ -1,0 +1,40 @@
+"""What a compacted internal topic holds: all its messages, in order, at start."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from mainstem.broker.api.broker import Broker
+from mainstem.model.errors import Corrupt
+from mainstem.model.limits import KIB
+from mainstem.model.message import Message
+from mainstem.model.records.record import batches_of, records_of
+
+_READ_BYTES: Final = 512 * KIB
+
+
+async def stored_messages(broker: Broker, topic: str) -> AsyncIterator[Message]:
+    """Every message of a topic, partition by partition; between pieces others get their turn.
+
+    Raises:
+        Corrupt: something is damaged.
+        Unavailable: nobody writes it now.
+    """
+    known = broker.topics.by_name(topic)
+    for partition in range(0 if known is None else len(known.streams)):
+        look = await broker.streams.look(topic, partition)
+        offset, end = look.start_offset, look.last_stable
+        while offset < end:
+            piece = await look.piece(offset, _READ_BYTES)
+            if piece is None:
+                break
+            reached = offset
+            for header, batch in batches_of(piece.data):
+                for record in records_of(batch):
+                    if record.offset >= offset:
+                        yield Message.of_record(record)
+                reached = header.until_offset
+            if reached <= offset:
+                raise Corrupt(f"no whole batch at offset {offset} of {topic}")
+            offset = reached
+            await asyncio.sleep(0)

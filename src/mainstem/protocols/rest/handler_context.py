@@ -1,0 +1,77 @@
+"""What the routes are given: the broker API, the clock, metrics, and limits."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, field
+
+from mainstem.broker.api.broker import Broker
+from mainstem.model.clock import Clock
+from mainstem.model.errors import ErrorCode, Unavailable
+from mainstem.model.limits import HTTP_BODY_BYTES_MAX, MIB
+from mainstem.protocols.rest.access import Access
+from mainstem.protocols.rest.metrics_sampling import MetricsSampler
+from mainstem.protocols.rest.window import WindowReader
+from mainstem.telemetry.health import Health
+from mainstem.telemetry.metrics import Metrics
+
+# Bodies on their way in and large answers on their way out, of all connections together.
+HELD_BYTES_MAX = 64 * MIB
+
+
+class NodeDescription(Struct, frozen=True, kw_only=True):
+    """What ``/v1/broker`` reports about this node beyond the broker API."""
+
+    version: str
+    data_dir: str
+    platform: str
+    kafka_host: str
+    kafka_port: int
+    http_host: str
+    http_port: int
+    storage_threads: int
+    segment_bytes: int
+
+
+class Telemetry(Struct, frozen=True, kw_only=True):
+    """Where the figures come from; ``figures`` and ``health`` are computed when asked."""
+
+    metrics: Metrics
+    figures: MetricsSampler
+    health: Callable[[], Health]
+    api_name: Callable[[int], str] = str
+
+
+class BodyBudget:
+    """A budget of bytes that requests and answers share; a request beyond it is refused."""
+
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
+        self._left = bytes_max
+
+    def take(self, size: int) -> None:
+        """Count ``size`` more bytes, or refuse."""
+        if size > self._left:
+            raise Unavailable(
+                ErrorCode.OVERLOADED,
+                "requests and answers in progress hold as much memory as HTTP may use",
+                remedy="send it again in a moment",
+            )
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """These bytes are gone."""
+        self._left += size
+
+
+class HandlerContext(Struct, frozen=True, kw_only=True):
+    """Everything a route may use."""
+
+    broker: Broker
+    clock: Clock
+    telemetry: Telemetry
+    facts: Callable[[], NodeDescription]
+    access: Access | None = None  # None: nobody is asked anything
+    body_bytes_max: int = HTTP_BODY_BYTES_MAX
+    held: BodyBudget = field(default_factory=BodyBudget)
+    peeker: WindowReader = field(default_factory=WindowReader)
+    turns: Iterator[int] = field(default_factory=itertools.count)  # spreads keyless messages

@@ -1,0 +1,1 @@
+"""The HTTP request handlers, one module per resource."""

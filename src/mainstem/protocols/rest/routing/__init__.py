@@ -1,0 +1,1 @@
+"""The table of HTTP routes, their parameters, and the OpenAPI document made from it."""

@@ -1,0 +1,199 @@
+"""The part of the table of routes that is about queues, exchanges and bindings."""
+
+from mainstem.protocols.rest.handlers import exchanges, queues
+from mainstem.protocols.rest.queue_access import NAMESPACE
+from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.schemas.queues import (
+    Accepted,
+    BindingBody,
+    Counted,
+    ExchangeAnswer,
+    ExchangeDeleted,
+    ExchangeRequest,
+    MoveRequest,
+    QueueAnswer,
+    QueueDeleted,
+    QueuedMessage,
+    QueueRequest,
+    TakeRequest,
+)
+from mainstem.protocols.rest.schemas.topics_and_groups import MessageRequest, MessagesRequest
+
+_BODY = (403, 404, 408, 409, 413, 415)
+_MESSAGES = (MessagesRequest, MessageRequest, list[MessageRequest])
+
+QUEUE_ADDRESSES: tuple[Address, ...] = (
+    Address(
+        "/v1/queues",
+        {
+            "GET": Operation(
+                handler=queues.list_queues,
+                summary="All queues of a namespace.",
+                answer=list[QueueAnswer],
+                parameters=(NAMESPACE,),
+            )
+        },
+    ),
+    Address(
+        "/v1/queues/{name:path}/messages",
+        {
+            "GET": Operation(
+                handler=queues.browse_queue,
+                summary="Look at messages of a queue without taking them.",
+                answer=list[QueuedMessage],
+                parameters=(NAMESPACE, queues.START, queues.LIMIT),
+                refusals=(403, 404),
+            ),
+            "POST": Operation(
+                handler=exchanges.publish_to_queue,
+                summary="Publish to a queue; answered once it is stored.",
+                answer=Accepted,
+                body=_MESSAGES,
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            ),
+        },
+    ),
+    Address(
+        "/v1/queues/{name:path}/take",
+        {
+            "POST": Operation(
+                handler=queues.take_messages,
+                summary="Take messages of a queue; they are settled by being taken.",
+                answer=list[QueuedMessage],
+                body=(TakeRequest,),
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            )
+        },
+    ),
+    Address(
+        "/v1/queues/{name:path}/purge",
+        {
+            "POST": Operation(
+                handler=queues.purge_queue,
+                summary="Drop all messages of a queue that nobody has in hand.",
+                answer=Counted,
+                parameters=(NAMESPACE,),
+                refusals=(403, 404),
+            )
+        },
+    ),
+    Address(
+        "/v1/queues/{name:path}/move",
+        {
+            "POST": Operation(
+                handler=queues.move_messages,
+                summary="Move messages to another queue, or dead letters back where they died.",
+                answer=Counted,
+                body=(MoveRequest,),
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            )
+        },
+    ),
+    Address(
+        "/v1/queues/{name:path}",
+        {
+            "GET": Operation(
+                handler=queues.get_queue,
+                summary="One queue.",
+                answer=QueueAnswer,
+                parameters=(NAMESPACE,),
+                refusals=(403, 404),
+            ),
+            "PUT": Operation(
+                handler=queues.put_queue,
+                summary="Declare a queue (201), or find it as it should be (200).",
+                answer=QueueAnswer,
+                body=(QueueRequest,),
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            ),
+            "DELETE": Operation(
+                handler=queues.delete_queue,
+                summary="Delete a queue and its messages.",
+                answer=QueueDeleted,
+                parameters=(NAMESPACE, queues.IF_UNUSED, queues.IF_EMPTY),
+                refusals=(403, 404, 409),
+            ),
+        },
+    ),
+    Address(
+        "/v1/exchanges",
+        {
+            "GET": Operation(
+                handler=exchanges.list_exchanges,
+                summary="All exchanges of a namespace.",
+                answer=list[ExchangeAnswer],
+                parameters=(NAMESPACE,),
+            )
+        },
+    ),
+    Address(
+        "/v1/exchanges/{name:path}/messages",
+        {
+            "POST": Operation(
+                handler=exchanges.publish_to_exchange,
+                summary="Publish to an exchange; the key of a message is its routing key.",
+                answer=Accepted,
+                body=_MESSAGES,
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            )
+        },
+    ),
+    Address(
+        "/v1/exchanges/{name:path}",
+        {
+            "PUT": Operation(
+                handler=exchanges.put_exchange,
+                summary="Declare an exchange.",
+                answer=ExchangeAnswer,
+                body=(ExchangeRequest,),
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            ),
+            "DELETE": Operation(
+                handler=exchanges.delete_exchange,
+                summary="Delete an exchange and its bindings.",
+                answer=ExchangeDeleted,
+                parameters=(NAMESPACE, exchanges.IF_UNUSED),
+                refusals=(403, 409),
+            ),
+        },
+    ),
+    Address(
+        "/v1/bindings",
+        {
+            "GET": Operation(
+                handler=exchanges.list_bindings,
+                summary="All bindings of a namespace.",
+                answer=list[BindingBody],
+                parameters=(NAMESPACE,),
+            ),
+            "POST": Operation(
+                handler=exchanges.post_binding,
+                summary="Let messages of an exchange go to a queue, or to another exchange.",
+                answer=BindingBody,
+                status=201,
+                body=(BindingBody,),
+                parameters=(NAMESPACE,),
+                refusals=_BODY,
+            ),
+            "DELETE": Operation(
+                handler=exchanges.delete_binding,
+                summary="End a binding.",
+                answer=BindingBody,
+                parameters=(
+                    NAMESPACE,
+                    exchanges.SOURCE,
+                    exchanges.DESTINATION,
+                    exchanges.KIND,
+                    exchanges.KEY,
+                ),
+                refusals=(403, 404),
+            ),
+        },
+    ),
+)

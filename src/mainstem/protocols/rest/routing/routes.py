@@ -1,0 +1,222 @@
+"""The table of everything that is served over HTTP."""
+
+from mainstem.protocols.rest.access import Right
+from mainstem.protocols.rest.handlers import groups, ops, peek, produce, topics
+from mainstem.protocols.rest.handlers.cluster import CLUSTER_ADDRESSES
+from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.queue_routes import QUEUE_ADDRESSES
+from mainstem.protocols.rest.routing.security_routes import SECURITY_ADDRESSES, SEE_CLUSTER
+from mainstem.protocols.rest.schemas.topics_and_groups import (
+    BrokerAnswer,
+    GroupAnswer,
+    GroupDeleted,
+    GroupLine,
+    MessageAnswer,
+    MessageRequest,
+    MessagesRequest,
+    MessagesStored,
+    NewTopicRequest,
+    Probe,
+    TopicAnswer,
+    TopicDeleted,
+    TopicLine,
+    TopicRequest,
+)
+from mainstem.security.authorisation.acl import Operation as Allowed
+from mainstem.security.authorisation.acl import ResourceType
+
+_FIGURES = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
+_HEALTH = {
+    "type": "object",
+    "required": ["is_healthy", "status", "timestamp"],
+    "properties": {
+        "is_healthy": {"type": "boolean"},
+        "status": {"type": "string"},
+        "live": {"type": "boolean"},
+        "ready": {"type": "boolean"},
+        "components": {"type": "array", "items": {"type": "object"}},
+        "timestamp": {"type": "string", "format": "date-time"},
+    },
+}
+_TEXT = {"type": "string"}
+
+
+def _on_topic(operation: Allowed) -> Right:
+    return Right(operation, ResourceType.TOPIC, "name")
+
+
+def _on_group(operation: Allowed) -> Right:
+    return Right(operation, ResourceType.GROUP, "id")
+
+
+_READ_MESSAGES = Operation(
+    handler=peek.peek,
+    right=_on_topic(Allowed.READ),
+    summary="Look at messages of one partition.",
+    answer=list[MessageAnswer],
+    parameters=(peek.PARTITION, peek.OFFSET, peek.FROM_TIMESTAMP, peek.LIMIT, peek.ENCODING),
+    refusals=(404, 416),
+)
+_STORE_MESSAGES = Operation(
+    handler=produce.produce,
+    right=_on_topic(Allowed.WRITE),
+    summary="Store messages; answered once they are as durable as the topic asks.",
+    answer=MessagesStored,
+    body=(MessagesRequest, MessageRequest, list[MessageRequest]),
+    parameters=(peek.PARTITION, produce.KEY, produce.TIMESTAMP),
+    refusals=(403, 404, 408, 413, 415, 504),
+)
+
+ADDRESSES: tuple[Address, ...] = (
+    Address(
+        "/",
+        {
+            "GET": Operation(
+                handler=ops.get_index,
+                summary="A page of links.",
+                answer=_TEXT,
+                media_type="text/html",
+            )
+        },
+    ),
+    Address(
+        "/v1/broker",
+        {
+            "GET": Operation(
+                handler=ops.get_broker,
+                right=SEE_CLUSTER,
+                summary="This node.",
+                answer=BrokerAnswer,
+            )
+        },
+    ),
+    Address(
+        "/v1/topics",
+        {
+            "GET": Operation(
+                handler=topics.list_topics,
+                summary="All topics.",
+                answer=list[TopicLine],
+                parameters=(topics.INTERNAL,),
+            ),
+            "POST": Operation(
+                handler=topics.create_topic,
+                summary="Create a topic; refused if it exists.",
+                answer=TopicAnswer,
+                status=201,
+                body=(NewTopicRequest,),
+                refusals=(403, 408, 409, 413, 415),
+            ),
+        },
+    ),
+    Address(
+        "/v1/topics/{name}",
+        {
+            "GET": Operation(
+                handler=topics.get_topic,
+                right=_on_topic(Allowed.DESCRIBE),
+                summary="One topic with its partitions.",
+                answer=TopicAnswer,
+                refusals=(404,),
+            ),
+            "PUT": Operation(
+                handler=topics.put_topic,
+                summary="Create a topic (201), or bring it to what is asked for (200).",
+                answer=TopicAnswer,
+                body=(TopicRequest,),
+                refusals=(403, 408, 409, 413, 415),
+            ),
+            "DELETE": Operation(
+                handler=topics.delete_topic,
+                right=_on_topic(Allowed.DELETE),
+                summary="Delete a topic and its messages.",
+                answer=TopicDeleted,
+                refusals=(403, 404),
+            ),
+        },
+    ),
+    Address("/v1/topics/{name}/messages", {"GET": _READ_MESSAGES, "POST": _STORE_MESSAGES}),
+    Address(
+        "/v1/groups",
+        {
+            "GET": Operation(
+                handler=groups.list_groups, summary="All groups.", answer=list[GroupLine]
+            )
+        },
+    ),
+    Address(
+        "/v1/groups/{id:path}",
+        {
+            "GET": Operation(
+                handler=groups.get_group,
+                right=_on_group(Allowed.DESCRIBE),
+                summary="One group with its members and positions.",
+                answer=GroupAnswer,
+                refusals=(404,),
+            ),
+            "DELETE": Operation(
+                handler=groups.delete_group,
+                right=_on_group(Allowed.DELETE),
+                summary="Delete an empty group and its positions.",
+                answer=GroupDeleted,
+                refusals=(404, 409),
+            ),
+        },
+    ),
+    *CLUSTER_ADDRESSES,
+    *QUEUE_ADDRESSES,
+    *SECURITY_ADDRESSES,
+    Address(
+        "/health",
+        {
+            "GET": Operation(
+                handler=ops.get_health,
+                summary="How the node is; 503 when something needs an operator.",
+                answer=_HEALTH,
+            )
+        },
+    ),
+    Address(
+        "/health/live",
+        {
+            "GET": Operation(
+                handler=ops.get_live,
+                summary="503 asks for a restart of the process.",
+                answer=Probe,
+            )
+        },
+    ),
+    Address(
+        "/health/ready",
+        {
+            "GET": Operation(
+                handler=ops.get_ready,
+                summary="503 asks to send clients elsewhere for now.",
+                answer=Probe,
+            )
+        },
+    ),
+    Address(
+        "/metrics",
+        {
+            "GET": Operation(
+                handler=ops.get_metrics,
+                right=SEE_CLUSTER,
+                summary="Every metric in Prometheus' text format.",
+                answer=_TEXT,
+                media_type="text/plain",
+            )
+        },
+    ),
+    Address(
+        "/metrics/json",
+        {
+            "GET": Operation(
+                handler=ops.get_metrics_json,
+                right=SEE_CLUSTER,
+                summary="The figures a person looks for first.",
+                answer=_FIGURES,
+            )
+        },
+    ),
+)

@@ -1,0 +1,1 @@
+"""The bodies of HTTP requests and responses, as msgspec types."""

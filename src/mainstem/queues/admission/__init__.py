@@ -1,0 +1,1 @@
+"""Admission control: credit that queues lend to routers, and memory watermarks."""

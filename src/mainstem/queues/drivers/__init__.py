@@ -1,0 +1,1 @@
+"""All queues of a node in service: loading, virtual hosts, dead letters and upkeep."""

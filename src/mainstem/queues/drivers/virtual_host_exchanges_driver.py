@@ -1,0 +1,190 @@
+"""The exchanges of one namespace: their topology, their streams, and how far each is routed.
+
+change ─▶ facts ─▶ home shard ─▶ committed ─▶ answered
+            └─▶ routers note from which offset on it holds
+"""
+
+from collections.abc import Iterator, Sequence
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+from mainstem.model.ids import StreamId
+from mainstem.queues.admission.watermarks import Pressure
+from mainstem.queues.context import QueuesContext
+from mainstem.queues.drivers.virtual_host_queues_driver import VirtualHostQueues
+from mainstem.queues.publishing.exchange_stream_driver import ExchangeStream
+from mainstem.queues.publishing.publish_batch_driver import PublishBatcher
+from mainstem.queues.publishing.publish_flush_driver import PublishFlusher
+from mainstem.queues.publishing.router_cursors_driver import RouterCursors
+from mainstem.queues.routing.router import CursorMoved, Router
+from mainstem.queues.routing.topology import (
+    Bound,
+    ExchangeDeclared,
+    ExchangeDeleted,
+    TopologyFact,
+    Unbound,
+)
+from mainstem.queues.shards.shard_driver import QueueShardDriver
+from mainstem.queues.storage.virtual_host_state import InSpace, SpaceFact, VirtualHostState
+from mainstem.streams.writer.stream_driver import StreamWriter
+
+
+class VirtualHostExchanges:
+    """Serves the exchanges of one virtual host and their streams."""
+
+    def __init__(
+        self,
+        state: VirtualHostState,
+        home: QueueShardDriver,
+        queues: VirtualHostQueues,
+        flusher: PublishFlusher,
+        context: QueuesContext,
+    ) -> None:
+        self.state = state
+        self._home = home
+        self._queues = queues
+        self._flusher = flusher
+        self._context = context
+        self._cursors = RouterCursors()
+        self.streams: dict[str, list[ExchangeStream]] = {}
+        self._level = Pressure.ACCEPT
+        # Exchanges that are gone: what was published to them before is still confirmed and routed.
+        self._leaving: dict[str, list[ExchangeStream]] = {}
+
+    def record(self, fact: InSpace) -> None:
+        """Something happened here: remember it, and let the home shard keep it."""
+        self.state.replay(fact)
+        self._home.store(SpaceFact(self._queues.host, fact))
+
+    def change(self, facts: Sequence[TopologyFact]) -> None:
+        """Exchanges or bindings change from the next message on."""
+        if not facts:
+            return
+        self._queues.changed()
+        # What was published before is appended before, so that offsets tell old from new.
+        self._flusher.flush()
+        affected = self.state.topology.upstream(_sources(facts))
+        for fact in facts:
+            self.record(fact)
+        affected |= self.state.topology.upstream(_sources(facts))
+        for stream in self.all_streams():
+            taken = stream.router.on_topology(stream.writer.next_offset)
+            if taken is not None and stream.exchange in affected:
+                self.record(taken)
+        for fact in facts:
+            if isinstance(fact, ExchangeDeleted):
+                self.retire_exchange(fact.name)
+
+    def prepare(self, writers: Sequence[StreamWriter]) -> None:
+        """New streams are routed from where they end now; kept before anything is published."""
+        for writer in writers:
+            if writer.id not in self.state.positions:
+                self.record(CursorMoved(writer.id, writer.committed, self.state.topology.version))
+
+    def open_exchange(self, exchange: str, writers: Sequence[StreamWriter]) -> None:
+        """The streams of an exchange serve from now on; they are prepared."""
+        # Declared again before all was done, it goes on where it is.
+        going_on = self._leaving.pop(exchange, None)
+        self.streams[exchange] = going_on or [self._opened(exchange, writer) for writer in writers]
+        self.note_exchange(exchange)
+
+    def _opened(self, exchange: str, writer: StreamWriter) -> ExchangeStream:
+        position = self.state.positions[writer.id]
+        self._cursors.opened(writer.id, position.cursor)
+        router = Router(
+            writer.id, self.state.topology, cursor=position.cursor, version=position.version
+        )
+        for mark in position.marks:
+            router.replay(mark)
+        router.on_topology(writer.next_offset)
+        router.pressure = self._level
+        self._context.bodies.opened(writer.id, exchange)
+        batcher = PublishBatcher(
+            exchange, writer, router, self._context, self._flusher, self._queues
+        )
+        return ExchangeStream(batcher, self._queues, self._cursors)
+
+    def note_exchange(self, exchange: str) -> None:
+        """An exchange was declared: what its streams need to know of it."""
+        if exchange in self.state.topology.live:
+            described = self.state.topology.live.exchange(exchange)
+            for stream in self.streams.get(exchange, ()):
+                stream.batcher.described(described)
+
+    def retire_exchange(self, exchange: str) -> None:
+        """An exchange is gone: nothing more is taken; what was is confirmed and routed."""
+        error = InvalidRequest(
+            ErrorCode.UNKNOWN_EXCHANGE, f"exchange '{exchange}' was deleted", subject=exchange
+        )
+        streams = self.streams.pop(exchange, [])
+        for stream in streams:
+            stream.batcher.refuse_waiting(error)
+        if streams:
+            self._leaving[exchange] = streams
+
+    def is_done(self, stream: ExchangeStream) -> bool:
+        """Whether a stream's exchange is gone, and all that it took is in its queues."""
+        is_routed = stream.router.cursor >= stream.writer.next_offset
+        return stream.exchange in self._leaving and is_routed
+
+    def close_exchange(self, exchange: str) -> bool:
+        """Let go of an exchange that is gone; False where it is not done yet."""
+        streams = self._leaving.get(exchange, ())
+        if not all(map(self.is_done, streams)):
+            return False
+        self._leaving.pop(exchange, None)
+        for stream in streams:
+            stream.close()
+            self._cursors.closed(stream)
+        return True
+
+    def all_streams(self) -> Iterator[ExchangeStream]:
+        """Every stream of every exchange."""
+        served = (*self.streams.values(), *self._leaving.values())
+        return (stream for streams in served for stream in streams)
+
+    def sources(self) -> list[tuple[StreamId, int]]:
+        """Where streams end that may be routed again from before it, now or after a crash."""
+        self._flusher.flush()
+        return [
+            (stream.writer.id, stream.writer.next_offset)
+            for stream in self.all_streams()
+            if self._cursors.may_be_routed_again(stream)
+        ]
+
+    def keep_cursors(self) -> None:
+        """Keep how far each stream is routed, and forget versions that nobody needs."""
+        moved = self._cursors.take_moved()
+        for stream in moved:
+            router = stream.router
+            self.record(CursorMoved(router.stream, router.cursor, router.version))
+        if moved:
+            versions = [stream.router.version for stream in self.all_streams()]
+            self.state.topology.forget(min(versions, default=self.state.topology.version))
+
+    def queue_gone(self, queue: str) -> None:
+        """A queue is gone: its bindings go, and nothing is owed to it."""
+        self.change(self.state.topology.queue_gone(queue))
+        for stream in self.all_streams():
+            if stream.router.on_queue_gone(queue) is not None:
+                self._cursors.moved(stream)
+
+    def on_pressure(self, level: Pressure) -> None:
+        """Memory for queues runs short, or does no longer."""
+        self._level = level
+        for stream in self.all_streams():
+            stream.router.pressure = level
+
+
+def _sources(facts: Sequence[TopologyFact]) -> list[str]:
+    names: list[str] = []
+    for fact in facts:
+        match fact:
+            case Bound(_, binding) | Unbound(_, binding):
+                names.append(binding.source)
+            case ExchangeDeclared(_, exchange):
+                names.append(exchange.name)
+            case ExchangeDeleted(_, name):
+                names.append(name)
+            case _:
+                pass
+    return names

@@ -1,0 +1,1 @@
+"""The queue state machines: ready messages, leases, consumers, settlement, overflow, shards."""

@@ -1,0 +1,117 @@
+"""How deliveries end: what consumers say, and what becomes of the messages."""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainstem.queues.engine.effects import Effects, LeaseLost
+from mainstem.queues.engine.queue_operations import QueueOperations
+from mainstem.queues.facts import ALL_LANES, Reason, Settled, spans_of
+
+if TYPE_CHECKING:
+    from mainstem.queues.engine.leases import Lease
+    from mainstem.queues.storage.ledger import QueuedItem
+
+
+class SettlementOutcome(Enum):
+    """What a consumer says about a message."""
+
+    ACKNOWLEDGE = auto()
+    RETURN = auto()
+    REJECT = auto()
+
+
+class Settlement(Struct, frozen=True):
+    """How deliveries end. ``delay_ms`` below zero leaves the wait to the settings."""
+
+    outcome: SettlementOutcome
+    is_failure: bool = False
+    delay_ms: int = -1
+    reason: Reason = Reason.REJECTED
+
+
+ACKNOWLEDGE = Settlement(SettlementOutcome.ACKNOWLEDGE)
+# A failed attempt: AMQP's nack and reject with requeue.
+RETURN = Settlement(SettlementOutcome.RETURN, is_failure=True)
+# Not tried: AMQP 1.0's released, a consumer that went away.
+RELEASE = Settlement(SettlementOutcome.RETURN)
+REJECT = Settlement(SettlementOutcome.REJECT)
+
+
+def settle(
+    body: QueueOperations,
+    holder: str,
+    numbers: Iterable[int],
+    how: Settlement,
+    now_ms: int,
+    effects: Effects,
+) -> None:
+    """Deliveries end as their holder says; those that it does not hold are listed."""
+    ended: list[Lease] = []
+    for number in numbers:
+        lease = body.leases.end(holder, number)
+        if lease is None:
+            effects.unknown.append(number)
+        else:
+            ended.append(lease)
+    effects.count += len(ended)
+    live = body.end(ended)
+    if how.outcome is SettlementOutcome.ACKNOWLEDGE:
+        by_lane: dict[int, list[QueuedItem]] = {}
+        for lease in live:
+            by_lane.setdefault(lease.lane.id, []).append(lease.item)
+        for lane_id, items in by_lane.items():
+            body.settle(body.lanes[lane_id], items, None, effects)
+    elif how.outcome is SettlementOutcome.REJECT:
+        body.condemn_leases(live, how.reason, now_ms, effects)
+    else:
+        body.give_back(live, now_ms, effects, is_failure=how.is_failure, delay_ms=how.delay_ms)
+
+
+def release(body: QueueOperations, holder: str, now_ms: int, effects: Effects) -> None:
+    """All that somebody has returns to its place."""
+    settle(body, holder, body.leases.of(holder), RELEASE, now_ms, effects)
+
+
+def take_back(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> None:
+    """Leases that ran out: the attempt failed, the message goes to somebody else."""
+    overdue = body.leases.overdue(now_ms, limit)
+    if not overdue:
+        return
+    effects.notices += [LeaseLost(body.id, lease.holder, lease.number) for lease in overdue]
+    body.give_back(body.end(overdue), now_ms, effects, is_failure=True, delay_ms=-1)
+
+
+def condemned(body: QueueOperations, effects: Effects) -> None:
+    """Every dead letter that is not known to have been appended."""
+    for lane in body.lanes.values():
+        dying = [item for item in lane.ledger.items.values() if item.reason is not None]
+        effects.dead_letters += [body.dead_letter(lane.id, item) for item in dying]
+    for message in body.ledger.messages.values():
+        if message.reason is not None:
+            effects.dead_letters.append(body.dead_letter(ALL_LANES, message))
+
+
+def dead_letter(
+    body: QueueOperations, lane_id: int, sequences: Iterable[int], effects: Effects
+) -> None:
+    """Dead letters were appended, so the originals go; one that is told twice goes once."""
+    by_reason: dict[Reason, list[int]] = {}
+    lane = body.lanes.get(lane_id)
+    for sequence in sequences:
+        item: QueuedItem | None = None
+        if lane is not None:
+            item = lane.ledger.items.get(sequence)
+        elif lane_id == ALL_LANES:
+            item = body.ledger.messages.get(sequence)
+        if item is None or item.reason is None:
+            continue
+        by_reason.setdefault(item.reason, []).append(sequence)
+        if lane is None:
+            body.count_dying(item, -1)
+        else:
+            lane.dying -= 1
+    for reason, gone in by_reason.items():
+        body.record(Settled(body.id, lane_id, spans_of(gone), reason), effects)

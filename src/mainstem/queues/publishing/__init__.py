@@ -1,0 +1,1 @@
+"""Publishers, and the streams of exchanges: batched appends, confirms and routing."""

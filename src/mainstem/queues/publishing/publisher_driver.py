@@ -1,0 +1,220 @@
+"""Somebody who publishes: what it is owed an answer for, and whether it should wait.
+
+Answers are collected and told in few calls, each with the tokens of all publishes that ended alike.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
+from mainstem.model.message import Message
+from mainstem.queues.api_types import Published, PublishStatus, Routing
+from mainstem.queues.counts import QueueCounts
+from mainstem.queues.routing.exchange import PREDECLARED_NAMES
+
+OnSettled = Callable[[Sequence[int], Published], None]
+OnFlow = Callable[[bool], None]
+
+ROUTED = Published(PublishStatus.STORED, is_routed=True)
+UNROUTED = Published(PublishStatus.STORED, is_routed=False)
+NOBODY = Published(PublishStatus.NOBODY, is_routed=False)
+
+
+class PublishTarget(Protocol):
+    """A namespace as a publisher sees it."""
+
+    def publish(
+        self,
+        publisher: "QueuePublisher",
+        exchange: str,
+        message: Message,
+        routing: Routing,
+        token: int,
+    ) -> None:
+        """Take a message, refuse it, or let it wait."""
+        ...
+
+    def publish_many(
+        self,
+        publisher: "QueuePublisher",
+        exchange: str,
+        messages: Sequence[Message],
+        routing: Routing,
+        first: int,
+    ) -> bool:
+        """Take all of these where nothing stands in the way; False: take them one by one."""
+        ...
+
+
+class PublisherContext(Protocol):
+    """What publishers need of the other drivers."""
+
+    counts: QueueCounts
+    is_slow: bool
+
+    @property
+    def lapse(self) -> MainstemError | None:
+        """Why another node may serve queues by now; None as long as none can."""
+        ...
+
+    def find(self, namespace: str) -> PublishTarget | None:
+        """The namespace in service; None where nothing was ever declared there.
+
+        Raises:
+            Unavailable: queues are not served now.
+        """
+        ...
+
+
+class QueuePublisher:
+    """One source of messages. ``is_forced``: queues that are full have no say.
+
+    The namespace is looked up with each message: it may have been loaded anew since the last one.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_flow",
+        "_namespace",
+        "_routed",
+        "_settled",
+        "_unrouted",
+        "is_forced",
+        "parked",
+    )
+
+    def __init__(
+        self,
+        context: PublisherContext,
+        namespace: str,
+        settled: OnSettled,
+        flow: OnFlow | None = None,
+        *,
+        is_forced: bool = False,
+    ) -> None:
+        self._context = context
+        self._namespace = namespace
+        self._settled: OnSettled | None = settled
+        self._flow = flow
+        self._routed: list[int] = []
+        self._unrouted: list[int] = []
+        self.is_forced = is_forced
+        # Messages that wait for space in a queue that makes its publishers wait.
+        self.parked = 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the session should stop reading."""
+        return self.parked > 0 or self._context.is_slow
+
+    def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
+        """Publish; see the broker API."""
+        self._context.counts.published += 1
+        try:
+            space = self._context.find(self._namespace)
+        except Unavailable as error:
+            self.refuse((token,), error)
+            return
+        try:
+            self._publish(space, exchange, message, routing, token)
+        except InvalidRequest:
+            # Another node may know the exchange: only who surely serves queues judges.
+            lapse = self._context.lapse
+            if lapse is None:
+                raise
+            self.refuse((token,), lapse)
+
+    def _publish(
+        self,
+        space: PublishTarget | None,
+        exchange: str,
+        message: Message,
+        routing: Routing,
+        token: int,
+    ) -> None:
+        if space is not None:
+            space.publish(self, exchange, message, routing, token)
+        elif exchange in PREDECLARED_NAMES:
+            self.unrouted(token)
+        else:
+            raise InvalidRequest(
+                ErrorCode.UNKNOWN_EXCHANGE, f"no exchange '{exchange}'", subject=exchange
+            )
+
+    def publish_many(
+        self, exchange: str, messages: Sequence[Message], routing: Routing, first: int
+    ) -> None:
+        """Publish messages that go the same way; see the broker API."""
+        space = None
+        with contextlib.suppress(Unavailable):  # each is refused below
+            space = self._context.find(self._namespace)
+        if space is not None and space.publish_many(self, exchange, messages, routing, first):
+            self._context.counts.published += len(messages)
+            return
+        for token, message in enumerate(messages, first):
+            self.publish(exchange, message, routing, token)
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._settled = self._flow = None
+
+    def note(self, tokens: Sequence[int], *, is_routed: bool) -> None:
+        """Messages are committed; they are told with the others."""
+        (self._routed if is_routed else self._unrouted).extend(tokens)
+
+    def notify(self) -> None:
+        """Notify the publisher of what was noted."""
+        routed, unrouted = self._routed, self._unrouted
+        counts = self._context.counts
+        if routed:
+            self._routed = []
+            if self._settled is not None:
+                self._settled(routed, ROUTED)
+        if unrouted:
+            counts.unroutable += len(unrouted)
+            self._unrouted = []
+            if self._settled is not None:
+                self._settled(unrouted, UNROUTED)
+
+    def unrouted(self, token: int) -> None:
+        """Nobody wants the message, and nothing was stored; refused where others may know more."""
+        lapse = self._context.lapse
+        if lapse is not None:
+            self.refuse((token,), lapse)
+            return
+        self._context.counts.unroutable += 1
+        if token >= 0 and self._settled is not None:
+            self._settled((token,), NOBODY)
+
+    def refuse(self, tokens: Sequence[int], error: MainstemError) -> None:
+        """Nothing was stored."""
+        self._context.counts.refused += len(tokens)
+        owed = [token for token in tokens if token >= 0]
+        if owed and self._settled is not None:
+            self._settled(owed, Published(PublishStatus.REFUSED, is_routed=False, error=error))
+
+    def give_up(self, tokens: Sequence[int], error: MainstemError) -> None:
+        """Whether these are stored cannot be known here."""
+        self._context.counts.refused += len(tokens)
+        owed = [token for token in tokens if token >= 0]
+        if owed and self._settled is not None:
+            self._settled(owed, Published(PublishStatus.UNKNOWN, is_routed=False, error=error))
+
+    def park(self) -> None:
+        """One more message waits."""
+        self.parked += 1
+        if self.parked == 1 and self._flow is not None:
+            self._flow(False)  # noqa: FBT003 - the callback's only argument
+
+    def unpark(self) -> None:
+        """One waits no longer."""
+        self.parked -= 1
+        if not self.parked and self._flow is not None:
+            self._flow(not self._context.is_slow)
+
+    def on_pressure(self, *, is_slow: bool) -> None:
+        """Memory runs short, or does no longer."""
+        if self._flow is not None and not self.parked:
+            self._flow(not is_slow)

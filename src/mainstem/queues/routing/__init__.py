@@ -1,0 +1,1 @@
+"""Exchanges, bindings and topology of a virtual host; routing of messages to queues."""

@@ -1,0 +1,1 @@
+"""One shard of queues in service: its turns, deliveries, subscriptions and settlements."""

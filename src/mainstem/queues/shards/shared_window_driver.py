@@ -1,0 +1,39 @@
+"""Windows that the consumers of a channel share (AMQP's global prefetch)."""
+
+from mainstem.queues.engine.consumer_window import ConsumerWindow
+from mainstem.queues.shards.subscription_driver import QueueSubscription
+
+
+class SharedWindows:
+    """Offers the space of a shared window to the consumers that share it."""
+
+    def __init__(self) -> None:
+        self._sharing: dict[int, dict[QueueSubscription, None]] = {}
+
+    def share(self, subscription: QueueSubscription) -> None:
+        """A consumer has a window that it shares with others."""
+        self._sharing.setdefault(id(subscription.consumer.shared), {})[subscription] = None
+
+    def changed(self, shared: ConsumerWindow) -> None:
+        """The window of a channel may have space: first for the consumer that holds least of it."""
+        sharing = self._sharing.get(id(shared), {})
+        for subscription in sorted(sharing, key=_held):
+            if not subscription.is_open:
+                del sharing[subscription]
+                continue
+            before = shared.unsettled
+            subscription.changed()
+            if shared.unsettled > before:
+                # It got something: the others come first the next time.
+                del sharing[subscription]
+                sharing[subscription] = None
+        if not sharing:
+            self._sharing.pop(id(shared), None)
+
+    def forget(self) -> None:
+        """Everything is loaded anew: every subscription has ended."""
+        self._sharing.clear()
+
+
+def _held(subscription: QueueSubscription) -> int:
+    return subscription.consumer.window.unsettled

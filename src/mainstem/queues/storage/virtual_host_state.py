@@ -1,0 +1,127 @@
+"""What outlives a node of one namespace: exchanges, bindings, their topics, how far each is routed.
+
+Facts of the topology and of routers say nothing about the namespace that they belong to, so they
+are kept as ``SpaceFact``s. A snapshot comes in parts, of which only the last makes it count: what a
+crash cut short is passed over, and the facts before it still hold.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+
+from msgspec import Struct
+
+from mainstem.model.ids import StreamId
+from mainstem.queues.routing.router import CursorMoved, VersionTaken
+from mainstem.queues.routing.topology import (
+    Bound,
+    ExchangeDeclared,
+    ExchangeDeleted,
+    Topology,
+    Unbound,
+    VersionReached,
+)
+
+_PART_FACTS = 1_000
+
+
+class TopicTaken(Struct, frozen=True, tag="topic-taken", array_like=True):
+    """A topic keeps the messages of an exchange; a shared one was there before."""
+
+    exchange: str
+    topic: str
+    is_shared: bool = False
+
+
+class TopicLeft(Struct, frozen=True, tag="topic-left", array_like=True):
+    """A topic belongs to no exchange any more."""
+
+    exchange: str
+
+
+InSpace = (
+    ExchangeDeclared
+    | ExchangeDeleted
+    | Bound
+    | Unbound
+    | VersionReached
+    | VersionTaken
+    | CursorMoved
+    | TopicTaken
+    | TopicLeft
+)
+
+
+class SpaceFact(Struct, frozen=True, tag="space", array_like=True):
+    """Something happened in a namespace."""
+
+    namespace: str
+    fact: InSpace
+
+
+class SpacePart(Struct, frozen=True, tag="space-part", array_like=True):
+    """A piece of a namespace's whole state."""
+
+    namespace: str
+    part: int
+    is_last: bool
+    facts: tuple[InSpace, ...]
+
+
+class RoutingProgress:
+    """How far a stream is routed, and by which versions what follows is to be."""
+
+    __slots__ = ("cursor", "marks", "version")
+
+    def __init__(self, cursor: int, version: int) -> None:
+        self.cursor = cursor
+        self.version = version
+        self.marks: list[VersionTaken] = []
+
+
+class VirtualHostState:
+    """Holds the durable state of one virtual host. ``replay`` is all that changes it."""
+
+    def __init__(self, has_queue: Callable[[str], bool]) -> None:
+        self._has_queue = has_queue
+        self.topology = Topology(has_queue)
+        self.topics: dict[str, TopicTaken] = {}
+        self.positions: dict[StreamId, RoutingProgress] = {}
+
+    def replay(self, fact: InSpace) -> None:
+        """Take a stored fact in."""
+        match fact:
+            case TopicTaken(exchange):
+                self.topics[exchange] = fact
+            case TopicLeft(exchange):
+                self.topics.pop(exchange, None)
+            case CursorMoved(stream, until, version):
+                self._move(stream, until, version)
+            case VersionTaken(stream, offset, version):
+                position = self.positions.setdefault(stream, RoutingProgress(offset, version))
+                position.marks.append(fact)
+            case _:
+                self.topology.replay(fact)
+
+    def forget(self, stream: StreamId) -> None:
+        """A stream is gone."""
+        self.positions.pop(stream, None)
+
+    def snapshot(self) -> Iterator[tuple[InSpace, ...]]:
+        """Facts that lead an empty book to where this one is, in pieces."""
+        facts = chain(self.topology.snapshot(), self.topics.values(), self._positions())
+        while piece := tuple(islice(facts, _PART_FACTS)):
+            yield piece
+
+    def _positions(self) -> Iterator[InSpace]:
+        for stream, position in self.positions.items():
+            yield CursorMoved(stream, position.cursor, position.version)
+            yield from position.marks
+
+    def _move(self, stream: StreamId, until: int, version: int) -> None:
+        position = self.positions.get(stream)
+        if position is None:
+            self.positions[stream] = RoutingProgress(until, version)
+            return
+        position.cursor = until
+        position.version = version
+        position.marks = [mark for mark in position.marks if mark.offset > until]

@@ -1,0 +1,1 @@
+"""Authentication: SASL, SCRAM, passwords, tokens, certificates, lock-out."""

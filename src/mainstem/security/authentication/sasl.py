@@ -1,0 +1,144 @@
+"""What SASL exchanges have in common, and the mechanisms that need one message.
+
+Pure. A machine takes what the client sent and says what happens next:
+
+    Challenge     send this and wait for more
+    CheckPassword, CheckBearer      somebody who may take his time has to look at it
+    LoginProven        the client is who it says it is
+
+Anything else raises ``LoginRefused``; what the client is told never says which part was wrong.
+"""
+
+from typing import Final, NoReturn, Protocol
+
+from msgspec import Struct
+
+from mainstem.model.errors import ErrorCode, InvalidRequest
+
+MESSAGE_BYTES_MAX: Final = 64 * 1024
+_SEPARATOR: Final = "\x01"
+
+
+class LoginRefused(InvalidRequest):
+    """The login failed. ``reason`` is for the audit, never for the client.
+
+    ``unseen``: it was refused because of a lock, without a look at what was brought.
+    """
+
+    def __init__(self, reason: str, *, user: str = "", unseen: bool = False) -> None:
+        super().__init__(
+            ErrorCode.AUTHENTICATION_FAILED, "the login failed", remedy="check name and secret"
+        )
+        self.reason = reason
+        self.user = user
+        self.unseen = unseen
+
+
+class Challenge(Struct, frozen=True):
+    """Send this; the client goes on."""
+
+    data: bytes
+
+
+class CheckPassword(Struct, frozen=True):
+    """Whether this is the user's password."""
+
+    user: str
+    password: str
+
+
+class CheckBearer(Struct, frozen=True):
+    """Whom this token stands for. ``authzid`` is whom the client wants to be, if it said so."""
+
+    token: str
+    authzid: str = ""
+
+
+class LoginProven(Struct, frozen=True):
+    """The client has shown that it is ``user``; ``data`` goes with the good news."""
+
+    user: str
+    data: bytes = b""
+    by_token: bool = False
+
+
+Step = Challenge | CheckPassword | CheckBearer | LoginProven
+
+
+class Mechanism(Protocol):
+    """One exchange of one mechanism."""
+
+    def step(self, data: bytes) -> Step:
+        """Take the client's next message."""
+        ...
+
+
+class Plain:
+    """PLAIN (RFC 4616): authzid NUL authcid NUL password."""
+
+    def step(self, data: bytes) -> Step:
+        """Name and password, to be checked."""
+        parts = text_of(data).split("\0")
+        if len(parts) != 3:
+            refuse("a PLAIN message has three parts")
+        authzid, user, password = parts
+        if not user or not password:
+            refuse("an empty name or password", user=user)
+        if authzid not in ("", user):
+            refuse("asks to be somebody else", user=user)
+        return CheckPassword(user, password)
+
+
+class OauthBearer:
+    """OAUTHBEARER (RFC 7628): a token in one message.
+
+    After a bad token the client is owed an explanation and answers it with one byte; only then has
+    the exchange failed.
+    """
+
+    def __init__(self) -> None:
+        self._explained = False
+
+    def step(self, data: bytes) -> Step:
+        """The token, to be checked."""
+        if self._explained:
+            refuse("the token was not accepted")
+        parts = text_of(data).split(_SEPARATOR)
+        header, pairs = parts[0], dict(part.partition("=")[::2] for part in parts[1:] if part)
+        flag, _, rest = header.partition(",")
+        authzid, comma, left = rest.partition(",")
+        if flag not in ("n", "y") or not comma or left or parts[-2:] != ["", ""]:
+            refuse("not a message of OAUTHBEARER")
+        if authzid and not authzid.startswith("a="):
+            refuse("not a message of OAUTHBEARER")
+        kind, _, token = pairs.get("auth", "").partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            refuse("no bearer token")
+        return CheckBearer(token.strip(), unescaped(authzid.removeprefix("a=")))
+
+    def explained(self) -> Challenge:
+        """What the client is told about a token that was not accepted."""
+        self._explained = True
+        return Challenge(b'{"status":"invalid_token"}')
+
+
+def text_of(data: bytes) -> str:
+    """A message as text; what is none is refused."""
+    if len(data) > MESSAGE_BYTES_MAX:
+        refuse(f"a message of {len(data)} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        refuse("a message that is not UTF-8")
+
+
+def unescaped(name: str) -> str:
+    """A saslname: ``=2C`` and ``=3D`` stand for comma and equals sign, other ``=`` are wrong."""
+    if "=" in name.replace("=2C", "").replace("=3D", ""):
+        refuse("a name with a wrong escape")
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def refuse(reason: str, *, user: str = "") -> NoReturn:
+    """End the exchange."""
+    raise LoginRefused(reason, user=user)

@@ -1,0 +1,1 @@
+"""Authorisation: access rules, roles, decisions."""

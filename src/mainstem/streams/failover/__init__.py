@@ -1,0 +1,1 @@
+"""Who writes a stream: roles, fail-over to a new writer, sealing, recovery."""

@@ -1,0 +1,1 @@
+"""Background work on streams: retention, compaction, merging, scrubbing, garbage collection."""

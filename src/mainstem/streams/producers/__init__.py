@@ -1,0 +1,1 @@
+"""What a stream knows of its producers: sequence numbers, transactions, markers, checkpoints."""

@@ -1,0 +1,1 @@
+"""The replicas of ranges on this node: state machine, driver, registry, messages, copies."""

@@ -1,0 +1,196 @@
+"""What the writer of a range and its replicas tell each other, as bytes.
+
+    length of the header   header (one kind of message)   batches, as they are stored
+    4 bytes                msgpack                        the rest
+
+Pure. Batches are never packed: they go out as the chunks they are, and come in as a view of what
+was received. Every message names the range it is about, so that one that comes late, or for a range
+that was dropped, is known for what it is.
+"""
+
+from struct import Struct as Layout
+from typing import Final
+
+import msgspec
+
+from mainstem.model.decode_errors import DECODE_ERRORS
+from mainstem.model.errors import Corrupt
+from mainstem.model.ids import Epoch, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
+
+_LENGTH: Final = Layout(">I")
+
+
+class RangeKey(msgspec.Struct, frozen=True, array_like=True):
+    """Which range of which stream."""
+
+    topic: bytes
+    partition: int
+    index: int
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream."""
+        return StreamId(TopicId(self.topic), PartitionIndex(self.partition))
+
+
+def key_of(stream: StreamId, index: RangeIndex) -> RangeKey:
+    """The name of a range between nodes."""
+    return RangeKey(bytes(stream.topic), stream.partition, index)
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Anything that is said about a range."""
+
+    key: RangeKey
+
+
+class AppendBatches(Message, frozen=True):
+    """The batches of [start, until) follow, from the writer of ``epoch``.
+
+    ``directory`` names the disk that the range was assigned to; empty: any. ``opening`` is the
+    state of the stream where the range begins; it comes with the first batches. ``to_disk``: a
+    recovery counts copies on disk, whatever the flush policy.
+    """
+
+    epoch: Epoch
+    start: Offset
+    until: Offset
+    committed: Offset
+    directory: str = ""
+    opening: bytes | None = None
+    to_disk: bool = False
+
+
+class Acknowledged(Message, frozen=True):
+    """To the writer of ``epoch``: all below ``end`` is held, below ``synced`` on disk."""
+
+    epoch: Epoch
+    end: Offset
+    synced: Offset
+
+
+class Refused(Message, frozen=True):
+    """To the writer of ``epoch``; exactly one of the others is set."""
+
+    epoch: Epoch
+    fenced_by: Epoch | None = None
+    gap_at: Offset | None = None
+    sealed_at: Offset | None = None
+
+
+class AskFence(Message, frozen=True):
+    """A new writer asks for a promise and for the end."""
+
+    epoch: Epoch
+    directory: str = ""
+
+
+class Promised(Message, frozen=True):
+    """The promise, and what it is worth; see ``state_machine.FenceAnswer``."""
+
+    epoch: Epoch
+    end: Offset
+    limbo: bool
+    directory: str
+
+
+class AskBatches(Message, frozen=True):
+    """Batches from ``start`` on, about ``bytes_max`` of them, none beyond ``until``."""
+
+    generation: int
+    start: Offset
+    until: Offset
+    bytes_max: int
+
+
+class Batches(Message, frozen=True):
+    """The batches of [start, until) follow; ``start == until``: there are none left.
+
+    ``opening`` comes with the first batches of a range, as in ``AppendBatches``.
+    """
+
+    start: Offset
+    until: Offset
+    opening: bytes | None = None
+
+
+class AskState(Message, frozen=True):
+    """What the stream knew of producers and transactions where the range begins."""
+
+
+class State(Message, frozen=True):
+    """The state follows."""
+
+
+class AskFolder(Message, frozen=True):
+    """Which files make up a rewritten range."""
+
+    generation: int
+
+
+class Folder(Message, frozen=True):
+    """Names and sizes; the header is the receiver's own."""
+
+    files: list[tuple[str, int]]
+
+
+class AskPiece(Message, frozen=True):
+    """Bytes of one of those files."""
+
+    generation: int
+    name: str
+    position: int
+    size: int
+
+
+class Piece(Message, frozen=True):
+    """The bytes follow."""
+
+
+class AskTakeOver(Message, frozen=True):
+    """Copy a rewritten range from ``source``, which the catalogue does not know of yet.
+
+    ``epoch`` and ``start`` are those of the range.
+    """
+
+    generation: int
+    epoch: Epoch
+    start: Offset
+    source: int
+
+
+class TakenOver(Message, frozen=True):
+    """The rewritten range is on disk here."""
+
+
+AnyMessage = (
+    AppendBatches | Acknowledged | Refused | AskFence | Promised | AskBatches | Batches | AskState
+    | State | AskFolder | Folder | AskPiece | Piece | AskTakeOver | TakenOver
+)  # fmt: skip
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(AnyMessage)
+
+
+def encode(message: AnyMessage) -> bytes:
+    """The first chunk of a message; batches follow it as they are."""
+    header = _encoder.encode(message)
+    return _LENGTH.pack(len(header)) + header
+
+
+def decode(body: memoryview) -> tuple[AnyMessage, memoryview]:
+    """A message and the batches that came with it.
+
+    Raises:
+        Corrupt: these are not the bytes of a message.
+    """
+    if len(body) < _LENGTH.size:
+        raise Corrupt(f"a message of {len(body)} bytes about a range")
+    (length,) = _LENGTH.unpack_from(body)
+    until = _LENGTH.size + length
+    if until > len(body):
+        raise Corrupt(f"a message of {len(body)} bytes whose header has {length}")
+    try:
+        return _decoder.decode(body[_LENGTH.size : until]), body[until:]
+    except DECODE_ERRORS as error:
+        raise Corrupt(f"not a message about a range: {error}") from error

@@ -1,0 +1,1 @@
+"""An explicit-state model checker for the range replication protocol."""

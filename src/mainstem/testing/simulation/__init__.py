@@ -1,0 +1,1 @@
+"""Deterministic simulation: virtual time, simulated networks and faulty disks."""

@@ -1,0 +1,1 @@
+"""Whole nodes under faults in virtual time, with checked guarantees."""

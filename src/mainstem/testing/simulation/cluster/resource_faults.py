@@ -1,0 +1,155 @@
+"""What fails below the nodes of ``simulator``: disks, clocks, processes and links.
+
+Each fault lasts a while. Disks that are full, stalled or out of descriptors and processes that are
+paused end no node; a failed sync ends it, and what the kernel dropped then is not trusted.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.testing.simulation.cluster.node import SimNode
+from mainstem.testing.simulation.cluster.nodes import SimCluster
+from mainstem.testing.simulation.cluster.oversize import SimOversize
+from mainstem.testing.simulation.cluster.releases import SimReleases
+from mainstem.testing.simulation.faulty_files import FileFault
+
+FAULTS: Final = (
+    "full disks", "stalled disks", "failed syncs", "failed reads", "descriptor shortages",
+    "clock jumps", "pauses", "slow links", "oversize messages",
+    "mixed versions",
+)  # fmt: skip
+RARE: Final = ("failed syncs", "failed reads")  # often one copy less would be too few
+FULL_S: Final = 15.0
+STALL_S: Final = 30.0
+SYNCS_FAIL_S: Final = 10.0
+SHORT_S: Final = 4.0
+PAUSE_S: Final = 12.0
+SLOW_S: Final = 2.0
+CLOCK_JUMP_MS: Final = 2 * 3_600_000
+
+
+class SimResourceFaults:
+    """Injects faults of disks, clocks, processes and links.
+
+    Args:
+        cluster: whom they befall.
+        oversize: who sends too much.
+        releases: who replaces nodes by those of another release.
+        note: called with every fault.
+        wanted: names of the faults that happen.
+    """
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        oversize: SimOversize,
+        releases: SimReleases,
+        note: Callable[[str], None],
+        wanted: tuple[str, ...],
+    ) -> None:
+        self._cluster = cluster
+        self._rng = cluster.rng
+        self._note = note
+        self._oversize = oversize
+        acts = (
+            self._fill_disks, self._stall, self._fail_syncs, self._fail_reads,
+            self._use_up_descriptors, self._set_clock, self._pause, self._slow_down,
+            oversize.send, releases.act,
+        )  # fmt: skip
+        named = dict(zip(FAULTS, acts, strict=True))
+        self._acts = {name: named[name] for name in wanted}
+        often = ("mixed versions",) if cluster.judge is not None else ()
+        self._tickets = [
+            name for name in self._acts for _ in range(3 if name in (*RARE, *often) else 1)
+        ]
+        self.counts = dict.fromkeys(FAULTS, 0)
+
+    async def inject_faults(self, seconds: float) -> None:
+        """Go on for so long."""
+        loop = self._cluster.loop
+        until = loop.time() + seconds
+        while self._acts and loop.time() < until:
+            await asyncio.sleep(self._rng.random() * 4)
+            name = self._rng.choice(self._tickets)
+            self._note(name)
+            self.counts[name] += self._acts[name]()
+            self._cluster.check_fatal()
+            self._oversize.check()
+
+    def _fill_disks(self) -> int:
+        """One disk has no space, or two, or that of whoever leads the catalogue."""
+        leader = self._cluster.catalogue_group.leader()
+        nodes = self._rng.sample(list(self._cluster.nodes.values()), self._rng.choice((1, 1, 2)))
+        if leader is not None and self._rng.random() < 0.3:
+            nodes = [self._cluster.nodes[leader.id]]
+        seconds = self._rng.random() * FULL_S
+        for node in nodes:
+            self._fail(node, FileFault.FULL, seconds)
+        return len(nodes)
+
+    def _stall(self) -> int:
+        node = self._rng.choice(list(self._cluster.nodes.values()))
+        self._cluster.loop.stall(node.id, self._rng.random() ** 2 * STALL_S)
+        return 1
+
+    def _fail_syncs(self) -> int:
+        """The node exits with the first of them."""
+        if not self._cluster.can_lose_one_node():
+            return 0
+        self._fail(self._rng.choice(self._cluster.up()), FileFault.SYNCS_FAIL, SYNCS_FAIL_S)
+        return 1
+
+    def _fail_reads(self) -> int:
+        """Of a node that runs, or that has just begun and looks at what it has."""
+        if not self._cluster.can_lose_one_node():
+            return 0
+        node = self._rng.choice(self._cluster.up())
+        if self._rng.random() < 0.5:
+            node.kill()
+            self._cluster.start(node)
+        self._fail(node, FileFault.READS_FAIL, self._rng.random() * SHORT_S)
+        return 1
+
+    def _use_up_descriptors(self) -> int:
+        up = [node for node in self._cluster.up() if node.streams is not None]
+        if not up:
+            return 0
+        seconds = self._rng.random() * SHORT_S
+        self._fail(self._rng.choice(up), FileFault.NO_DESCRIPTORS, seconds)
+        return 1
+
+    def _set_clock(self) -> int:
+        node = self._rng.choice(list(self._cluster.nodes.values()))
+        node.clock.ahead_ms = self._rng.randint(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
+        return 1
+
+    def _pause(self) -> int:
+        up = self._cluster.up()
+        if not up:
+            return 0
+        self._rng.choice(up).process.pause(self._rng.random() ** 2 * PAUSE_S)
+        return 1
+
+    def _slow_down(self) -> int:
+        """One way is slow, or both are, by as much or not."""
+        source, target = self._rng.sample(list(self._cluster.nodes), 2)
+        ways = [(source, target)]
+        if self._rng.random() < 0.5:
+            ways.append((target, source))
+        for way in ways:
+            by_s = self._rng.random() ** 2 * SLOW_S
+            self._cluster.network.slow_down(*way, by_s)
+            self._cluster.catalogue_group.slow[way] = by_s
+        return len(ways)
+
+    def _fail(self, node: SimNode, fault: FileFault, seconds: float) -> None:
+        node.disk.begin(fault)
+        life = node.incarnation
+
+        def over() -> None:
+            # A process that began meanwhile has faults of its own; a full disk outlives it.
+            if fault is FileFault.FULL or node.incarnation == life:
+                node.disk.end(fault)
+
+        self._cluster.loop.call_later(seconds, over)

@@ -1,0 +1,169 @@
+"""Scenario after scenario of ``simulator``, kept in a file, so that a long run can be resumed.
+
+    python -m mainstem.testing.simulation.cluster.scenarios --seed 1 --hours 20 --keep runs.jsonl
+
+Promises: a scenario that the file holds is not run again, and counts, as long as the program is the
+same to the last letter; a broken promise is written with its seed, printed at the end, and makes
+the command fail; the others go on meanwhile. With several workers the traces are the same, and so
+is the order in which scenarios are printed; the file, which the parent process alone writes, holds
+them in the order in which they ended. Workers end when the process that started them does.
+"""
+
+import argparse
+import gc
+import logging
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from hashlib import blake2b
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import mainstem
+from mainstem.testing.simulation.cluster.simulator import SCENARIO_S, run_seed
+from mainstem.testing.simulation.parent_process import end_with, end_with_pool
+
+POLICIES: Final = ("written", "fsync")
+
+
+class ScenarioResult(msgspec.Struct, frozen=True):
+    """How one scenario went."""
+
+    source: str
+    seed: int
+    seconds: float
+    trace: str
+    cpu_s: float
+    counts: dict[str, int]
+    violation: str = ""
+
+
+def source() -> str:
+    """The text of the program in a few digits."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(Path(mainstem.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+SOURCE: Final = source()
+_result_decoder = msgspec.json.Decoder(ScenarioResult)
+
+
+def run_scenario(seed: int, seconds: float) -> ScenarioResult:
+    """Run one scenario; a violation is in the result."""
+    began_s = time.process_time()
+    gc.collect()
+    try:
+        sim = run_seed(seed, seconds, policy=POLICIES[seed % 2])
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+        sys.stderr.write("".join(traceback.format_exception(error)))
+        took_s = time.process_time() - began_s
+        return ScenarioResult(
+            SOURCE, seed, seconds, "", took_s, {}, f"{type(error).__name__}: {error}"
+        )
+    counts = {**sim.counts, "acknowledged": len(sim.clients.acked)}
+    took_s = time.process_time() - began_s
+    return ScenarioResult(SOURCE, seed, seconds, sim.trace.digest, took_s, counts)
+
+
+def run_scenarios(
+    seeds: range, seconds: float, keep: Path | None, workers: int = 1
+) -> Iterator[ScenarioResult]:
+    """Every scenario of these seeds: from the file where it holds it, told otherwise."""
+    kept: dict[int, ScenarioResult] = {}
+    if keep is not None and keep.exists():
+        for line in keep.read_bytes().splitlines():
+            result = _result_decoder.decode(line)
+            if (result.source, result.seconds, result.violation) == (SOURCE, seconds, ""):
+                kept[result.seed] = result
+    ended = _live([seed for seed in seeds if seed not in kept], seconds, workers)
+    for seed in seeds:
+        while seed not in kept:
+            result = next(ended)
+            kept[result.seed] = result
+            if keep is not None:
+                with keep.open("ab") as file:
+                    file.write(msgspec.json.encode(result) + b"\n")
+        yield kept.pop(seed)
+
+
+def _live(seeds: list[int], seconds: float, workers: int) -> Iterator[ScenarioResult]:
+    """Run these scenarios; yields results in the order in which they end."""
+    run_one = partial(run_scenario, seconds=seconds)
+    if workers == 1:
+        yield from map(run_one, seeds)
+        return
+    # Nothing of this process may be in a scenario: no worker is a copy of it.
+    with get_context("spawn").Pool(min(workers, len(seeds) or 1), _prepare_worker) as pool:
+        yield from pool.imap_unordered(run_one, seeds)
+
+
+def _prepare_worker() -> None:
+    end_with_pool()
+    prepare()
+
+
+def prepare() -> None:
+    """Prepare this process to run scenarios."""
+    logging.disable(logging.CRITICAL)
+    gc.freeze()  # the program itself is not looked through again and again
+    gc.set_threshold(200_000, 20, 50)  # a scenario leaves little behind until it is over
+
+
+def summary(results: Iterable[ScenarioResult]) -> str:
+    """Summarise all scenarios in a few lines."""
+    total: Counter[str] = Counter()
+    whole = blake2b(digest_size=8)
+    count, seconds, cpu_s = 0, 0.0, 0.0
+    for result in results:
+        total.update(result.counts)
+        whole.update(result.trace.encode())
+        count += 1
+        seconds += result.seconds
+        cpu_s += result.cpu_s
+    hours = seconds / 3600
+    seen = ", ".join(f"{number} {what}" for what, number in sorted(total.items()))
+    trace = whole.hexdigest()
+    return f"{count} scenarios, {hours:.3g} h in {cpu_s:.0f} CPU s: {seen}\ntrace {trace}\n"
+
+
+def main() -> int:
+    """Run scenario after scenario for so many simulated hours; each can be run again alone."""
+    parser = argparse.ArgumentParser(prog="mainstem sim", description=main.__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--hours", type=float, default=1.0, help="how many simulated hours to run")
+    parser.add_argument("--seconds", type=float, default=SCENARIO_S, help="how long a scenario is")
+    parser.add_argument("--keep", type=Path, help="a file of results, to be continued")
+    parser.add_argument("--workers", type=int, default=1, help="how many processes run scenarios")
+    parser.add_argument(
+        "--end-with-stdin", action="store_true", help="end when standard input is closed"
+    )
+    args = parser.parse_args()
+    if args.end_with_stdin:
+        end_with(sys.stdin.fileno())
+    prepare()
+    count = max(1, round(args.hours * 3600 / args.seconds))
+    results: list[ScenarioResult] = []
+    seeds = range(args.seed, args.seed + count)
+    for result in run_scenarios(seeds, args.seconds, args.keep, max(1, args.workers)):
+        results.append(result)
+        outcome = result.violation or f"{result.counts['acknowledged']} acknowledged"
+        sys.stdout.write(f"seed {result.seed} trace {result.trace} {outcome}\n")
+        sys.stdout.flush()
+    broken = [result for result in results if result.violation]
+    sys.stdout.write(summary(results))
+    sys.stdout.write(f"{len(broken)} violations; go on with --seed {args.seed + count}\n")
+    for result in broken:
+        sys.stdout.write(f"  seed {result.seed}: {result.violation}\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

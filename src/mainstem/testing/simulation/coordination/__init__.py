@@ -1,0 +1,1 @@
+"""Simulated shards of groups and transactions, and the scripts that drive them."""

@@ -1,0 +1,1 @@
+"""Raft groups under faults: cores alone, and real drivers on simulated disks."""

@@ -1,0 +1,322 @@
+"""A Raft group in bad weather: real drivers, crashes, power losses, partitions, lost messages.
+
+Disks stall for seconds, are full for a while, or fail to sync, which ends a node; what the kernel
+could not write is gone then.
+
+Clients propose numbered values through whoever leads and read through anybody. What was answered
+must be there at the end, in the same order everywhere, and a read must see what was answered before
+it began. The tally's ``digest`` is the same whenever the seed is.
+"""
+
+import asyncio
+import itertools
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from mainstem.cluster.raft.core import NotLeader
+from mainstem.cluster.raft.drivers.interfaces_driver import DriverSettings
+from mainstem.cluster.raft.drivers.node_driver import RaftDriver
+from mainstem.cluster.raft.messages import (
+    ConfChange,
+    ConfChangeType,
+    SoftState,
+    StateType,
+    initial_state,
+)
+from mainstem.model.errors import MainstemError
+from mainstem.model.ids import NodeId
+from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
+from mainstem.testing.simulation.raft.group import Node, RaftCluster, SimulatedLoop
+from mainstem.testing.simulation.virtual_loop import PROCESS
+
+STABLE_S = 30.0
+DISK_CHANCE = 0.2
+STALL_S = 10.0
+SHORT_STALL_S = 0.5
+FULL_S = 10.0
+
+
+class FaultRunCounts(msgspec.Struct):
+    """Counts of what happened in a run."""
+
+    acknowledged: int = 0
+    reads: int = 0
+    crashes: int = 0
+    power_losses: int = 0
+    partitions: int = 0
+    stalls: int = 0
+    full_disks: int = 0
+    failed_syncs: int = 0
+    terms: int = 0
+    messages: int = 0
+    snapshots: int = 0
+    changes: int = 0
+    simulated_s: float = 0.0
+    digest: str = ""
+
+
+def run_with_faults(
+    folder: Path,
+    seed: int,
+    *,
+    seconds: float,
+    nodes: int = 3,
+    spare: int = 0,
+    notice: float = 0.0,
+) -> FaultRunCounts:
+    """Let it inject_faults; raises when a promise is broken. Spare nodes come and go as members.
+
+    Each node notices with a chance of ``notice`` that another one's process has ended, and now and
+    then believes so of one that lives.
+    """
+    files = FaultyFiles()
+    with files, asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        run = _FaultRun(folder, seed, nodes, spare, files)
+        run.notice = notice
+        return runner.run(run.run(seconds))
+
+
+class _FaultRun:
+    def __init__(self, folder: Path, seed: int, nodes: int, spare: int, files: FaultyFiles) -> None:
+        self._files = files
+        self._random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
+        self._noticing = Random(seed)  # noqa: S311 - so that who notices does not change the rest
+        self.notice = 0.0
+        settings = DriverSettings(
+            snapshot_entries=60, keep_entries=10, proposal_timeout_s=5.0, chunk_timeout_s=0.3
+        )
+        self._cluster = RaftCluster(folder, self._random, loss=0.02, settings=settings)
+        self._cluster.on_role = self._on_role
+        self._first_voters = tuple(NodeId(number) for number in range(1, nodes + 1))
+        self._spare = tuple(NodeId(nodes + number) for number in range(1, spare + 1))
+        self._tally = FaultRunCounts()
+        self._answered: dict[bytes, int] = {}
+        self._highest = 0  # the largest index that any client was told
+        self._number = 0
+        self._leaders: dict[int, NodeId] = {}
+        self._over = False
+        self._fatal: list[BaseException] = []
+        self._loop: SimulatedLoop
+
+    async def run(self, seconds: float) -> FaultRunCounts:
+        """The whole scenario."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self._loop = loop
+        loop.job_delay_s = lambda: self._random.choice([0.0005, 0.002, 0.01, 0.2])
+        for founder in self._first_voters:
+            self._begin(self._cluster.add(founder, initial_state(self._first_voters)))
+        for node in self._spare:
+            self._begin(self._cluster.add(node))
+        change_tasks = [asyncio.ensure_future(self._change_members())] if self._spare else []
+        clients = [asyncio.ensure_future(self._client()) for _ in range(4)]
+        readers = [asyncio.ensure_future(self._reader()) for _ in range(2)]
+        until_s = loop.time() + seconds
+        while loop.time() < until_s:
+            await asyncio.sleep(self._random.uniform(0.2, 3.0))
+            await self._inject_faults()
+        self._over = True
+        await asyncio.gather(*clients, *readers, *change_tasks)
+        await self._stabilise()
+        return await self._close()
+
+    def _begin(self, node: Node) -> None:
+        """A node is a process of its own, so that its disk can stall."""
+        node.context.run(PROCESS.set, node.id)
+        node.on_fatal = partial(self._failed, node)
+        node.context.run(self._cluster.start, node)
+
+    def _failed(self, node: Node, error: BaseException) -> None:
+        """Only a sync that failed may end a node; it may be trusted with nothing since then."""
+        if not node.disk.has_failed or node.driver is None:
+            self._fatal.append(error)
+            return
+        self._loop.call_soon(self._end, node, node.lives)
+
+    def _end(self, node: Node, life: int) -> None:
+        if node.driver is not None and node.lives == life:
+            self._kill(node, power_loss=False)
+
+    def _kill(self, node: Node, *, power_loss: bool) -> None:
+        """A process ends; what the kernel told that it could not write is gone."""
+        is_lost = power_loss or node.disk.has_failed
+        node.disk.broken = node.disk.has_failed = False
+        self._cluster.kill(node, power_loss=is_lost)
+
+    def _damage_disk(self) -> None:
+        """The disk of a node stalls, is full, or fails."""
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        kind = self._random.random()
+        if kind < 0.3:
+            self._tally.stalls += 1
+            self._loop.stall(node.id, self._random.random() ** 2 * STALL_S)
+        elif kind < 0.5:
+            self._tally.stalls += 1
+            for each in self._cluster.nodes:
+                self._loop.stall(each, SHORT_STALL_S)
+            self._loop.call_later(self._random.random() * SHORT_STALL_S, self._lose_all_power)
+        elif kind < 0.8:
+            self._tally.full_disks += 1
+            self._files.begin(node.folder, FileFault.FULL)
+            self._loop.call_later(
+                self._random.random() * FULL_S, self._files.end, node.folder, FileFault.FULL
+            )
+        elif node.driver is not None:
+            self._tally.failed_syncs += 1
+            node.disk.broken = True
+
+    def _lose_all_power(self) -> None:
+        """All machines lose their power while their disks stall: only what was synced counts."""
+        for node in self._cluster.nodes.values():
+            if node.driver is not None and not self._over:
+                self._tally.power_losses += 1
+                self._kill(node, power_loss=True)
+                self._loop.call_later(1.0, self._begin_again, node)
+
+    def _begin_again(self, node: Node) -> None:
+        if node.driver is None:
+            self._begin(node)
+
+    def _on_role(self, node: NodeId, role: SoftState) -> None:
+        if role.state is StateType.StateLeader:
+            known = self._leaders.setdefault(role.term, node)
+            assert known == node, f"ELECTION SAFETY: {known} and {node} lead {role.term}"
+
+    async def _inject_faults(self) -> None:
+        up = [node for node in self._cluster.nodes.values() if node.driver is not None]
+        down = [node for node in self._cluster.nodes.values() if node.driver is None]
+        kind = self._random.random()
+        if self._random.random() < DISK_CHANCE:
+            self._damage_disk()
+        elif down and kind < 0.4:
+            self._begin(self._random.choice(down))
+        elif kind < 0.6 and up:
+            power_loss = self._random.random() < 0.5
+            self._tally.crashes += 1
+            self._tally.power_losses += power_loss
+            victim = self._random.choice(up)
+            self._kill(victim, power_loss=power_loss)
+            self._report_gone(victim.id)
+        elif kind < 0.8:
+            self._tally.partitions += 1
+            self._cluster.isolate(self._random.choice(list(self._cluster.nodes.values())))
+        elif kind < 0.9:
+            self._cluster.loss = self._random.choice([0.0, 0.02, 0.2])
+            self._report_gone(self._noticing.choice(list(self._cluster.nodes)))
+        else:
+            self._cluster.heal()
+
+    def _report_gone(self, gone: NodeId) -> None:
+        """Some of the others notice that a process has ended, or believe it has."""
+        for node in self._cluster.nodes.values():
+            if node.driver is not None and self._noticing.random() < self.notice:
+                node.driver.unreachable(gone, gone=True)
+
+    async def _client(self) -> None:
+        while not self._over:
+            await asyncio.sleep(self._random.uniform(0.0, 0.2))
+            driver = self._someone()
+            if driver is None:
+                continue
+            self._number += 1
+            data = b"%d" % self._number
+            try:
+                index = await driver.propose(data)
+            except MainstemError as refusal:
+                if isinstance(refusal, NotLeader) and self._random.random() < 0.02:
+                    driver.campaign()
+                continue
+            self._tally.acknowledged += 1
+            self._answered[data] = index
+            self._highest = max(self._highest, index)
+
+    async def _reader(self) -> None:
+        while not self._over:
+            await asyncio.sleep(self._random.uniform(0.0, 0.4))
+            node = self._random.choice(list(self._cluster.nodes.values()))
+            if node.driver is None:
+                continue
+            before = self._highest
+            try:
+                index = await node.driver.read_barrier(2.0)
+            except MainstemError:
+                continue
+            self._tally.reads += 1
+            assert index >= before, f"STALE READ on {node.id}: {index} < {before}"
+
+    async def _change_members(self) -> None:
+        """Adds learners, promotes and removes them, and the founders too."""
+        while not self._over:
+            await asyncio.sleep(self._random.uniform(0.5, 6.0))
+            leader = self._cluster.leader()
+            if leader is None or leader.driver is None:
+                continue
+            node = self._random.choice([*self._first_voters, *self._spare])
+            kind = self._random.choice(list(ConfChangeType))
+            few = len(leader.members.voters) <= 2
+            if few and kind is not ConfChangeType.ConfChangeAddNode:
+                continue
+            try:
+                await leader.driver.change_membership(ConfChange(kind, node))
+            except MainstemError:
+                continue
+            self._tally.changes += 1
+
+    def _someone(self) -> RaftDriver | None:
+        node = self._cluster.leader()
+        if node is None or self._random.random() < 0.1:
+            node = self._random.choice(list(self._cluster.nodes.values()))
+        return node.driver
+
+    async def _stabilise(self) -> None:
+        """Everybody comes back and catches up."""
+        self._cluster.heal()
+        self._cluster.loss = 0.0
+        self._loop.end_stalls()
+        for node in self._cluster.nodes.values():
+            self._files.end(node.folder)
+            node.disk.broken = False
+            if node.driver is None:
+                self._begin(node)
+        async with asyncio.timeout(STABLE_S):
+            leader, last = await self._last_word()
+        belong = {*leader.members.voters, *leader.members.learners}
+        machines = [self._cluster.nodes[node].machine for node in belong]
+        await self._cluster.wait_until(
+            lambda: all(machine.entries[-1:] == [last] for machine in machines), STABLE_S
+        )
+
+    async def _last_word(self) -> tuple[Node, tuple[int, bytes]]:
+        """Something that everybody must have in the end; a leader may just be handing over."""
+        for attempt in itertools.count():
+            leader = await self._cluster.wait_for_leader(STABLE_S)
+            assert leader.driver is not None, "it leads"
+            data = b"calm %d" % attempt
+            try:
+                return leader, (await leader.driver.propose(data), data)
+            except MainstemError:
+                await asyncio.sleep(0.2)
+        raise AssertionError("counting does not end")
+
+    async def _close(self) -> FaultRunCounts:
+        self._cluster.check_agreement()
+        entries = max((node.machine.entries for node in self._cluster.nodes.values()), key=len)
+        kept = {data: index for index, data in entries}
+        assert len(kept) == len(entries), "something was applied twice"
+        lost = {data for data, index in self._answered.items() if kept.get(data) != index}
+        assert not lost, f"LOST: {sorted(lost)[:5]}"
+        assert not self._fatal, f"a node stopped: {self._fatal}"
+        statuses = [node.driver.status for node in self._cluster.nodes.values() if node.driver]
+        tally = self._tally
+        tally.terms = len(self._leaders)
+        tally.messages = self._cluster.messages
+        tally.snapshots = sum(status.snapshot_index > 1 for status in statuses)
+        tally.simulated_s = round(asyncio.get_running_loop().time(), 6)
+        run = msgspec.json.encode([entries, msgspec.to_builtins(tally)])
+        tally.digest = sha256(run).hexdigest()
+        await self._cluster.close()
+        return tally
