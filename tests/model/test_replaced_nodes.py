@@ -25,8 +25,10 @@ STALL_S = 20.0
 async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_tells_no_old_position(
     tmp_path: Path, *, is_cut_off: bool
 ) -> None:
-    """It loses its lease and has one again, or hands its shard over."""
+    """It loses its lease and has one again, or hands its shard over.
 
+    As long as it does not know of its successor, clients are asked to repeat their request.
+    """
     with FaultyFiles() as files:
         cluster = SimCluster(
             tmp_path, Random(1), "written", files, is_oversize=False, is_mixed=False
@@ -53,7 +55,7 @@ async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_tells_no_ol
         while cluster.loop.time() < until:
             with pytest.raises(MainstemError) as refused:
                 await position(old)
-            assert refused.value.code is ErrorCode.NOT_COORDINATOR
+            assert refused.value.code is ErrorCode.COORDINATOR_LOADING
             await asyncio.sleep(0.1)
         assert old.catalogue.topic(OFFSETS_TOPIC).streams[0].writer == old.id  # type: ignore[union-attr]
 

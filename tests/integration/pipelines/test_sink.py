@@ -268,13 +268,13 @@ def test_a_ledgered_transaction_that_somebody_aborted_is_an_error(shared_node: L
 
 
 def test_at_least_once_needs_no_transaction(spark: SparkSession, shared_node: LocalNode) -> None:
-    call(create(shared_node, "plain"))
+    call(create(shared_node, "plain-sink"))
     frame = spark.range(500).selectExpr("cast(id AS string) AS value")
     save(
         frame,
         shared_node,
-        topic="plain",
+        topic="plain-sink",
         delivery="at-least-once",
         **{"kafka.compression.type": "lz4"},
     )
-    assert len(call(records(shared_node, "plain"))) == 500
+    assert len(call(records(shared_node, "plain-sink"))) == 500

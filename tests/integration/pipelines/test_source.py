@@ -121,13 +121,13 @@ def test_plain_values_come_with_their_fields(spark: SparkSession, shared_node: L
     values = [b'{"a": 1, "b": "x", "c": 1.50, "d": null}', b'{"a": {"b": 1}}', b"{", None, b"{}"]
 
     async def produce() -> None:
-        await create(shared_node, "plain", 1)
+        await create(shared_node, "plain-values", 1)
         async with Producer(shared_node.kafka) as producer:
             for value in values:
-                await producer.send("plain", value)
+                await producer.send("plain-values", value)
 
     call(produce())
-    found = table(spark, shared_node, "plain", includePlainFields="true", includeHeaders="true")
+    found = table(spark, shared_node, "plain-values", includePlainFields="true", includeHeaders="true")
     assert found.columns[-2:] == ["headers", "plainFields"]
     told = found.selectExpr("to_json(plainFields) AS fields", "offset").orderBy("offset").collect()
     assert [row.fields for row in told] == [
