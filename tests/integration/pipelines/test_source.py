@@ -127,7 +127,9 @@ def test_plain_values_come_with_their_fields(spark: SparkSession, shared_node: L
                 await producer.send("plain-values", value)
 
     call(produce())
-    found = table(spark, shared_node, "plain-values", includePlainFields="true", includeHeaders="true")
+    found = table(
+        spark, shared_node, "plain-values", includePlainFields="true", includeHeaders="true"
+    )
     assert found.columns[-2:] == ["headers", "plainFields"]
     told = found.selectExpr("to_json(plainFields) AS fields", "offset").orderBy("offset").collect()
     assert [row.fields for row in told] == [
