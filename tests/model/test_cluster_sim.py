@@ -13,6 +13,7 @@ from mainstem.coordination.shards.persistence_driver import LiveShard
 from mainstem.streams.ack_policy import AckPolicy
 from mainstem.testing.simulation.cluster.resource_faults import FAULTS
 from mainstem.testing.simulation.cluster.scenarios import (
+    NOT_SIMULATED,
     SOURCE,
     ScenarioResult,
     run_scenarios,
@@ -30,6 +31,19 @@ def test_nothing_acknowledged_is_lost_in_a_hostile_world(seed: int) -> None:
     assert sim.counts["positions"] > 20
     assert sim.counts["commands"] > 5
     assert sum(sim.counts[name] for name in FAULTS) >= 3
+
+
+def test_scenarios_import_nothing_that_may_change_without_them() -> None:
+    loading = "import sys, mainstem.testing.simulation.cluster.scenarios; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", loading], capture_output=True, check=True)
+
+    packages = {
+        name.split(".")[1]
+        for name in loaded.stdout.decode().split()
+        if name.startswith("mainstem.")
+    }
+    assert "streams" in packages
+    assert packages.isdisjoint(NOT_SIMULATED)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
