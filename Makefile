@@ -30,10 +30,10 @@ help:  ## Say what can be made.
 run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no-demo: the node).
 	@exec $(BIN)/mainstem dev --demo $(ARGS)
 
-test: .venv/.ready-test  ## Set up, then run every gate and every test.
+test: .venv/.ready-test  ## Set up, then run every gate and every test (ARGS=--durations: and list the 30 slowest).
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory gates
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) $(patsubst --durations,--durations=30,$(ARGS)) $(PYTEST_ARGS)
 
 # Types take about as long as all the rest, so two jobs at a time use two cores.
 # A check that fails does not keep the others from reporting what they find.

@@ -35,14 +35,10 @@ MANY_INHERITED = {
 # these words last in its name. Everything else is pure and is tested without mocks.
 IO_PLACES = (
     "log/", "node/", "cli/", "client/", "pipelines/", "testing/", "protocols/rest/",
-    # The counter answers with awaitables, and so do the handlers that call it.
-    "broker/api/broker.py", "broker/api/topics.py", "broker/api/groups.py", "broker/api/configs.py",
-    "broker/api/transactions.py", "broker/api/security.py", "broker/services/node_broker.py",
-    "broker/api/cluster.py", "broker/api/queues.py", "broker/waiters.py",
-    "broker/api/share_groups.py",
-    "protocols/kafka/handlers/",
+    # The broker API has async methods, and so do the handlers that call it.
+    "broker/api/", "broker/services/node_broker.py", "protocols/kafka/handlers/",
 )  # fmt: skip
-IO_WORDS = {"driver", "service", "transport", "runtime", "listener", "storage", "client"}
+IO_WORDS = {"driver", "service", "transport", "listener", "storage", "client"}
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "os", "ssl", "select", "mmap"}
 
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "base", "misc"}
