@@ -23,7 +23,7 @@ context copy corrupt count coverage create credential daemon damage deadline dea
 default delete deletion description descriptor destination difference digest dir directory disk
 document done effect election end entity entry environment error event expiry export failure fault
 fetch field file flatten flight frame freshness get gone grant gtid handle handshake health heap
-heartbeat hello histogram hook hub id identity image index info instance instant item job journal
+heartbeat hello histogram hook hub identity ids image index info instance instant item job journal
 kind large layout left lifecycle limit line link list literal load location lockout login lookup
 loop lost maintenance manifest map mark match mechanism membership memory meta metadata method
 metric mismatch mode model monitor move network not null observation operation option oracle

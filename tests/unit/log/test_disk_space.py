@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from mainstem.log.disk.file_access import FileAccess
 from mainstem.log.disk.space import DiskSpace, default_reserve
 from mainstem.log.disk.space_monitor import BALLAST, DiskSpaceMonitor
+from mainstem.log.segments.open_files import OpenFiles
+from mainstem.log.segments.segment import Segment
 from mainstem.model.limits import GIB, MIB
 from mainstem.telemetry.metrics import Metrics
 
@@ -57,6 +60,38 @@ def test_a_rewrite_leaves_half_of_the_reserve() -> None:
     space.measured(1_600)
     assert space.has_space_for(1_100)
     assert not space.has_space_for(1_101)
+
+
+def test_space_is_allocated_ahead_only_where_twice_the_reserve_stays_free() -> None:
+    space = DiskSpace(10 * MIB)
+    assert space.take_ahead(10**12)  # not measured yet
+    space.measured(50 * MIB)
+    assert space.take_ahead(20 * MIB)
+    assert space.take_ahead(10 * MIB)
+    assert not space.take_ahead(1 * MIB)  # of the 20 MiB that would be free
+    space.measured(50 * MIB)  # what was allocated is not free any more, and known by now
+    assert space.take_ahead(30 * MIB)
+    space.failed()
+    assert not space.take_ahead(1)
+
+
+def test_many_segments_that_allocate_ahead_leave_the_reserve(tmp_path: Path) -> None:
+    class Allocations(FileAccess):
+        total_bytes = 0
+
+        def reserve(self, fd: int, start: int, size: int) -> None:
+            self.total_bytes += size
+
+    space, access = DiskSpace(100 * MIB), Allocations()
+    space.measured(300 * MIB)
+    files = OpenFiles(access, 1_000, space)
+    for number in range(100):
+        segment = Segment(tmp_path / f"{number}.log", 0, 1, files)
+        segment.create(0, 4096)
+        for _ in range(4):
+            data = memoryview(bytes(1 * MIB))
+            segment.append([(data, 0, 1, 0)], len(data))
+    assert 50 * MIB < access.total_bytes <= 100 * MIB
 
 
 def test_space_is_measured_when_as_much_was_written_as_was_free() -> None:

@@ -69,6 +69,18 @@ class DiskSpace:
         if self._left_bytes < 0 and self.measure is not None:
             self.measure()
 
+    def take_ahead(self, size_bytes: int) -> bool:
+        """Whether so many bytes may be allocated before they are written; they count from now on.
+
+        What is allocated cannot be used for metadata, so that twice the reserve must stay free.
+        """
+        if self.free_bytes < 0:
+            return True
+        if self.is_low or self._left_bytes - size_bytes < self.reserve_bytes:
+            return False
+        self._left_bytes -= size_bytes
+        return True
+
     def failed(self) -> None:
         """A write failed for want of space."""
         self._has_failed = self.is_low = True

@@ -262,7 +262,7 @@ class Segment:
                 raise storage_error(error, self.path) from error
         start = max(self._reserved, self.size)
         size = max(self._reserve_bytes, until - start)
-        if not self._files.space.is_low:
+        if self._files.space.take_ahead(size):
             self._files.access.reserve(fd, start, size)
         self._reserved = start + size
         self._reserve_bytes = min(self._reserve_bytes * 2, RESERVE_BYTES_MAX)
