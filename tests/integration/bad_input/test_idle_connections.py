@@ -1,10 +1,8 @@
-"""Connections that never log in cannot end a node, nor take the place of those who have."""
+"""Connections that never log in cannot end a node, nor replace those that have."""
 
 import contextlib
 import http.client
 import json
-import select
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pika
 import pytest
 from confluent_kafka import Producer
+from tests.kit.attacks import IdleConnections, descriptors
 from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
@@ -35,42 +34,8 @@ def node(tmp_path: Path) -> Iterator[LocalNode]:
         assert made.stop() == 0
 
 
-class Crowd:
-    """Connections that say nothing."""
-
-    def __init__(self, node: LocalNode, listeners: tuple[str, ...] = LISTENERS) -> None:
-        self._node = node
-        self._listeners = listeners
-        self._open: list[socket.socket] = []
-
-    def connect(self, attempts: int) -> None:
-        for attempt in range(attempts):
-            listener = self._listeners[attempt % len(self._listeners)]
-            address = str(self._node.announced[listener])
-            host, _, port = address.rpartition(":")
-            self._open.append(socket.create_connection((host, int(port)), 10))
-            if attempt % 200 == 199:
-                self.drop_refused()
-
-    def drop_refused(self) -> None:
-        """Close what the node has closed."""
-        poll = select.poll()
-        by_number = {each.fileno(): each for each in self._open}
-        for number in by_number:
-            poll.register(number, select.POLLIN)
-        for number, _ in poll.poll(0):
-            closed = by_number.pop(number)
-            closed.close()
-        self._open = list(by_number.values())
-
-    def __len__(self) -> int:
-        self.drop_refused()
-        return len(self._open)
-
-    def close(self) -> None:
-        for each in self._open:
-            each.close()
-        self._open = []
+def idle_connections(node: LocalNode, listeners: tuple[str, ...] = LISTENERS) -> IdleConnections:
+    return IdleConnections([str(node.announced[listener]) for listener in listeners])
 
 
 class Clients:
@@ -113,34 +78,37 @@ class Clients:
         self._amqp.close()
 
 
-def test_five_thousand_idle_connections_leave_those_who_are_in_alone(node: LocalNode) -> None:
-    with contextlib.closing(Clients(node)) as clients, contextlib.closing(Crowd(node)) as crowd:
+def test_five_thousand_idle_connections_leave_connected_clients_alone(node: LocalNode) -> None:
+    with (
+        contextlib.closing(Clients(node)) as clients,
+        contextlib.closing(idle_connections(node)) as idle,
+    ):
         clients.use()
-        crowd.connect(ATTEMPTS)
-        assert len(list(Path(f"/proc/{node.pid}/fd").iterdir())) < DESCRIPTORS
-        wait_until(lambda: 0 < len(crowd) < DESCRIPTORS)  # a busy node refuses a moment later
+        idle.connect(ATTEMPTS)
+        assert descriptors(node) < DESCRIPTORS
+        wait_until(lambda: 0 < len(idle) < DESCRIPTORS)  # a busy node refuses a moment later
         clients.use()
         clients.post("made-meanwhile")
         shown = clients.metrics()
         for listener in LISTENERS:
             assert f'mainstem_connections_refused_total{{protocol="{listener}"' in shown
             assert f'mainstem_connections{{protocol="{listener}"}}' in shown
-        crowd.close()
+        idle.close()
         wait_until(lambda: 'mainstem_connections{protocol="mqtt"} 0.0' in clients.metrics())
         wait_until(lambda: 'mainstem_connections{protocol="http"} 1.0' in clients.metrics())
-    with contextlib.closing(Clients(node)) as newcomers:
-        newcomers.use()
-        newcomers.post("made-afterwards")
+    with contextlib.closing(Clients(node)) as later:
+        later.use()
+        later.post("made-afterwards")
 
 
-def test_connections_that_say_nothing_are_closed_in_time(tmp_path: Path) -> None:
+def test_connections_that_send_nothing_are_closed_in_time(tmp_path: Path) -> None:
     enabled = ("amqp.enabled=true", "mqtt.enabled=true", "native.enabled=true")
     settings = (*enabled, "security.login_timeout_ms=1000")
     flags = [word for setting in settings for word in ("--set", setting)]
     with LocalNode(tmp_path, arguments=flags) as node:
         # HTTP has a deadline of its own for the head of a request.
-        crowd = Crowd(node, ("kafka", "amqp", "mqtt", "native"))
-        crowd.connect(4)
-        assert len(crowd) == 4
-        wait_until(lambda: len(crowd) == 0, within_s=30)
+        idle = idle_connections(node, ("kafka", "amqp", "mqtt", "native"))
+        idle.connect(4)
+        assert len(idle) == 4
+        wait_until(lambda: len(idle) == 0, within_s=30)
         assert "Traceback" not in node.log_text(), node.log_tail()

@@ -1,4 +1,4 @@
-"""Somebody between two nodes, who passes their frames on and may change what passes."""
+"""A relay between two nodes that forwards their frames and may change them."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,11 +21,11 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.meddle: Meddle | None = None
-        self.seen = b""
+        self.seen = bytearray()
         self.connections = 0
 
-    async def listen(self) -> Address:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+    async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Address:
+        self._server = await asyncio.start_server(self._accepted, host, port)
         host, port = self._server.sockets[0].getsockname()
         return host, port
 
@@ -38,7 +38,11 @@ class Relay:
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        there, back = await asyncio.open_connection(*self._target)
+        try:
+            there, back = await asyncio.open_connection(*self._target)
+        except OSError:  # the node has not started yet
+            writer.close()
+            return
         ways: list[tuple[Way, asyncio.StreamReader, asyncio.StreamWriter]] = [
             ("to listener", reader, back),
             ("from listener", there, writer),
