@@ -83,7 +83,7 @@ class Load:
         if error is not None:
             self._failed.append(error)
         else:
-            self._delivered[message.partition()].append(int(message.value() or b""))
+            self._delivered[message.partition() or 0].append(int(message.value() or b""))
 
     @property
     def count(self) -> int:
@@ -103,7 +103,7 @@ class Load:
         while sum(map(len, stored.values())) < self.count and time.monotonic() < until:
             for message in consumer.consume(1_000, timeout=1):
                 assert message.error() is None
-                stored[message.partition()].append(int(message.value() or b""))
+                stored[message.partition() or 0].append(int(message.value() or b""))
         assert not consumer.consume(1, timeout=1)
         consumer.close()
         assert stored == self._delivered
